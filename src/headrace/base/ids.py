@@ -1,0 +1,34 @@
+"""Names for the numbers and bytes that identify things, so that a signature says which one it wants."""
+
+import base64
+from typing import Final, NamedTuple, NewType
+
+TopicId = NewType("TopicId", bytes)
+"""A topic's or directory's UUID as its 16 raw bytes: hashable, and cheap to read from a frame."""
+
+NO_TOPIC_ID: Final = TopicId(bytes(16))
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name; also the key of every table of partitions."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_text(raw: bytes) -> str:
+    """Kafka's way to print a UUID: URL-safe base64 of its 16 bytes, without padding."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The reverse of `uuid_text`; raises ValueError where the text is not 16 bytes of URL-safe base64."""
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a UUID: it decodes to {len(raw)} bytes instead of 16")
+    return raw

@@ -1,0 +1,59 @@
+"""The only door to sockets: what a transport needs from a network, so that a simulator can stand in its place.
+
+A socket's `fileno()` goes to `loop.add_reader` / `loop.add_writer`. The real network gives the kernel's numbers and
+the simulated loop gives numbers of its own, so the code between cannot tell them apart.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.base.chunks import Buffer, FileSlice
+
+
+class Socket(Protocol):
+    """A connected, non-blocking byte stream. Every call may raise BlockingIOError or another OSError."""
+
+    local: tuple[str, int]
+    peer: tuple[str, int]
+
+    def fileno(self) -> int: ...
+
+    def recv_into(self, buffer: bytearray | memoryview) -> int:
+        """Bytes read into the buffer; 0 once the peer has closed."""
+        ...
+
+    def send(self, buffers: Sequence[Buffer]) -> int:
+        """Send from several buffers in one call (sendmsg); returns the bytes taken, perhaps fewer than offered."""
+        ...
+
+    def send_file(self, part: FileSlice) -> int:
+        """Send from a file (sendfile); returns the bytes taken. 0 means the file ended early."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ListeningSocket(Protocol):
+    """Accepts connections. Readable when one is waiting."""
+
+    address: tuple[str, int]
+
+    def fileno(self) -> int: ...
+
+    def accept(self) -> Socket:
+        """The next connection; BlockingIOError when there is none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Where listeners and connections come from."""
+
+    def listen(self, host: str, port: int, *, backlog: int) -> ListeningSocket:
+        """Port 0 picks a free one; the result's `address` says which."""
+        ...
+
+    def connect(self, host: str, port: int) -> Socket:
+        """Begin to connect; the socket becomes writable when it is through, and the first use tells of a failure."""
+        ...
