@@ -1,0 +1,317 @@
+"""Record batch v2 (KIP-98): the unit that producers send, the log keeps and consumers get.
+
+A batch is a header (`header.py`) and its records; with a codec, the records are one compressed stream and
+the header never is. A record is: length, attributes (int8, unused), timestampDelta, offsetDelta, keyLength,
+key, valueLength, value, headerCount, then for each header keyLength, key, valueLength, value. All numbers
+are zigzag varints and a length of -1 is a null.
+
+A control batch holds records that speak to brokers, not to consumers: transaction markers, and in the
+metadata log the leader change and the ends of snapshots. Their key is (version, type), their value a
+message of that type.
+
+The broker itself never makes a `Record` per record: `build_batch` and `read_records` serve our own small
+writes (coordinators, metadata, tools, tests). The data path uses the header and the kernels.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import InvalidBytesError
+from headrace.records.codecs import Codec, compress, decompress
+from headrace.records.header import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    batch_crc,
+    batches,
+    crc_matches,
+    join_batch,
+    read_header,
+    stamp,
+    stamp_append_time,
+    stamp_timestamp,
+)
+from headrace.records.varints import encode_varint, read_varint, read_varlong
+
+__all__ = [
+    "HEADER_BYTES",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "Codec",
+    "ControlType",
+    "Record",
+    "batch_crc",
+    "batches",
+    "build_batch",
+    "build_control_batch",
+    "build_txn_marker",
+    "control_record",
+    "control_type_of",
+    "crc_matches",
+    "encode_record",
+    "join_batch",
+    "read_control_type",
+    "read_header",
+    "read_records",
+    "read_txn_marker",
+    "records_section",
+    "stamp",
+    "stamp_append_time",
+    "stamp_timestamp",
+]
+
+# What one batch may unpack to where no topic's limit is known: Kafka's largest request.
+UNPACKED_BYTES_MAX: Final = 100 * 1024 * 1024
+
+
+class Record(NamedTuple):
+    """One record, for our own writes and for tools."""
+
+    offset: int = 0
+    timestamp: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def encode_record(record: Record, *, offset_delta: int, timestamp_delta: int) -> bytes:
+    """One record as it stands in a records section, its length in front."""
+    parts = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    for field in (record.key, record.value):
+        if field is None:
+            parts.append(b"\x01")
+        else:
+            parts += (encode_varint(len(field)), field)
+    parts.append(encode_varint(len(record.headers)))
+    for name, value in record.headers:
+        encoded = name.encode()
+        parts += (encode_varint(len(encoded)), encoded)
+        if value is None:
+            parts.append(b"\x01")
+        else:
+            parts += (encode_varint(len(value)), value)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+    keep_offsets: bool = False,
+    last_offset_delta: int | None = None,
+) -> bytearray:
+    """A batch of these records.
+
+    They are numbered from `base_offset` on whatever their own offsets are; `keep_offsets` keeps those
+    instead, as compaction does, whose batches have gaps, may be empty and name their `last_offset_delta`.
+    """
+    rows = list(records)
+    first_timestamp = rows[0].timestamp if rows else NO_TIMESTAMP
+    base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    deltas = [row.offset - base_offset for row in rows] if keep_offsets else range(len(rows))
+    body: Buffer = b"".join(
+        encode_record(row, offset_delta=delta, timestamp_delta=row.timestamp - base_timestamp)
+        for row, delta in zip(rows, deltas, strict=True)
+    )
+    if codec != Codec.NONE:
+        body = compress(codec, body, level)
+    attributes = (
+        codec
+        | (LOG_APPEND_TIME if append_time_ms is not None else 0)
+        | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
+    )
+    if last_offset_delta is None:
+        last_offset_delta = max(deltas, default=-1)
+    max_timestamp = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp if append_time_ms is None else append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(rows),
+    )
+    return join_batch(header, body)
+
+
+def records_section(batch: Buffer, header: BatchHeader, at: int = 0, *, limit_bytes: int) -> Buffer:
+    """The records of the batch at `at`, unpacked where they are compressed (to at most `limit_bytes`)."""
+    if header.magic != MAGIC:
+        raise InvalidBytesError(f"a batch of magic {header.magic} has no records this can read")
+    if header.length < HEADER_BYTES - LOG_OVERHEAD or at + header.size > len(batch):
+        raise InvalidBytesError(f"a batch says it is {header.length} bytes long; {len(batch) - at} are there")
+    body = memoryview(batch)[at + HEADER_BYTES : at + header.size]
+    return decompress(header.codec, body, limit_bytes=limit_bytes) if header.codec else body
+
+
+def read_records(batch: Buffer, at: int = 0, *, limit_bytes: int = UNPACKED_BYTES_MAX) -> Iterator[Record]:
+    """The records of the batch at `at`, one by one; InvalidBytesError where they do not follow the format."""
+    header = read_header(batch, at)
+    body = records_section(batch, header, at, limit_bytes=limit_bytes)
+    position = 0
+    for _ in range(header.record_count):
+        record, position = _read_record(body, position, header)
+        yield record
+    if position != len(body):
+        raise InvalidBytesError(f"{len(body) - position} bytes follow the batch's last record")
+
+
+def _read_record(body: Buffer, at: int, header: BatchHeader) -> tuple[Record, int]:
+    size, at = read_varint(body, at)
+    end = at + size
+    if size < 0 or end > len(body):
+        raise InvalidBytesError(f"a record of {size} bytes at byte {at} does not fit its batch")
+    timestamp_delta, at = read_varlong(body, at + 1)
+    offset_delta, at = read_varint(body, at)
+    key, at = _read_bytes(body, at, end)
+    value, at = _read_bytes(body, at, end)
+    count, at = read_varint(body, at)
+    if not 0 <= count <= end - at:
+        raise InvalidBytesError(f"a record cannot have {count} headers in {end - at} bytes")
+    headers = []
+    for _ in range(count):
+        name, at = _read_bytes(body, at, end)
+        if name is None:
+            raise InvalidBytesError("a record's header has no key")
+        field, at = _read_bytes(body, at, end)
+        headers.append((name.decode("utf-8", "replace"), field))
+    if at != end:
+        raise InvalidBytesError(f"a record of {size} bytes ends {at - end} bytes off its length")
+    timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), end
+
+
+def _read_bytes(body: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(body, at)
+    if size == -1:
+        return None, at
+    if size < 0 or size > end - at:
+        raise InvalidBytesError(f"a field of {size} bytes at byte {at} does not fit its record")
+    return bytes(body[at : at + size]), at + size
+
+
+class ControlType(IntEnum):
+    """What a control record says; its key is (version 0, type), both int16."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")  # version 0, coordinator epoch
+
+
+def control_record(control_type: ControlType, value: bytes, *, timestamp_ms: int) -> Record:
+    """A record for `build_batch(..., control=True)`; a batch may hold several, as snapshots have them."""
+    return Record(0, timestamp_ms, _CONTROL_KEY.pack(0, control_type), value)
+
+
+def build_control_batch(
+    control_type: ControlType,
+    value: bytes,
+    *,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """A batch of one control record of the metadata log: leader change, snapshot end, version, voters."""
+    record = control_record(control_type, value, timestamp_ms=timestamp_ms)
+    return build_batch([record], base_offset=base_offset, leader_epoch=leader_epoch, control=True)
+
+
+def build_txn_marker(
+    *,
+    commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The marker that ends a producer's transaction in a partition."""
+    control_type = ControlType.COMMIT if commit else ControlType.ABORT
+    value = _MARKER_VALUE.pack(0, coordinator_epoch)
+    return build_batch(
+        [control_record(control_type, value, timestamp_ms=timestamp_ms)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def control_type_of(record: Record) -> ControlType | None:
+    """A control record's type; None for one of a later Kafka that this version does not know."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise InvalidBytesError("a control record needs a key of version and type")
+    version, number = _CONTROL_KEY.unpack_from(record.key)
+    if version < 0:
+        raise InvalidBytesError(f"a control record's key has version {version}")
+    return ControlType(number) if number in ControlType._value2member_map_ else None
+
+
+def read_control_type(batch: Buffer, at: int = 0) -> ControlType | None:
+    """The type of a control batch's first record."""
+    return control_type_of(_first_record(batch, at))
+
+
+def read_txn_marker(batch: Buffer, at: int = 0) -> tuple[ControlType | None, int]:
+    """A transaction marker's type and the epoch of the coordinator that wrote it."""
+    record = _first_record(batch, at)
+    if record.value is None or len(record.value) < _MARKER_VALUE.size:
+        raise InvalidBytesError("a transaction marker needs a value of version and coordinator epoch")
+    version, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
+    if version < 0:
+        raise InvalidBytesError(f"a transaction marker has version {version}")
+    return control_type_of(record), coordinator_epoch
+
+
+def _first_record(batch: Buffer, at: int) -> Record:
+    for record in read_records(batch, at):
+        return record
+    raise InvalidBytesError("a control batch holds no record")
