@@ -1,0 +1,146 @@
+"""A topic's settings as the log reads them: TopicConfig, and how it is made for a topic on a broker.
+
+The topic's own value goes first, then the broker setting that stands in for it (the finest unit that is set),
+then Kafka's default. The result is a frozen object with one slot for each setting, made once when a topic or
+broker setting changes, so that the data path reads plain attributes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value, parse
+from headrace.settings.topic_table import TOPIC
+from headrace.settings.unknown import unknown_setting
+
+__all__ = ["TOPIC", "TopicConfig", "parse_topic_overrides", "resolve_topic_config", "topic_value"]
+
+WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+
+
+class BrokerSettings(Protocol):
+    """The face of BrokerConfig that a topic needs."""
+
+    def get(self, name: str) -> Value: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """Every setting of one topic, resolved. Defaults are Kafka's, and so is what -1 and -2 mean."""
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = WEEK_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = WEEK_MS
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the cleaner works on this topic."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether age and size drop segments."""
+        return "delete" in self.cleanup_policy
+
+
+def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+    """A topic's own settings as values; SettingError for an unknown name or a bad value."""
+    values: dict[str, Value] = {}
+    for name, text in overrides.items():
+        setting = TOPIC.get(name)
+        if setting is None:
+            raise unknown_setting(name, TOPIC, "topic")
+        values[name] = parse(setting, text)
+    return values
+
+
+def resolve_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings of a topic with these overrides on this broker; SettingError where they contradict."""
+    own = parse_topic_overrides(overrides)
+    values = {
+        name: own[name] if name in own else topic_value(setting, broker) for name, setting in TOPIC.items()
+    }
+    config = _from_values(values)
+    _check_together(config)
+    return config
+
+
+def topic_value(setting: Setting, broker: BrokerSettings) -> Value:
+    """What a topic that says nothing gets: the first of its broker settings that is set, or the default."""
+    for synonym in setting.synonyms:
+        value = broker.get(synonym.name)
+        if value is not None:
+            return value if synonym.factor == 1 else _in_ms(value, synonym.factor)
+    return setting.default_value
+
+
+def _in_ms(value: Value, factor: int) -> int:
+    assert isinstance(value, int), "only numbers have units"
+    # Any negative retention means for ever, in whatever unit it was given.
+    return -1 if value < 0 else value * factor
+
+
+def _from_values(values: Mapping[str, Value]) -> TopicConfig:
+    fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+    own_segment_bytes = fields.pop("internal_segment_bytes")
+    if own_segment_bytes is not None:
+        fields["segment_bytes"] = own_segment_bytes
+    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    return TopicConfig(**fields)
+
+
+def _check_together(config: TopicConfig) -> None:
+    """What single checks cannot see: settings that contradict each other."""
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        raise SettingError(
+            "min.compaction.lag.ms", f"{least} must not be above max.compaction.lag.ms, {most}"
+        )
+    if config.remote_storage_enable:
+        _check_tiered(config)
+
+
+def _check_tiered(config: TopicConfig) -> None:
+    if config.compacts:
+        raise SettingError(
+            "remote.storage.enable", "a compacted topic cannot be tiered: set cleanup.policy=delete"
+        )
+    pairs = (
+        ("local.retention.ms", config.local_retention_ms, "retention.ms", config.retention_ms),
+        ("local.retention.bytes", config.local_retention_bytes, "retention.bytes", config.retention_bytes),
+    )
+    for name, local, whole_name, whole in pairs:
+        if local != -2 and whole != -1 and (local == -1 or local > whole):
+            raise SettingError(
+                name, f"{local} must not be above {whole_name}, {whole}: local data is part of it"
+            )
