@@ -14,7 +14,7 @@ PYTHON_CHECK='import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.ve
 
 # Calls: find_python; prints the first interpreter that is new enough.
 find_python() {
-  for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do
+  for candidate in "${PYTHON:-python3}" python3 python3.14 python3.13 python3.12 python3.11 python; do
     if "$candidate" -I -S -c "$PYTHON_CHECK" >/dev/null 2>&1; then
       printf '%s\n' "$candidate"
       return
@@ -92,7 +92,7 @@ install_locked() {
       "$root/.venv/bin/python" -I -m pip install --disable-pip-version-check $cache --no-deps --no-build-isolation -e .
   } >"$root/.venv.log" 2>&1 || {
     tail -n 12 "$root/.venv.log" >&2
-    if grep -qiE 'resolution|connection|timed out|unreachable|proxy' "$root/.venv.log"; then
+    if grep -qiE 'resolution|connection|timed out|unreachable|proxy|from versions: none' "$root/.venv.log"; then
       fail "PyPI cannot be reached. Look at this machine's network or proxy (pip's own settings are honoured), then start ./$program again"
     elif grep -qi 'no space left' "$root/.venv.log"; then
       fail "the disk is full. Free about 1 GB, then start ./$program again"
