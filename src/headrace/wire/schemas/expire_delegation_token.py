@@ -1,0 +1,21 @@
+"""ExpireDelegationToken (40), v1-2: end a delegation token, or shorten its time.
+
+v2 flexible.
+"""
+
+from __future__ import annotations
+
+from headrace.wire.notation import int16, int32, int64, message
+
+
+@message(api_key=40, versions=range(1, 3), flexible_from=2)
+class ExpireDelegationTokenRequest:
+    hmac: bytes = b""
+    expiry_time_period_ms: int64 = 0
+
+
+@message(api_key=40, versions=range(1, 3), flexible_from=2)
+class ExpireDelegationTokenResponse:
+    error_code: int16 = 0
+    expiry_timestamp_ms: int64 = 0
+    throttle_time_ms: int32 = 0
