@@ -1,0 +1,206 @@
+"""The cluster's picture.
+
+`ClusterImage` is changed by one thing only: replaying records of the metadata log, in order. The same code
+runs live, at start-up and in a follower, so equal logs make equal images. Every aspect has a file of its
+own; this one joins them and sends each record to its place.
+
+Records between a BeginTransactionRecord and its end are held back and replayed together at the end, or
+dropped at an abort (KIP-868), so nobody sees half a change that was too large for one batch.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import NO_LEADER, TopicId
+from headrace.metadata.brokers import BrokerImage, ControllerImage, Nodes
+from headrace.metadata.configs import Configs, drop_topic_configs, replay_config
+from headrace.metadata.delta import Delta
+from headrace.metadata.features import KRAFT_VERSION, METADATA_VERSION
+from headrace.metadata.resources import ConfigKey, ResourceType
+from headrace.metadata.security import SecurityTables
+from headrace.metadata.topics import PartitionImage, TopicImage, Topics
+from headrace.wire.schemas import metadata_records as wire
+
+MetadataRecord: TypeAlias = Any
+"""One of the classes in `wire.schemas.metadata_records`."""
+
+
+class ClusterImage:
+    """Topics, brokers, settings, features, producer ids and security entries, as of `offset` (-1: nothing
+    yet).
+    """
+
+    def __init__(self, cluster_id: str = "") -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = NO_LEADER
+        self.offset = -1
+        self.epoch = 0
+        self.timestamp_ms = -1
+        self.kraft_version = 0
+        self.topics = Topics()
+        self.topics_by_name: dict[str, TopicImage] = self.topics.by_name
+        self.topics_by_id: dict[TopicId, TopicImage] = self.topics.by_id
+        self.nodes = Nodes()
+        self.brokers: dict[int, BrokerImage] = self.nodes.brokers
+        self.controllers: dict[int, ControllerImage] = self.nodes.controllers
+        self.configs: Configs = {}
+        self.features: dict[str, int] = {}
+        self.producer_ids: wire.ProducerIdsRecord | None = None
+        self.security = SecurityTables()
+        self._held: list[MetadataRecord] | None = None
+        self._replays = self._replay_table()
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that no broker was given yet."""
+        return 0 if self.producer_ids is None else self.producer_ids.next_producer_id
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of metadata.version; 0 before the bootstrap records were replayed."""
+        return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records are held back: the image is then older than `offset` says and must not be
+        snapshotted.
+        """
+        return self._held is not None
+
+    def finalized_features(self) -> dict[str, int]:
+        """What ApiVersions tells: the levels in force, with the quorum's own, which the log keeps in
+        control records.
+        """
+        return self.features | ({KRAFT_VERSION: self.kraft_version} if self.kraft_version else {})
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        found = self.topics_by_name.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def config_of(self, resource_type: int, name: str) -> dict[str, str]:
+        """The overrides of a resource: not to be changed by the caller."""
+        return self.configs.get(ConfigKey(resource_type, name), {})
+
+    def topic_config_of(self, name: str) -> dict[str, str]:
+        return self.config_of(ResourceType.TOPIC, name)
+
+    def replay(self, record: MetadataRecord, delta: Delta | None = None) -> None:
+        """Take one record in; what it changed is noted in `delta`."""
+        if self._held is not None and type(record) not in _ENDS_OF_TRANSACTION:
+            self._held.append(record)
+            return
+        try:
+            replay = self._replays[type(record)]
+        except KeyError:
+            raise InvalidBytesError(
+                f"{type(record).__name__} is not a metadata record this node knows"
+            ) from None
+        try:
+            replay(record, Delta() if delta is None else delta)
+        except KeyError as error:
+            raise InvalidBytesError(
+                f"{record} refers to {error}, which the metadata log does not have"
+            ) from error
+
+    def replay_all(self, records: Iterable[MetadataRecord]) -> Delta:
+        """Take several records in, and tell what they changed together."""
+        delta = Delta()
+        for record in records:
+            self.replay(record, delta)
+        return delta
+
+    def mark(self, *, offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Note how far the log has been replayed."""
+        self.offset = offset
+        self.epoch = epoch
+        self.timestamp_ms = timestamp_ms
+
+    def copy(self) -> "ClusterImage":
+        """A picture of now that later replays do not touch. Cheap: what never changes is shared."""
+        twin = ClusterImage(self.cluster_id)
+        twin.controller_id, twin.kraft_version = self.controller_id, self.kraft_version
+        twin.mark(offset=self.offset, epoch=self.epoch, timestamp_ms=self.timestamp_ms)
+        twin.topics = self.topics.copy()
+        twin.topics_by_name, twin.topics_by_id = twin.topics.by_name, twin.topics.by_id
+        twin.brokers.update(self.brokers)
+        twin.controllers.update(self.controllers)
+        twin.configs.update((key, dict(values)) for key, values in self.configs.items())
+        twin.features.update(self.features)
+        twin.producer_ids = self.producer_ids
+        twin.security = self.security.copy()
+        twin._held = None if self._held is None else list(self._held)
+        twin._replays = twin._replay_table()
+        return twin
+
+    def _replay_table(self) -> dict[type, Callable[[Any, Delta], None]]:
+        topics, nodes, security = self.topics, self.nodes, self.security
+        return {
+            wire.TopicRecord: topics.replay_topic,
+            wire.PartitionRecord: topics.replay_partition,
+            wire.PartitionChangeRecord: topics.replay_partition_change,
+            wire.RemoveTopicRecord: self._replay_remove_topic,
+            wire.ClearElrRecord: topics.replay_clear_elr,
+            wire.RegisterBrokerRecord: nodes.replay_register_broker,
+            wire.UnregisterBrokerRecord: nodes.replay_unregister_broker,
+            wire.BrokerRegistrationChangeRecord: nodes.replay_registration_change,
+            wire.FenceBrokerRecord: nodes.replay_fence,
+            wire.UnfenceBrokerRecord: nodes.replay_unfence,
+            wire.RegisterControllerRecord: nodes.replay_register_controller,
+            wire.ConfigRecord: self._replay_config,
+            wire.FeatureLevelRecord: self._replay_feature,
+            wire.ProducerIdsRecord: self._replay_producer_ids,
+            wire.AccessControlEntryRecord: security.replay_acl,
+            wire.RemoveAccessControlEntryRecord: security.replay_remove_acl,
+            wire.UserScramCredentialRecord: security.replay_scram,
+            wire.RemoveUserScramCredentialRecord: security.replay_remove_scram,
+            wire.ClientQuotaRecord: security.replay_quota,
+            wire.DelegationTokenRecord: security.replay_token,
+            wire.RemoveDelegationTokenRecord: security.replay_remove_token,
+            wire.BeginTransactionRecord: self._replay_begin,
+            wire.EndTransactionRecord: self._replay_end,
+            wire.AbortTransactionRecord: self._replay_abort,
+            wire.NoOpRecord: _pass_over,
+            wire.ZkMigrationStateRecord: _pass_over,
+        }
+
+    def _replay_remove_topic(self, record: wire.RemoveTopicRecord, delta: Delta) -> None:
+        name = self.topics.by_id[TopicId(record.topic_id)].name
+        self.topics.replay_remove_topic(record, delta)
+        drop_topic_configs(self.configs, name)
+
+    def _replay_config(self, record: wire.ConfigRecord, delta: Delta) -> None:
+        replay_config(self.configs, record, delta)
+
+    def _replay_feature(self, record: wire.FeatureLevelRecord, delta: Delta) -> None:
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+        delta.features_changed.add(record.name)
+
+    def _replay_producer_ids(self, record: wire.ProducerIdsRecord, delta: Delta) -> None:
+        self.producer_ids = record
+        delta.producer_ids_changed = True
+
+    def _replay_begin(self, _record: wire.BeginTransactionRecord, _delta: Delta) -> None:
+        self._held = []
+
+    def _replay_end(self, _record: wire.EndTransactionRecord, delta: Delta) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            raise InvalidBytesError("the metadata log ends a transaction that it did not begin")
+        for record in held:
+            self.replay(record, delta)
+
+    def _replay_abort(self, _record: wire.AbortTransactionRecord, _delta: Delta) -> None:
+        if self._held is None:
+            raise InvalidBytesError("the metadata log aborts a transaction that it did not begin")
+        self._held = None
+
+
+_ENDS_OF_TRANSACTION = frozenset({wire.EndTransactionRecord, wire.AbortTransactionRecord})
+
+
+def _pass_over(_record: MetadataRecord, _delta: Delta) -> None:
+    """For records that say nothing about the cluster any more, or never did."""
