@@ -1,7 +1,7 @@
-"""The only door to sockets: what a transport needs from a network, so that a simulator can stand in its place.
+"""The only door to sockets: what a transport needs of a network, so that a simulator can stand in for it.
 
-A socket's `fileno()` goes to `loop.add_reader` / `loop.add_writer`. The real network gives the kernel's numbers and
-the simulated loop gives numbers of its own, so the code between cannot tell them apart.
+A socket's `fileno()` goes to `loop.add_reader` / `loop.add_writer`. The real network gives the kernel's
+numbers and the simulated loop gives numbers of its own, so the code between cannot tell them apart.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Socket(Protocol):
         ...
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Send from several buffers in one call (sendmsg); returns the bytes taken, perhaps fewer than offered."""
+        """Send several buffers in one call (sendmsg); returns the bytes taken, perhaps fewer than offered."""
         ...
 
     def send_file(self, part: FileSlice) -> int:
@@ -55,5 +55,5 @@ class Network(Protocol):
         ...
 
     def connect(self, host: str, port: int) -> Socket:
-        """Begin to connect; the socket becomes writable when it is through, and the first use tells of a failure."""
+        """Begin to connect: writable when that is through, and the first use tells of a failure."""
         ...

@@ -1,0 +1,372 @@
+"""One connection: whole frames in, replies out in the order of their requests, all of it bounded.
+
+The socket is driven straight from the loop's `add_reader` and `add_writer`. A readable event reads once or
+more, hands every whole frame to `on_frame`, and flushes the replies that came back at once in one call. A
+reply that must wait gets a `ReplySlot`: slots leave in the order they were begun, whichever is filled first.
+
+A frame is valid until `on_frame` returns: its memory is then used for the next read. It is writable, and what
+must live longer is copied by whoever needs it.
+
+Reading pauses, and TCP makes the peer wait, while
+- replies that are ready but unsent, or requests without a reply, exceed their bound (a peer that does not
+  read);
+- unfinished frames hold too much memory over all connections (see `receive_memory`);
+- the connection is finishing: no request is taken any more, replies that are due still leave.
+Frames that were read before a pause stay in the buffer and are handled when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from headrace.base.chunks import Chunks, chunks_size
+from headrace.base.errors import InvalidBytesError
+from headrace.transport.frame_reader import FrameReader
+from headrace.transport.idle import IdleReaper
+from headrace.transport.limits import ConnectionLimits
+from headrace.transport.network import Socket
+from headrace.transport.outbox import Outbox
+from headrace.transport.receive_memory import ReceiveMemory
+
+log = logging.getLogger(__name__)
+
+# Replies of one read are flushed when they reach this size, so that the bound on unsent bytes counts what the
+# peer does not take, and not what we have not offered yet.
+FLUSH_AT_BYTES: Final = 256 * 1024
+
+# Why reading is paused: a set of bits, because the reasons come and go on their own.
+_PEER_IS_SLOW: Final = 1
+_MEMORY_IS_SHORT: Final = 2
+_FINISHING: Final = 4
+
+
+class ReplySlot:
+    """The place of one reply among the replies of its connection."""
+
+    __slots__ = ("_connection", "chunks", "size")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.chunks: Chunks | None = None
+        self.size = 0
+
+    def send(self, chunks: Chunks) -> None:
+        """Fill the slot, once. No chunks: no reply. Nothing happens on a closed connection."""
+        assert self.chunks is None, "a slot takes one reply"
+        self.chunks = chunks
+        self.size = chunks_size(chunks)
+        self._connection.slot_filled(self)
+
+
+class Connection:
+    """A socket that speaks in frames. Made by a `Listener` or a `ClientConnection`; `start` sets it going."""
+
+    __slots__ = (
+        "_busy",
+        "_flush_planned",
+        "_idle",
+        "_limits",
+        "_loop",
+        "_memory",
+        "_on_close",
+        "_on_frame",
+        "_outbox",
+        "_parked_bytes",
+        "_paused",
+        "_reader",
+        "_slots",
+        "_socket",
+        "_writing",
+        "active_at",
+        "attached",
+        "closed",
+        "local",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        socket: Socket,
+        *,
+        memory: ReceiveMemory,
+        limits: ConnectionLimits,
+        on_frame: OnFrame,
+        on_close: OnClose,
+        idle: IdleReaper,
+    ) -> None:
+        self._loop = loop
+        self._socket = socket
+        self._memory = memory
+        self._limits = limits
+        self._on_frame = on_frame
+        self._on_close = on_close
+        self._reader = FrameReader(memory, limits.frame_bytes_max)
+        self._outbox = Outbox()
+        self._slots: deque[ReplySlot] = deque()
+        self._parked_bytes = 0  # replies that are ready behind a slot that is not
+        self._paused = 0
+        self._writing = False  # the loop tells us when the socket can be written
+        self._busy = False  # handling frames: replies are flushed together at the end
+        self._flush_planned = False
+        self.closed = False
+        self.peer = socket.peer
+        self.local = socket.local
+        self.attached: Any = None  # whatever the owner keeps with its connection
+        self._idle = idle
+        self.active_at = idle.now
+
+    def __repr__(self) -> str:
+        return f"<connection from {self.peer[0]}:{self.peer[1]}>"
+
+    # What its owner asks
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest frame the peer may send; lower before authentication."""
+        return self._reader.frame_bytes_max
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, value: int) -> None:
+        self._reader.frame_bytes_max = value
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of replies that are ready and that the kernel has not taken."""
+        return self._outbox.size + self._parked_bytes
+
+    @property
+    def outstanding(self) -> int:
+        """Requests whose replies have not been handed to the kernel's queue yet."""
+        return len(self._slots)
+
+    @property
+    def waits_for_us(self) -> bool:
+        """The peer waits for a reply that is not made yet, so its silence is not idleness."""
+        return bool(self._slots) and not self._outbox.size
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def begin_reply(self) -> ReplySlot:
+        """The slot of the request being handled; its reply leaves after those of all earlier slots."""
+        slot = ReplySlot(self)
+        self._slots.append(slot)
+        return slot
+
+    def send(self, chunks: Chunks) -> None:
+        """Answer now, behind what is waiting already: as if a new slot were filled at once."""
+        if self._slots:
+            self.begin_reply().send(chunks)
+        elif not self.closed:
+            self._outbox.push(chunks, chunks_size(chunks))
+            if not self._busy:
+                self._flush_soon()
+
+    def finish(self) -> None:
+        """Take no more requests, send the replies that are due, then close."""
+        if self.closed:
+            return
+        self._pause(_FINISHING)
+        if not self._close_if_finished():
+            self._flush_soon()
+
+    def abort(self, reason: str = "") -> None:
+        """Close at once; what was not sent is lost. Safe to call at any time, also twice."""
+        if self.closed:
+            return
+        self.closed = True
+        fd = self._socket.fileno()
+        if not self._paused:
+            self._loop.remove_reader(fd)
+        if self._writing:
+            self._loop.remove_writer(fd)
+        self._socket.close()
+        self._memory.release(self)
+        self._reader.discard()
+        self._outbox.clear()
+        self._slots.clear()
+        self._parked_bytes = 0
+        self._on_close(self, reason)
+
+    # Reading
+
+    def _on_readable(self) -> None:
+        self.active_at = self._idle.now
+        left = self._limits.turn_bytes_max
+        try:
+            while not self._paused and left > 0:
+                count, filled = self._reader.fill(self._socket)
+                if not count:
+                    self.abort("closed by the peer")
+                    return
+                self._handle_frames()
+                if not filled or self.closed:
+                    break
+                left -= count
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.abort(str(error))
+        self._settle()
+
+    def _handle_frames(self) -> None:
+        """Hand out the frames in the buffer until a bound is reached, then flush their replies."""
+        reader = self._reader
+        on_frame = self._on_frame
+        self._busy = True
+        try:
+            while not self._paused:
+                frame = reader.next_frame()
+                if frame is None:
+                    break
+                if self._limits.check_views:
+                    _hand_out_checked(self, frame, on_frame)
+                else:
+                    on_frame(self, frame)
+                if self.closed:
+                    return
+                if self._outbox.size >= FLUSH_AT_BYTES:
+                    self._flush()
+                self._pause_if_peer_is_slow()
+        except InvalidBytesError as error:
+            log.info("closing %r: %s", self, error)
+            self.abort(str(error))
+        except Exception as error:
+            log.exception("closing %r: its frame could not be handled", self)
+            self.abort(repr(error))
+        finally:
+            self._busy = False
+        if self._outbox.size:
+            self._flush()
+        elif self._paused:
+            self._follow_outbox()
+
+    def _settle(self) -> None:
+        """Return the buffer, or account for what an unfinished frame holds of it."""
+        if self.closed:
+            self._reader.discard()
+            return
+        held = self._reader.settle()
+        if not held:
+            self._memory.release(self)
+        elif not self._memory.hold(self, held) and not self.closed:
+            self._pause(_MEMORY_IS_SHORT)
+
+    def _pause_if_peer_is_slow(self) -> None:
+        if (
+            self._outbox.size + self._parked_bytes > self._limits.unsent_bytes_max
+            or len(self._slots) >= self._limits.outstanding_max
+        ):
+            self._pause(_PEER_IS_SLOW)
+
+    def _pause(self, reason: int) -> None:
+        if not self._paused:
+            self._loop.remove_reader(self._socket.fileno())
+        self._paused |= reason
+
+    def _resume(self, reason: int) -> None:
+        if self.closed or not self._paused & reason:
+            return
+        self._paused &= ~reason
+        if not self._paused:
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+            # The buffer may hold whole frames from before the pause, and nothing more may ever come.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.closed and not self._paused:
+            self._reader.reopen()
+            self._handle_frames()
+            self._settle()
+
+    def resume_for_memory(self) -> None:
+        """There is memory for unfinished frames again."""
+        self._resume(_MEMORY_IS_SHORT)
+
+    # Writing
+
+    def slot_filled(self, slot: ReplySlot) -> None:
+        """A slot got its reply: it leaves now if it is the first, with the filled ones behind it."""
+        if self.closed:
+            return
+        slots = self._slots
+        if slots[0] is not slot:
+            self._parked_bytes += slot.size
+            return
+        slots.popleft()
+        self._push(slot)
+        while slots and slots[0].chunks is not None:
+            self._parked_bytes -= slots[0].size
+            self._push(slots.popleft())
+        if self._busy:
+            return
+        if slots:
+            self._flush_soon()  # others are likely to be filled by the same event
+        else:
+            self._flush()
+
+    def _push(self, slot: ReplySlot) -> None:
+        assert slot.chunks is not None
+        self._outbox.push(slot.chunks, slot.size)
+
+    def _flush_soon(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Offer the outbox to the kernel now, unless it is known to be full."""
+        self._flush_planned = False
+        if not self.closed and not self._writing:
+            self._on_writable()
+
+    def _on_writable(self) -> None:
+        try:
+            if self._outbox.size and self._outbox.flush(self._socket, self._limits.turn_bytes_max):
+                self.active_at = self._idle.now
+        except OSError as error:
+            self.abort(str(error))
+            return
+        self._follow_outbox()
+
+    def _follow_outbox(self) -> None:
+        """After a flush: watch the socket or stop watching it, read again or close, as the outbox allows."""
+        unsent = self._outbox.size
+        if bool(unsent) is not self._writing:
+            self._writing = not self._writing
+            if unsent:
+                self._loop.add_writer(self._socket.fileno(), self._on_writable)
+            else:
+                self._loop.remove_writer(self._socket.fileno())
+        if not self._paused or self._close_if_finished():
+            return
+        if (
+            self._paused & _PEER_IS_SLOW
+            and unsent + self._parked_bytes <= self._limits.unsent_bytes_max // 2
+            and len(self._slots) <= self._limits.outstanding_max // 2
+        ):
+            self._resume(_PEER_IS_SLOW)
+
+    def _close_if_finished(self) -> bool:
+        if self._paused & _FINISHING and not self._slots and not self._outbox.size and not self._busy:
+            self.abort("finished")
+        return self.closed
+
+
+OnFrame: TypeAlias = Callable[[Connection, memoryview], None]
+OnClose: TypeAlias = Callable[[Connection, str], None]
+
+
+def _hand_out_checked(connection: Connection, frame: memoryview, on_frame: OnFrame) -> None:
+    """Give the frame memory of its own; BufferError where a view of it outlives `on_frame`."""
+    private = bytearray(frame)
+    view = memoryview(private)
+    on_frame(connection, view)
+    view.release()
+    private.clear()

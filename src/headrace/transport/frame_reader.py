@@ -1,0 +1,144 @@
+"""Bytes from a socket, cut into frames: a length of four bytes, then that many bytes.
+
+A read goes into a borrowed buffer (see `receive_memory`) and may bring many frames, one frame, or a part of
+one. Frames are handed out as views of that buffer without a copy. What is left of an unfinished frame stays
+where it is while the frame fits behind it, and moves to the front when it does not. A frame larger than its
+buffer makes the buffer double as bytes arrive: the length is a claim, and memory is only given for bytes that
+came.
+
+A connection remembers roughly how large its frames were, so that a producer of large batches gets a buffer of
+that size at once and nothing is copied; the memory fades within a few reads of smaller frames.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from headrace.base.errors import InvalidBytesError
+from headrace.transport.network import Socket
+from headrace.transport.receive_memory import ReceiveBuffer, ReceiveMemory
+
+LENGTH_BYTES: Final = 4
+# A rest up to this size is copied out rather than keeping a whole buffer for it.
+STASH_BYTES_MAX: Final = 4096
+
+_length_at = struct.Struct(">i").unpack_from
+
+
+class FrameReader:
+    """The receiving half of a connection: `fill`, then `next_frame` until None, then `settle`."""
+
+    __slots__ = ("_buffer", "_end", "_expected", "_largest", "_memory", "_start", "_stash", "frame_bytes_max")
+
+    def __init__(self, memory: ReceiveMemory, frame_bytes_max: int) -> None:
+        self._memory = memory
+        self._buffer: ReceiveBuffer | None = None
+        self._stash = b""
+        self._start = 0
+        self._end = 0
+        self._expected = 0
+        self._largest = 0
+        self.frame_bytes_max = frame_bytes_max
+
+    def fill(self, socket: Socket) -> tuple[int, bool]:
+        """Read once. Returns the bytes read (0: the peer has closed), and whether they filled the room."""
+        buffer = self._buffer
+        buffer = self._borrow() if buffer is None else self._make_room(buffer)
+        end = self._end
+        window = buffer.view[end:] if end else buffer.view
+        count = socket.recv_into(window)
+        self._end = end + count
+        return count, count == len(window)
+
+    def reopen(self) -> None:
+        """Look again at what `settle` left, for frames that were not taken then."""
+        if self._buffer is None and self._stash:
+            self._borrow()
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its length; None when more bytes are needed."""
+        buffer = self._buffer
+        begin = self._start + LENGTH_BYTES
+        if buffer is None or begin > self._end:
+            return None
+        (length,) = _length_at(buffer.data, self._start)
+        if length <= 0 or length > self.frame_bytes_max:
+            raise InvalidBytesError(f"a frame of {length} bytes: it must have 1 to {self.frame_bytes_max}")
+        end = begin + length
+        if end > self._end:
+            return None
+        self._start = end
+        if length > self._largest:
+            self._largest = length
+        return buffer.view[begin:end]
+
+    def settle(self) -> int:
+        """After the last frame of a read: give the buffer back if possible. Returns the bytes still held."""
+        buffer = self._buffer
+        if buffer is None:
+            return len(self._stash)
+        if self._largest:
+            self._learn_size()
+        rest = self._end - self._start
+        if rest > STASH_BYTES_MAX:
+            # One huge frame must not leave its buffer behind with a peer that sends small ones from then on.
+            if len(buffer.data) > 4 * max(2 * rest, self._expected, self._memory.limits.buffer_bytes):
+                buffer = self._move_to(self._memory.take(max(2 * rest, self._expected)))
+            return len(buffer.data)
+        if rest:
+            self._stash = bytes(buffer.view[self._start : self._end])
+        self._memory.give_back(buffer)
+        self._buffer = None
+        return rest
+
+    def discard(self) -> None:
+        """The connection is gone: its buffer can serve others."""
+        if self._buffer is not None:
+            self._memory.give_back(self._buffer)
+            self._buffer = None
+        self._stash = b""
+        self._start = self._end = 0
+
+    def _borrow(self) -> ReceiveBuffer:
+        buffer = self._buffer = self._memory.take(self._expected)
+        self._start = 0
+        self._end = len(self._stash)
+        if self._end:
+            buffer.view[: self._end] = self._stash
+            self._stash = b""
+        return buffer
+
+    def _make_room(self, buffer: ReceiveBuffer) -> ReceiveBuffer:
+        """See that the unfinished frame at the start can go on behind what is there of it."""
+        size = len(buffer.data)
+        start = self._start
+        rest = self._end - start
+        needed = LENGTH_BYTES
+        if rest >= LENGTH_BYTES:
+            needed += int(_length_at(buffer.data, start)[0])
+        if rest == size:
+            return self._move_to(self._memory.take_exactly(min(needed, 2 * size)))
+        if start and (not rest or start + needed > size):
+            self._move_to(buffer)
+        return buffer
+
+    def _move_to(self, target: ReceiveBuffer) -> ReceiveBuffer:
+        """What is not handled yet moves to the front of `target`, which may be the buffer it is in."""
+        buffer = self._buffer
+        assert buffer is not None
+        rest = self._end - self._start
+        if rest:
+            target.view[:rest] = buffer.view[self._start : self._end]
+        if target is not buffer:
+            self._memory.give_back(buffer)
+            self._buffer = target
+        self._start = 0
+        self._end = rest
+        return target
+
+    def _learn_size(self) -> None:
+        largest = self._largest + LENGTH_BYTES
+        self._largest = 0
+        faded = self._expected - (self._expected >> 3)
+        self._expected = min(max(largest, faded), self._memory.limits.buffer_bytes_expected_max)
