@@ -1,0 +1,211 @@
+"""One seed decides what happens next, everywhere.
+
+The scheduler owns virtual time and every source of chance in a simulated world. Processes (`SimulatedLoop`)
+hand it their timers and thread jobs; the network hands it its packets. A step runs one round of one process
+that has something to do, chosen by the seed; when none has, time jumps to the next event. Nothing reads a
+real clock, so an hour of virtual silence costs nothing and the same seed gives the same run, in any
+process, on any machine.
+
+Events that fall on the same moment run in an order the seed chooses: a real kernel promises none. Callbacks
+given to `call_soon` keep their order within a process, because asyncio does promise that.
+
+Everything of note is written to the trace, whose running hash is the proof that two runs were the same run.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final, Protocol
+
+NS_PER_SECOND: Final = 1_000_000_000
+
+# A round of callbacks takes some time on a real core, so code that polls cannot freeze virtual time.
+ROUND_NS_MAX: Final = 20_000
+
+# Enough of the trace to see what led to a failure; the whole of it would not fit in memory for a long run.
+TRACE_LINES_MAX: Final = 2_000
+
+
+class SimulationError(Exception):
+    """The simulated world cannot go on, or found a broken rule. Says what and where."""
+
+
+class DeadlockError(SimulationError):
+    """Something is waited for and nothing is left that could bring it about."""
+
+
+class RunawayError(SimulationError):
+    """More steps than a sane run takes: something spins."""
+
+
+class Process(Protocol):
+    """What the scheduler needs to know of a simulated process."""
+
+    name: str
+    paused: bool
+    dead: bool
+
+    def has_work(self) -> bool: ...
+
+    def run_round(self) -> None: ...
+
+    def describe_waiting(self) -> str: ...
+
+
+class Event:
+    """Something that will happen at `when_ns`, unless cancelled or its process dies first."""
+
+    __slots__ = ("action", "cancelled", "owner", "when_ns")
+
+    def __init__(self, when_ns: int, owner: Process | None, action: Callable[[], None]) -> None:
+        self.when_ns = when_ns
+        self.owner = owner
+        self.action = action
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Trace:
+    """What happened, as lines: the last few kept to be read, all of them folded into a hash."""
+
+    def __init__(self, *, echo: Callable[[str], None] | None = None) -> None:
+        self.lines: deque[str] = deque(maxlen=TRACE_LINES_MAX)
+        self.count = 0
+        self._hash = blake2b(digest_size=16)
+        self._echo = echo
+
+    def add(self, now_ns: int, text: str) -> None:
+        line = f"{now_ns} {text}"
+        self.count += 1
+        self.lines.append(line)
+        self._hash.update(line.encode() + b"\n")
+        if self._echo is not None:
+            self._echo(line)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Scheduler:
+    """Virtual time, the queue of events, and the processes that take turns."""
+
+    def __init__(
+        self,
+        seed: int | str = 0,
+        *,
+        steps_max: int = 5_000_000,
+        start_s: int = 1_000,
+        echo: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.steps = 0
+        self.steps_max = steps_max
+        # Not zero: a moment that happens to be falsy hides mistakes.
+        self.now_ns = start_s * NS_PER_SECOND
+        self.trace = Trace(echo=echo)
+        self.processes: list[Process] = []
+        self.processes_made = 0
+        self.after_step: list[Callable[[], None]] = []
+        self._random = self.random_for("scheduler")
+        self._events: list[tuple[int, float, int, Event]] = []
+        self._events_made = 0
+        self._deferred: list[Event] = []
+
+    def random_for(self, purpose: str) -> random.Random:
+        """A stream of chance of its own: one part drawing more does not change the luck of another."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    def note(self, text: str) -> None:
+        """Write a line to the trace."""
+        self.trace.add(self.now_ns, text)
+
+    def at(self, when_ns: int, action: Callable[[], None], *, owner: Process | None = None) -> Event:
+        """Let `action` happen at a moment; a moment in the past means now."""
+        event = Event(max(when_ns, self.now_ns), owner, action)
+        self._push(event)
+        return event
+
+    def after(self, delay_s: float, action: Callable[[], None], *, owner: Process | None = None) -> Event:
+        return self.at(self.now_ns + round(delay_s * NS_PER_SECOND), action, owner=owner)
+
+    def _push(self, event: Event) -> None:
+        self._events_made += 1
+        heapq.heappush(self._events, (event.when_ns, self._random.random(), self._events_made, event))
+
+    def add_process(self, process: Process) -> None:
+        self.processes.append(process)
+        self.processes_made += 1
+
+    def remove_process(self, process: Process) -> None:
+        """The process is gone: nothing it had planned will happen."""
+        if process in self.processes:
+            self.processes.remove(process)
+
+    def resume(self, process: Process) -> None:
+        """Events that fell due while the process was paused happen now."""
+        mine = [event for event in self._deferred if event.owner is process]
+        self._deferred = [event for event in self._deferred if event.owner is not process]
+        for event in mine:
+            event.when_ns = self.now_ns
+            self._push(event)
+
+    def run(self, done: Callable[[], bool]) -> None:
+        """Step until `done`; DeadlockError where that can never be."""
+        while not done():
+            self.step()
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        until_ns = self.now_ns + round(seconds * NS_PER_SECOND)
+        self.at(until_ns, lambda: None)
+        while self.now_ns < until_ns:
+            self.step()
+
+    def step(self) -> None:
+        """Fire what is due, then run one round of one process; jump in time if there is nothing to run."""
+        self.steps += 1
+        if self.steps > self.steps_max:
+            raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
+        self._fire_due()
+        runnable = [p for p in self.processes if not p.paused and p.has_work()]
+        if runnable:
+            process = runnable[0] if len(runnable) == 1 else self._random.choice(runnable)
+            process.run_round()
+            self.now_ns += self._random.randrange(1_000, ROUND_NS_MAX)
+        else:
+            self._jump()
+        for check in self.after_step:
+            check()
+
+    def _fire_due(self) -> None:
+        events = self._events
+        while events and events[0][0] <= self.now_ns:
+            self._fire(heapq.heappop(events)[3])
+
+    def _fire(self, event: Event) -> None:
+        owner = event.owner
+        if event.cancelled or (owner is not None and owner.dead):
+            return
+        if owner is not None and owner.paused:
+            self._deferred.append(event)
+            return
+        event.action()
+
+    def _jump(self) -> None:
+        events = self._events
+        while events and (events[0][3].cancelled or self._is_dead(events[0][3])):
+            heapq.heappop(events)
+        if not events:
+            raise DeadlockError(f"nothing is left to happen; {self._waiting()}")
+        self.now_ns = max(self.now_ns, events[0][0])
+
+    @staticmethod
+    def _is_dead(event: Event) -> bool:
+        return event.owner is not None and event.owner.dead
+
+    def _waiting(self) -> str:
+        return "; ".join(f"{p.name}: {p.describe_waiting()}" for p in self.processes) or "no process is alive"
