@@ -1,0 +1,147 @@
+"""Brings what the compatibility suite needs from other worlds: Apache Kafka's jars, and the client programs
+in Java, Go and Node, each built once.
+
+`python -m tests.compat.prepare` does all of it and says what cannot be had (`./test --all` calls it); a test
+that needs one of them calls it too, so plain pytest works. Everything lands outside the checkout: jars in
+PEERS_HOME (default ~/.cache/peers), programs in XDG_CACHE_HOME/headrace-tests (default ~/.cache), in a folder
+named after the check sum of their sources. It appears there by one rename, so two runs cannot see each
+other's halves.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class UnavailableError(Exception):
+    """A tool is not on this machine, or what it should bring cannot be had; the text says which."""
+
+
+def kafka_version() -> str:
+    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", (HERE / "java/pom.xml").read_text())
+    assert found
+    return found[1]
+
+
+def kafka_libs() -> Path:
+    """Apache Kafka's jars, from Maven Central."""
+    _need("java", "a Java runtime, 17 or newer")
+    home = Path(os.environ.get("PEERS_HOME") or Path.home() / ".cache/peers")
+    libs = home / "kafka" / kafka_version() / "libs"
+    if not (libs / f"kafka-tools-{kafka_version()}.jar").exists():
+        _need("mvn", "Maven, which fetches Apache Kafka's jars")
+        command = ["mvn", "-B", "-q", "-f", str(HERE / "java/pom.xml"), "dependency:copy-dependencies"]
+        _build(libs, lambda work: _call([*command, f"-DoutputDirectory={work}"], HERE, "Maven Central"))
+    return libs
+
+
+def java_command(*flags: str, classes: Path | None = None) -> list[str]:
+    """The start of a command line that runs a main class out of Kafka's jars."""
+    path = f"{kafka_libs()}/*" if classes is None else f"{classes}:{kafka_libs()}/*"
+    logging = f"-Dlog4j2.configurationFile={HERE / 'java/log4j2.properties'}"
+    return [
+        "java",
+        *(flags or ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")),
+        logging,
+        "-cp",
+        path,
+    ]
+
+
+def java_program() -> Path:
+    """A folder with the classes of java/*.java."""
+    _need("javac", "a Java development kit, 17 or newer")
+    sources = sorted((HERE / "java").glob("*.java"))
+    classes = _program_folder("java", [*sources, HERE / "java/pom.xml"])
+    if not classes.exists():
+        command = ["javac", "-nowarn", "-cp", f"{kafka_libs()}/*"]
+        _build(classes, lambda work: _call([*command, "-d", str(work), *map(str, sources)], HERE, "javac"))
+    return classes
+
+
+def go_program() -> Path:
+    """The program of golang/, which holds every Go client."""
+    _need("go", "Go, 1.24 or newer")
+    folder = HERE / "golang"
+    out = _program_folder("golang", [*sorted(folder.glob("*.go")), folder / "go.mod", folder / "go.sum"])
+    if not out.exists():
+        command = ["go", "build", "-mod=readonly", "-trimpath"]
+        _build(
+            out, lambda work: _call([*command, "-o", str(work / "clients"), "."], folder, "Go's module proxy")
+        )
+    return out / "clients"
+
+
+def node_program() -> Path:
+    """A folder with nodejs/ and its node_modules."""
+    _need("node", "Node, 20 or newer")
+    _need("npm", "npm")
+    sources = [path for path in sorted((HERE / "nodejs").iterdir()) if path.is_file()]
+    out = _program_folder("nodejs", sources)
+
+    def install(work: Path) -> None:
+        for source in sources:
+            shutil.copy(source, work)
+        _call(["npm", "ci", "--no-audit", "--no-fund"], work, "the npm registry")
+
+    if not out.exists():
+        _build(out, install)
+    return out
+
+
+def _program_folder(name: str, sources: list[Path]) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    content = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    return cache / "headrace-tests" / f"{name}-{content[:16]}"
+
+
+def _need(command: str, what: str) -> None:
+    if shutil.which(command) is None:
+        raise UnavailableError(f"`{command}` is not on the PATH (needed: {what})")
+
+
+def _build(out: Path, fill: Callable[[Path], None]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
+    try:
+        fill(work)
+        if not out.exists():
+            work.rename(out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _call(command: list[str], folder: Path, source: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        last_lines = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise UnavailableError(f"`{' '.join(command[:2])}` failed ({source} out of reach?):\n{last_lines}")
+
+
+def main() -> None:
+    steps: dict[str, Callable[[], Path]] = {
+        f"Apache Kafka {kafka_version()} (tests marked java)": kafka_libs,
+        "the Java client": java_program,
+        "the Go clients (tests marked golang)": go_program,
+        "the Node clients (tests marked nodejs)": node_program,
+    }
+    for name, step in steps.items():
+        started = time.monotonic()
+        try:
+            step()
+        except UnavailableError as reason:
+            print(f"test: skipped: {name}: {reason}", flush=True)
+        else:
+            print(f"test: ready: {name}, {time.monotonic() - started:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
