@@ -13,9 +13,9 @@ One class covers every version of a message. A field's annotation is its Python 
 the fields is their order on the wire.
 
 Schema modules use postponed annotations, so that importing one costs next to nothing: `plan` evaluates them
-when a version is first used, and the decorators here only give the class its slots. The rest of what makes it
-a dataclass (`__init__`, `__eq__`, `__repr__`, `dataclasses.replace`) is made when it is first asked for, since
-most processes use few of the messages.
+when a version is first used, and the decorators here only give the class its slots. The rest of what makes
+it a dataclass (`__init__`, `__eq__`, `__repr__`, `dataclasses.replace`) is made when it is first asked for,
+since most processes use few of the messages.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ IGNORABLE: Final = Marker("ignorable")
 """A value is dropped when written in a version that lacks the field; without this mark that is an error."""
 
 OMITTED_IS_NONE: Final = Marker("omitted is none")
-"""None stands for a tagged struct that was left out, though null itself never travels: it saves making one."""
+"""None stands for a tagged struct that is left out, though null itself never travels: it saves making one."""
 
 NEVER_COMPACT: Final = Marker("never compact")
 """Keeps the old length prefix even in flexible versions: the request header's client id."""
