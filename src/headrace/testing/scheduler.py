@@ -170,21 +170,24 @@ class Scheduler:
         self.steps += 1
         if self.steps > self.steps_max:
             raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
-        self._fire_due()
+        fired = self._fire_due()
         runnable = [p for p in self.processes if not p.paused and p.has_work()]
         if runnable:
             process = runnable[0] if len(runnable) == 1 else self._random.choice(runnable)
             process.run_round()
             self.now_ns += self._random.randrange(1_000, ROUND_NS_MAX)
-        else:
+        elif not fired:
             self._jump()
         for check in self.after_step:
             check()
 
-    def _fire_due(self) -> None:
+    def _fire_due(self) -> bool:
+        """True when there was something to fire: it may be what somebody waits for."""
         events = self._events
+        before = len(events)
         while events and events[0][0] <= self.now_ns:
             self._fire(heapq.heappop(events)[3])
+        return len(events) != before
 
     def _fire(self, event: Event) -> None:
         owner = event.owner
