@@ -1,10 +1,11 @@
 """The only door to files.
 
-Everything above reads and writes through a `Disk`, so that a simulator can stand in its place: lose what was not
-synced, tear the last write, flip bits, run full. Paths are plain strings. Errors are OSError, as the system gives them.
+Everything above reads and writes through a `Disk`, so that a simulator can stand in its place: lose what was
+not synced, tear the last write, flip bits, run full. Paths are plain strings. Errors are OSError, as the
+system gives them.
 
-Blocking calls that may take long (`sync`, `remove_tree` of much data) are made from a thread by the caller's driver:
-both release the GIL. Everything else is a page-cache operation and is called on the event loop.
+Blocking calls that may take long (`sync`, `remove_tree` of much data) are made from a thread by the caller's
+driver: both release the GIL. Everything else is a page-cache operation and is called on the event loop.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ class File(Protocol):
         ...
 
     def write(self, position: int, chunks: Sequence[Buffer]) -> int:
-        """Write all chunks at `position`, one after the other. Returns the bytes written; a short write raises OSError."""
+        """Write all chunks at `position`, one after the other. Returns the bytes written; a short write
+        raises OSError."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -105,7 +107,8 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> File:
-        """Hold PATH exclusively until the returned file is closed; raises OSError where another process has it."""
+        """Hold PATH exclusively until the returned file is closed; raises OSError where another process has
+        it."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]:

@@ -1,0 +1,90 @@
+"""Which leader epoch wrote which offsets (KIP-101), kept in `leader-epoch-checkpoint`.
+
+A list of (epoch, first offset), both rising. Followers ask where an epoch ends and truncate there, never by
+high watermark. The table changes in memory at once; `dirty` tells that the file is behind. The file is
+written with every flush, before the recovery point moves on: what a crash takes is found again in the batches
+behind the recovery point.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class LeaderEpochs:
+    """A partition's epochs, oldest first."""
+
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._epochs = [epoch for epoch, _ in entries or ()]
+        self._starts = [start for _, start in entries or ()]
+        self.dirty = False
+
+    def __repr__(self) -> str:
+        return f"LeaderEpochs({self.entries()})"
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The latest epoch, or -1."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """From `start_offset` on this epoch writes. Entries that contradict it go: the log is the truth."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+            return
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        del self._epochs[keep:], self._starts[keep:]
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest known epoch not above `epoch`, where it ends); (-1, -1) where that cannot be told
+        (KIP-279)."""
+        if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        # An epoch before all that are known ends where the first of them starts.
+        return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote this offset, or -1."""
+        number = bisect_right(self._starts, offset) - 1
+        return self._epochs[number] if number >= 0 else NO_EPOCH
+
+    def start_of(self, epoch: int) -> int:
+        """The first offset of an epoch, or -1."""
+        number = bisect_left(self._epochs, epoch)
+        found = number < len(self._epochs) and self._epochs[number] == epoch
+        return self._starts[number] if found else NO_OFFSET
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        keep = bisect_left(self._starts, end_offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`: the epoch it lies in starts there too."""
+        number = bisect_right(self._starts, start_offset) - 1
+        if number >= 0 and (number or self._starts[0] < start_offset):
+            del self._epochs[:number], self._starts[:number]
+            self._starts[0] = start_offset
+            self.dirty = True
+
+    def clear(self) -> None:
+        if self._epochs:
+            del self._epochs[:], self._starts[:]
+            self.dirty = True

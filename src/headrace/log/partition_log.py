@@ -1,0 +1,276 @@
+"""One partition on disk: the face of the log room.
+
+Everything here is synchronous and runs on the event loop; times are passed in. The parts lie beside this
+file: `append`, `read`, `roll`, `retention`, `truncation`, `timestamps`, `flush`, and `recovery`, which opens
+a log. This class holds what they share, and says what a log can do.
+
+Offsets, in order: `log_start_offset` <= `last_stable_offset` <= `high_watermark` <= `log_end_offset`. The
+high watermark is told from outside (`advance_high_watermark`): only replication knows it.
+
+Once the disk fails, `failure` is set and every call raises it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.log import append, flush, read, retention, roll, timestamps, truncation
+from headrace.log.append import AppendResult, Origin
+from headrace.log.checkpoints import encode_partition_metadata
+from headrace.log.faults import fail
+from headrace.log.file_names import PARTITION_METADATA
+from headrace.log.flush import Flush
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.producer_states import ProducerStates
+from headrace.log.read import ReadResult
+from headrace.log.segments import Segments
+from headrace.log.storage import Storage
+from headrace.log.timestamps import TimestampOffset
+from headrace.records.validate import ValidationRules
+from headrace.settings.topic import TopicConfig
+
+__all__ = ["AppendResult", "Flush", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
+
+
+class PartitionLog:
+    """A log that was opened by `recovery.open_log`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_config",
+        "epochs",
+        "failure",
+        "folder",
+        "generation",
+        "high_watermark",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "rules",
+        "segments",
+        "snapshots",
+        "storage",
+        "topic_id",
+        "topic_partition",
+        "unsynced_folders",
+        "unsynced_paths",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        snapshots: ProducerSnapshots,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+    ) -> None:
+        self.storage = storage
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        self.last_flush_ms = now_ms
+        self.generation = 0
+        self.failure: ApiError | None = None
+        self.unsynced_paths: list[str] = []
+        self.unsynced_folders: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.folder!r}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # -- settings and identity -------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; assign to change them."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.rules = ValidationRules.from_config(config)
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Remember the topic's id in `partition.metadata`; durable with the next flush."""
+        path = f"{self.folder}/{PARTITION_METADATA}"
+        data = encode_partition_metadata(topic_id)
+        with self._trusting_disk():
+            file = self.storage.disk.open(path, create=True)
+            file.write(0, (data,))
+            file.truncate(len(data))
+        self.topic_id = topic_id
+        self.unsynced_paths.append(path)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        api_version: int = 13,
+    ) -> AppendResult:
+        """Write a batch (of our own writers also several) at the end. A writable buffer is stamped in
+        place."""
+        if self.failure is not None:
+            raise self.failure
+        if origin is Origin.CLIENT:
+            return append.append_from_client(self, batch, leader_epoch, now_ms, api_version)
+        return append.append_own(self, batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_as_follower(self, data: Buffer, *, now_ms: int) -> int:
+        """Write the whole batches of a fetched response as they are; returns the new end offset."""
+        if self.failure is not None:
+            raise self.failure
+        return append.append_as_follower(self, data, now_ms=now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment, unless it is empty."""
+        with self._trusting_disk():
+            roll.roll_to(self, self.log_end_offset, now_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Drop everything at or above `offset`; a batch that holds it goes whole. False: there was
+        nothing."""
+        with self._trusting_disk():
+            return truncation.truncate_to(self, offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything and go on at `offset`."""
+        with self._trusting_disk():
+            truncation.truncate_fully_and_start_at(self, offset, now_ms)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, max_bytes: int, max_offset: int | None = None, at_least_one: bool = True
+    ) -> ReadResult:
+        """A slice of batches from `offset` on, below `max_offset` (default: the log's end); see `read`."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            bound = self.log_end_offset if max_offset is None else max_offset
+            return read.read(self, offset, max_bytes, bound, at_least_one)
+        except OSError as error:
+            raise fail(self, error) from error
+
+    def aborted_transactions(self, first: int, upto: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in [first, upto)."""
+        with self._trusting_disk():
+            return read.aborted_transactions(self, first, upto)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is not below `timestamp`; None where all are older."""
+        with self._trusting_disk():
+            return timestamps.offset_for_timestamp(self, timestamp)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp; None where no record has one."""
+        with self._trusting_disk():
+            return timestamps.offset_of_max_timestamp(self)
+
+    # -- moving offsets --------------------------------------------------------------------------------------
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Everything below `offset` is replicated. It never goes back, nor above the log's end."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+        return True
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed records must stop."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """DeleteRecords: forget everything below `offset`; ApiError above the high watermark."""
+        return retention.advance_log_start(self, offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop segments the settings no longer keep; how many. Their files wait in `storage.removals`."""
+        with self._trusting_disk():
+            return retention.apply_retention(self, now_ms)
+
+    # -- durability ------------------------------------------------------------------------------------------
+
+    def want_flush(self) -> None:
+        """Have the driver flush this log soon."""
+        self.storage.to_flush.add(self)
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` ask for a flush now."""
+        unflushed = self.log_end_offset - self.recovery_point
+        config = self._config
+        return unflushed > 0 and (
+            unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
+        )
+
+    def begin_flush(self) -> Flush | None:
+        """What must be synced to make everything written so far durable; None where it is."""
+        with self._trusting_disk():
+            self.storage.to_flush.discard(self)
+            return flush.begin_flush(self)
+
+    def finish_flush(self, done: Flush, *, now_ms: int) -> None:
+        """`done.sync()` came back: the recovery point moves."""
+        flush.finish_flush(self, done, now_ms)
+
+    def abandon_flush(self, failed: Flush, error: OSError) -> ApiError:
+        """`failed.sync()` raised: after a failed sync nobody knows what is on the disk, so the log fails."""
+        flush.abandon_flush(self, failed)
+        return fail(self, error)
+
+    def close(self) -> Flush | None:
+        """Write out what is only in memory; after the returned flush is synced the log needs no recovery."""
+        with self._trusting_disk():
+            self.segments.active.seal()
+            self.producers.end_offset = self.log_end_offset
+            snapshot = self.snapshots.take(self.producers)
+            if snapshot is not None:
+                self.unsynced_paths.append(snapshot)
+            self.unsynced_paths += self.segments.active.indexes.paths()
+        return self.begin_flush()
+
+    @contextmanager
+    def _trusting_disk(self) -> Iterator[None]:
+        """An OSError in here fails the log."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except OSError as error:
+            raise fail(self, error) from error

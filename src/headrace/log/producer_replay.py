@@ -1,0 +1,35 @@
+"""Producer state for an offset: the latest usable snapshot below it, then the batches in between."""
+
+from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.producer_states import ProducerStates
+from headrace.log.segments import Segments
+
+
+def rebuild_producers(
+    producers: ProducerStates,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Make `producers` what the log up to `end_offset` says; snapshots outside of the log are removed.
+
+    Aborted transactions are in the segments' indexes already: only the producers are told of them.
+    """
+    snapshots.remove_outside(above=log_start_offset, up_to=end_offset)
+    snapshots.load_latest(producers, log_start_offset=log_start_offset, now_ms=now_ms)
+    start_offset = producers.end_offset
+    for segment in segments.from_number(segments.number_of(start_offset)):
+        if segment.base_offset >= end_offset:
+            break
+        for position, header in segment.headers(segment.locate(start_offset)):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id < 0 or header.last_offset < start_offset:
+                continue
+            batch = segment.file.read(position, header.size) if header.is_control else b""
+            completed = producers.apply(header, batch)
+            if completed is not None:
+                producers.complete(completed)
+    producers.end_offset = end_offset

@@ -1,0 +1,270 @@
+"""Opening a log: what a clean stop, a kill or a power cut left is made a log again.
+
+After a clean stop the files are taken as they are. Otherwise every batch behind the recovery point is checked
+(size, format, CRC, rising offsets); at the first bad one the log is cut and what follows is dropped. On the
+way the indexes, the transaction index, the leader epochs and the producer state are made anew, so none of
+them needs to have survived.
+
+Files that can be had from the log itself are never a reason to refuse: a broken or missing index is rebuilt
+when first used, an unreadable epoch checkpoint from the batches, an unreadable snapshot from an older one.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from headrace.log.batch_scan import scan_batches
+from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
+from headrace.log.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, SNAPSHOT, TXN_INDEX
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.leftovers import settle_leftovers
+from headrace.log.partition_log import PartitionLog
+from headrace.log.producer_replay import rebuild_producers
+from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.producer_states import ProducerStates
+from headrace.log.retention import discard
+from headrace.log.segment import RELATIVE_OFFSET_MAX, Segment, create_segment
+from headrace.log.segments import Segments
+from headrace.log.storage import Storage
+from headrace.records.batch import BatchHeader, crc_matches
+from headrace.settings.topic import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryProgress:
+    """A segment of a log was recovered."""
+
+    folder: str
+    segments_done: int
+    segments_total: int
+    bytes_done: int
+    bytes_cut: int
+
+
+OnProgress = Callable[[RecoveryProgress], None]
+
+
+def open_log(
+    storage: Storage,
+    folder: str,
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    topic_id: TopicId = NO_TOPIC_ID,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    on_progress: OnProgress | None = None,
+) -> PartitionLog:
+    """Open the log in `folder`, which is made where it is missing. OSError where the disk fails.
+
+    `clean` says that the last user closed it; `recovery_point` and `log_start_offset` come from the
+    checkpoints. A `topic_id` is written down where the folder has none yet.
+    """
+    disk = storage.disk
+    disk.make_folder(folder)
+    files = settle_leftovers(disk, folder)
+    aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
+    segments = [
+        _closed_segment(storage, folder, file.base_offset, config, now_ms, file.base_offset in aborted)
+        for file in files
+        if file.suffix == LOG
+    ]
+    known_id = _load_topic_id(storage, folder)
+    if not segments:
+        segments.append(create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms))
+    log = PartitionLog(
+        storage,
+        folder,
+        topic_partition,
+        known_id,
+        config,
+        segments=Segments(segments),
+        epochs=LeaderEpochs(),
+        producers=ProducerStates(),
+        snapshots=ProducerSnapshots(
+            storage, folder, [file.base_offset for file in files if file.suffix == SNAPSHOT]
+        ),
+        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        log_end_offset=segments[-1].base_offset,
+        recovery_point=recovery_point,
+        now_ms=now_ms,
+    )
+    _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
+    if known_id == NO_TOPIC_ID != topic_id:
+        log.assign_topic_id(topic_id)
+    return log
+
+
+def _closed_segment(
+    storage: Storage, folder: str, base_offset: int, config: TopicConfig, now_ms: int, has_aborted: bool
+) -> Segment:
+    size = storage.disk.size(f"{folder}/{base_offset:020}{LOG}")
+    return Segment(
+        storage, folder, base_offset, size=size, config=config, created_ms=now_ms, has_aborted=has_aborted
+    )
+
+
+def _load_topic_id(storage: Storage, folder: str) -> TopicId:
+    """An unreadable id is none: the controller knows it."""
+    try:
+        return decode_partition_metadata(storage.disk.read_file(f"{folder}/{PARTITION_METADATA}"))
+    except (FileNotFoundError, InvalidBytesError):
+        return NO_TOPIC_ID
+
+
+def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProgress | None) -> None:
+    _load_epochs(log)
+    first_bad = None if clean else log.segments.number_of(log.recovery_point)
+    broken = _first_broken_txn_index(log)
+    if broken is not None:
+        first_bad = broken if first_bad is None else min(first_bad, broken)
+    log.snapshots.remove_strays(log.segments.bases)
+    if first_bad is not None:
+        _recover_from(log, max(first_bad, 0), now_ms, on_progress)
+    _settle_end(log, now_ms)
+    if first_bad is None:
+        rebuild_producers(
+            log.producers, log.snapshots, log.segments, log.log_start_offset, log.log_end_offset, now_ms
+        )
+    log.recovery_point = log.log_end_offset if clean else min(log.recovery_point, log.log_end_offset)
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    log.producers.on_log_start(log.log_start_offset)
+    log.high_watermark = log.log_start_offset
+
+
+def _settle_end(log: PartitionLog, now_ms: int) -> None:
+    """Make the last segment the active one, and the log's end what it holds."""
+    active = log.segments.active
+    end_offset = active.next_offset()
+    if end_offset < log.log_start_offset:
+        # Records were deleted up to an offset that the files do not reach any more: go on there.
+        discard(log, log.segments.drop_from(0), now_ms)
+        active = create_segment(
+            log.storage, log.folder, log.log_start_offset, config=log.config, now_ms=now_ms
+        )
+        log.segments.add(active)
+        end_offset = log.log_start_offset
+        log.epochs.clear()
+        log.producers.clear(end_offset)
+    active.reopen()
+    active.start_tail(end_offset)
+    log.log_end_offset = end_offset
+
+
+def _first_broken_txn_index(log: PartitionLog) -> int | None:
+    for number, segment in enumerate(log.segments):
+        try:
+            segment.indexes.aborted()
+        except InvalidBytesError:
+            return number
+    return None
+
+
+# -- epochs --------------------------------------------------------------------------------------------------
+
+
+def _load_epochs(log: PartitionLog) -> None:
+    try:
+        entries = decode_epochs(log.storage.disk.read_file(f"{log.folder}/{LEADER_EPOCHS}"))
+    except (FileNotFoundError, InvalidBytesError):
+        entries = []
+    log.epochs = LeaderEpochs(entries)
+    if not entries and log.size_bytes:
+        for segment in log.segments:
+            for _, header in _walkable(segment):
+                _note_epoch(log.epochs, header)
+
+
+def _walkable(segment: Segment) -> list[tuple[int, BatchHeader]]:
+    found: list[tuple[int, BatchHeader]] = []
+    with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
+        found.extend(segment.headers())
+    return found
+
+
+def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.leader_epoch > epochs.latest:
+        epochs.assign(header.leader_epoch, header.base_offset)
+
+
+# -- batches -------------------------------------------------------------------------------------------------
+
+
+def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnProgress | None) -> None:
+    """Check all segments from this number on."""
+    segments = log.segments.from_number(number)
+    first = segments[0]
+    rebuild_producers(
+        log.producers, log.snapshots, log.segments, log.log_start_offset, first.base_offset, now_ms
+    )
+    log.epochs.truncate_from_end(first.base_offset)
+    end_offset, bytes_done = first.base_offset, 0
+    for done, segment in enumerate(segments, 1):
+        if segment.base_offset < end_offset or (segment.size == 0 and done < len(segments)):
+            discard(log, log.segments.drop_from(number + done - 1), now_ms)
+            break
+        if done > 1:
+            log.producers.end_offset = segment.base_offset
+            log.snapshots.take(log.producers)
+        size_before = segment.size
+        end_offset = _recover_segment(log, segment)
+        bytes_done += segment.size
+        if on_progress is not None:
+            cut = size_before - segment.size
+            on_progress(RecoveryProgress(log.folder, done, len(segments), bytes_done, cut))
+        if segment.size < size_before:
+            discard(log, log.segments.drop_from(number + done), now_ms)
+            break
+    _close_recovered(log, number)
+    log.segments = Segments(list(log.segments))  # sizes have changed
+    log.producers.end_offset = end_offset
+
+
+def _recover_segment(log: PartitionLog, segment: Segment) -> int:
+    """Note every good batch, cut behind the last of them, and return the offset behind it."""
+    size, file = segment.size, segment.file
+    segment.reset()
+    segment.indexes.reset_aborted()
+    end_offset = segment.base_offset
+    try:
+        for position, header, batch in scan_batches(file, 0, size):
+            _check_batch(segment, position, header, batch, end_offset)
+            segment.note_batch(header.size, header.last_offset, header.max_timestamp)
+            end_offset = header.next_offset
+            _note_epoch(log.epochs, header)
+            completed = log.producers.apply(header, batch)
+            if completed is not None:
+                aborted = log.producers.complete(completed)
+                if aborted is not None:
+                    segment.indexes.add_aborted(aborted)
+    except InvalidBytesError:
+        file.truncate(segment.size)
+    return end_offset
+
+
+def _check_batch(
+    segment: Segment, position: int, header: BatchHeader, batch: memoryview, end_offset: int
+) -> None:
+    if not crc_matches(batch, 0, header):
+        raise InvalidBytesError(f"the CRC of the batch at byte {position} does not match")
+    if header.base_offset < end_offset:
+        raise InvalidBytesError(f"offset {header.base_offset} at byte {position} is below {end_offset}")
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise InvalidBytesError(
+            f"offset {header.last_offset} at byte {position} is too far from the segment's"
+        )
+
+
+def _close_recovered(log: PartitionLog, number: int) -> None:
+    """All recovered segments but the last have their indexes written and owed to the next flush."""
+    for segment in log.segments.from_number(number):
+        segment.seal()
+        if segment is not log.segments.active:
+            segment.retire()
+            log.unsynced_paths += segment.indexes.paths()
+    log.unsynced_folders.append(log.folder)

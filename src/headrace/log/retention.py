@@ -1,0 +1,108 @@
+"""Dropping old data: by age, by size, and below the log's start.
+
+Only whole closed segments go, oldest first, and never past the high watermark. Their files are renamed at
+once, so that a crash finishes the work, and removed after `file.delete.delay.ms`; a slice that is being sent
+keeps its file open.
+"""
+
+from typing import TYPE_CHECKING
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.log.roll import roll_to
+from headrace.log.segment import Segment
+
+if TYPE_CHECKING:
+    from headrace.log.partition_log import PartitionLog
+
+
+def apply_retention(log: "PartitionLog", now_ms: int) -> int:
+    """Drop what the topic's settings no longer keep; the number of segments dropped."""
+    dropped = 0
+    if log.config.deletes:
+        dropped += _drop_oldest(log, _count_old(log, now_ms), now_ms)
+        dropped += _drop_oldest(log, _count_over_size(log), now_ms)
+    return dropped + _drop_oldest(log, _count_below_start(log), now_ms)
+
+
+def _count_old(log: "PartitionLog", now_ms: int) -> int:
+    retention_ms = log.config.retention_ms
+    if retention_ms < 0:
+        return 0
+    count = 0
+    for segment in log.segments:
+        if not _may_go(log, count, segment) or now_ms - segment.largest_timestamp() <= retention_ms:
+            break
+        count += 1
+    return count
+
+
+def _count_over_size(log: "PartitionLog") -> int:
+    over_bytes = log.segments.size_bytes - log.config.retention_bytes
+    if log.config.retention_bytes < 0 or over_bytes <= 0:
+        return 0
+    count = 0
+    for segment in log.segments:
+        over_bytes -= segment.size
+        if not _may_go(log, count, segment) or over_bytes < 0:
+            break
+        count += 1
+    return count
+
+
+def _count_below_start(log: "PartitionLog") -> int:
+    count = 0
+    for segment in log.segments:
+        following = log.segments.base_after(count)
+        if following is None or following > log.log_start_offset or not _may_go(log, count, segment):
+            break
+        count += 1
+    return count
+
+
+def _may_go(log: "PartitionLog", number: int, segment: Segment) -> bool:
+    following = log.segments.base_after(number)
+    end_offset = log.log_end_offset if following is None else following
+    return end_offset <= log.high_watermark and (following is not None or segment.size > 0)
+
+
+def _drop_oldest(log: "PartitionLog", count: int, now_ms: int) -> int:
+    """Segments leave the log, then their files change names; the log start follows."""
+    if not count:
+        return 0
+    if count == len(log.segments):
+        roll_to(log, log.log_end_offset, now_ms)
+    dropped = log.segments.drop_first(count)
+    move_log_start(log, log.segments.first.base_offset)
+    discard(log, dropped, now_ms)
+    return count
+
+
+def discard(log: "PartitionLog", segments: list[Segment], now_ms: int) -> None:
+    """Rename the files of segments that are no longer part of the log, and have them removed later."""
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for segment in segments:
+        for path in segment.mark_deleted():
+            log.storage.removals.schedule(path, due_ms)
+        log.snapshots.remove(segment.base_offset)
+
+
+def advance_log_start(log: "PartitionLog", offset: int) -> bool:
+    """DeleteRecords: nothing below `offset` is there any more. False where the log starts there or later
+    already."""
+    if offset > log.high_watermark:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.topic_partition} cannot start at {offset}, above its high watermark {log.high_watermark}",
+        )
+    if offset <= log.log_start_offset:
+        return False
+    move_log_start(log, offset)
+    return True
+
+
+def move_log_start(log: "PartitionLog", offset: int) -> None:
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.epochs.truncate_from_start(offset)
+        log.producers.on_log_start(offset)

@@ -1,0 +1,51 @@
+"""Closing the active segment and starting the next one.
+
+What can fail comes first and changes nothing in memory: the old segment's indexes and the producer snapshot
+are written, the new files are made. A full disk refuses the roll and leaves the log as it was.
+"""
+
+from typing import TYPE_CHECKING
+
+from headrace.log.faults import undo_write
+from headrace.log.file_names import SEGMENT_SUFFIXES, offset_name
+from headrace.log.segment import Segment, create_segment
+
+if TYPE_CHECKING:
+    from headrace.log.partition_log import PartitionLog
+
+
+def roll_to(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
+    """Start a segment at `base_offset`: the log's end or, for a follower whose leader skipped offsets, behind
+    it."""
+    old = log.segments.active
+    assert base_offset >= log.log_end_offset
+    if old.size == 0 and old.base_offset == base_offset:
+        return old
+    try:
+        old.seal()
+        log.producers.end_offset = base_offset
+        snapshot = log.snapshots.take(log.producers)
+        segment = create_segment(log.storage, log.folder, base_offset, config=log.config, now_ms=now_ms)
+    except OSError as error:
+        stem = f"{log.folder}/{offset_name(base_offset)}"
+        raise undo_write(log, error, created=tuple(stem + suffix for suffix in SEGMENT_SUFFIXES)) from error
+    if snapshot is not None:
+        log.unsynced_paths.append(snapshot)
+    if old.size:
+        old.retire()
+        _note_unsynced(log, old)
+    else:  # a segment that got no batch before its follower was sent further on
+        log.segments.drop_from(len(log.segments) - 1)
+        for suffix in SEGMENT_SUFFIXES:
+            log.storage.disk.remove(old.stem + suffix)
+    log.segments.add(segment)
+    segment.start_tail(base_offset)
+    log.want_flush()
+    return segment
+
+
+def _note_unsynced(log: "PartitionLog", segment: Segment) -> None:
+    """A closed segment's indexes must be durable before the recovery point passes it."""
+    log.unsynced_paths += segment.indexes.paths()
+    if log.folder not in log.unsynced_folders:
+        log.unsynced_folders.append(log.folder)

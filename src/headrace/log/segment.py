@@ -1,0 +1,371 @@
+"""One segment: a `.log` file of batches one after the other, and its indexes.
+
+The segment knows its size itself and never asks the file, so a write that failed half, or room reserved
+ahead, is never taken for data. Only the last segment of a log is active, that is, grows.
+
+The active segment remembers where its latest batches start (`tail`): most reads are near the end, and the
+high watermark, which bounds them, is there too. Such a read touches no index and no file.
+"""
+
+import contextlib
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from headrace.base.chunks import Buffer
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.log.batch_scan import scan_batches, scan_headers
+from headrace.log.disk import File
+from headrace.log.file_names import DELETED, LOG, SEGMENT_SUFFIXES, TXN_INDEX, offset_name
+from headrace.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from headrace.log.offset_index import OffsetIndex
+from headrace.log.segment_indexes import SegmentIndexes
+from headrace.log.storage import Storage
+from headrace.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from headrace.log.time_index import NO_TIMESTAMP, TimeIndex
+from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
+from headrace.settings.topic import TopicConfig
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+POSITION_MAX: Final = (1 << 31) - 1
+
+# Enough for fetches that lag a few requests behind; 8 KiB a partition at most.
+TAIL_MAX: Final = 512
+TAIL_KEPT: Final = 256
+
+# A first look behind an index entry: small batches lie `index.interval.bytes` at most behind it.
+LOCATE_BYTES: Final = 4096
+
+_UNREAD: Final = -2  # a timestamp that has not been looked up yet
+_PLACE: Final = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Segment:
+    """Offsets from `base_offset` up to the next segment's, in `size` bytes."""
+
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_jitter_ms",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_storage",
+        "_tail_offsets",
+        "_tail_positions",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "index_interval_bytes",
+        "indexes",
+        "size",
+        "stem",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: str,
+        base_offset: int,
+        *,
+        size: int,
+        config: TopicConfig,
+        created_ms: int,
+        has_aborted: bool = False,
+    ) -> None:
+        self._storage = storage
+        self.stem = f"{folder}/{offset_name(base_offset)}"
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.index_interval_bytes = config.index_interval_bytes
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = storage.rng.randrange(jitter_max) if jitter_max > 0 else 0
+        self.indexes = SegmentIndexes(storage, self.stem, base_offset, has_aborted=has_aborted)
+        self.bytes_since_entry = 0
+        self._first_timestamp = self._max_timestamp = _UNREAD if size else NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._tail_offsets = array("q")
+        self._tail_positions = array("q")
+        self._file: File | None = None
+        self.touched = False
+
+    def __repr__(self) -> str:
+        return f"Segment({self.stem!r}, {self.size} bytes)"
+
+    # -- the file --------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self.stem + LOG
+
+    @property
+    def file(self) -> File:
+        """The open `.log` file. Keep it no longer than a reply: the segment may let it go and open
+        another."""
+        file = self._file
+        if file is None:
+            file = self._file = self._storage.disk.open(self.stem + LOG)
+            self._storage.files.admit(self)
+        self.touched = True
+        return file
+
+    def release(self) -> None:
+        """Let the file go; whoever still sends from it keeps it open."""
+        self._file = None
+
+    # -- growing ---------------------------------------------------------------------------------------------
+
+    def start_tail(self, next_offset: int) -> None:
+        """From here on remember where batches start; the log ends at `next_offset`."""
+        self._tail_offsets = array("q", (next_offset,))
+        self._tail_positions = array("q", (self.size,))
+
+    def should_roll(
+        self, config: TopicConfig, *, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether a batch must go to a new segment: this one would be too large, is too old, or is full."""
+        size = self.size
+        if size > config.segment_bytes - batch_bytes or size + batch_bytes > POSITION_MAX:
+            return True
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if size and self.age_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms:
+            return True
+        return self.indexes_full(config.segment_index_bytes)
+
+    def age_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """By the records' own time where they have one, so that replicas roll alike; else by the clock."""
+        first = self._first_timestamp
+        if first == _UNREAD:
+            first = self._first_timestamp = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def indexes_full(self, index_bytes_max: int) -> bool:
+        offsets = len(self.indexes.offsets(self.size).data)
+        times = len(self.indexes.times().data)
+        # One entry of the time index is kept free for the segment's largest timestamp.
+        return offsets > index_bytes_max - INDEX_ENTRY_BYTES or times > index_bytes_max - 2 * TIME_ENTRY_BYTES
+
+    def append(self, chunk: Buffer) -> None:
+        """Write bytes at the end; `note_batch` for each batch in them makes them part of the segment."""
+        file = self._file
+        if file is None:
+            file = self.file
+        self.touched = True
+        file.write(self.size, (chunk,))
+
+    def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch that lies at the end of the segment into size, indexes and tail."""
+        position = self.size
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self.indexes.offsets(position).append(last_offset, position)
+            self.indexes.times().append_if_later(self._max_timestamp, self._max_timestamp_offset)
+            self.bytes_since_entry = 0
+        if not position:
+            self._first_timestamp = max_timestamp
+        self.bytes_since_entry += size
+        self.size = position = position + size
+        offsets = self._tail_offsets
+        offsets.append(last_offset + 1)
+        self._tail_positions.append(position)
+        if len(offsets) > TAIL_MAX:
+            del offsets[:-TAIL_KEPT], self._tail_positions[:-TAIL_KEPT]
+
+    def reset(self) -> None:
+        """Forget what is in the file, for recovery to note it again."""
+        self.size = 0
+        self.bytes_since_entry = 0
+        self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self.indexes.reset()
+        self.start_tail(self.base_offset)
+
+    def seal(self) -> None:
+        """Write the indexes out with the segment's largest timestamp, and cut off reserved room."""
+        max_timestamp, offset = self.max_timestamp()
+        if max_timestamp >= 0:
+            self.indexes.times().append_if_later(max_timestamp, offset)
+        self.indexes.write_out()
+        file = self.file
+        if file.size() != self.size:
+            file.truncate(self.size)
+
+    def retire(self) -> None:
+        """Grow no more. The segment was sealed."""
+        self.indexes.deactivate()
+        self._tail_offsets = array("q")
+        self._tail_positions = array("q")
+
+    # -- finding ---------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> int:
+        """Where the first batch that ends at or behind `offset` starts; `size` where there is none."""
+        offsets = self._tail_offsets
+        if offsets and offset >= offsets[0]:
+            return self._tail_positions[bisect_right(offsets, offset) - 1]
+        return self._locate_by_index(offset)
+
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, made anew where its file is missing or broken."""
+        try:
+            return self.indexes.offsets(self.size)
+        except InvalidBytesError:
+            self.rebuild_indexes()
+            return self.indexes.offsets(self.size)
+
+    def time_index(self) -> TimeIndex:
+        """The time index, made anew where its file is missing or broken."""
+        try:
+            return self.indexes.times()
+        except InvalidBytesError:
+            self.rebuild_indexes()
+            return self.indexes.times()
+
+    def _locate_by_index(self, offset: int) -> int:
+        entry_offset, position = self.offset_index().lookup(offset)
+        file, end, checked = self.file, self.size, position == 0
+        while position < end:
+            window = file.read(position, min(LOCATE_BYTES, end - position))
+            at = 0
+            while len(window) - at >= HEADER_BYTES:
+                base, length, magic, delta = _PLACE.unpack_from(window, at)
+                if not checked and (base > entry_offset or magic != MAGIC):
+                    # The index leads to no batch, or to a later one: it is not this log's index.
+                    self.rebuild_indexes()
+                    return self._locate_by_index(offset)
+                checked = True
+                if length < HEADER_BYTES - LOG_OVERHEAD:
+                    raise self.corrupt(position)
+                if base + delta >= offset:
+                    return position
+                position += length + LOG_OVERHEAD
+                at += length + LOG_OVERHEAD
+            if at == 0:
+                raise self.corrupt(position)
+        if position > end:
+            raise self.corrupt(position)
+        return end
+
+    def batch_size_at(self, position: int) -> int:
+        """Bytes of the batch that starts at `position`."""
+        length: int = _LENGTH.unpack(self.file.read(position + 8, 4))[0]
+        return length + LOG_OVERHEAD
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` on."""
+        return scan_headers(self.file, position, self.size)
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of the batches from `position` on."""
+        return scan_batches(self.file, position, self.size)
+
+    def next_offset(self) -> int:
+        """The offset behind the segment's last batch."""
+        _, position = self.offset_index().lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        end = self.base_offset
+        for _, header in self.headers(position):
+            end = header.next_offset
+        return end
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of its batch; (-1, base offset) where there is none."""
+        if self._max_timestamp == _UNREAD:
+            self._max_timestamp, self._max_timestamp_offset = self.time_index().last()
+        return self._max_timestamp, self._max_timestamp_offset
+
+    def largest_timestamp(self) -> int:
+        """For retention: of the records, or of the file where they have none."""
+        timestamp = self.max_timestamp()[0]
+        return timestamp if timestamp >= 0 else self._storage.disk.modified_ms(self.path)
+
+    def corrupt(self, position: int) -> ApiError:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} holds no batch at byte {position}")
+
+    def reopen(self) -> None:
+        """Grow again, because later segments were dropped."""
+        if not self.indexes.active:
+            self.offset_index(), self.time_index()
+            self.indexes.activate(self.size)
+            self.max_timestamp()
+
+    # -- changing --------------------------------------------------------------------------------------------
+
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index anew from the batches' headers, as far as they can be walked."""
+        active, end = self.indexes.active, self.size
+        tail = self._tail_offsets, self._tail_positions
+        self.reset()
+        with contextlib.suppress(InvalidBytesError):
+            for _, header in scan_headers(self.file, 0, end):
+                self.note_batch(header.length + LOG_OVERHEAD, header.last_offset, header.max_timestamp)
+        self.size = end
+        if active:
+            self._tail_offsets, self._tail_positions = tail
+        else:
+            self.seal()
+            self.retire()
+
+    def truncate(self, offset: int) -> int:
+        """Drop the batches from the one that holds `offset` on, and return where the log now ends.
+
+        The segment is the active one; the caller starts a new tail.
+        """
+        position, end = self.locate(offset), offset
+        if position < self.size:
+            end = min(end, read_header(self.file.read(position, HEADER_BYTES)).base_offset)
+        self.indexes.truncate(offset)
+        self.file.truncate(position)
+        self.size = position
+        self.bytes_since_entry = 0
+        if not position:
+            self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
+            self._max_timestamp_offset = self.base_offset
+        else:
+            self._find_max_timestamp()
+        return end
+
+    def _find_max_timestamp(self) -> None:
+        """From the last entry of the time index and the batches behind it."""
+        self._max_timestamp, self._max_timestamp_offset = self.indexes.times().last()
+        _, position = self.indexes.offsets(self.size).lookup(self._max_timestamp_offset)
+        for _, header in self.headers(position):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`, and return their new paths."""
+        disk, renamed = self._storage.disk, []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.stem + suffix
+            if suffix != TXN_INDEX or self.indexes.has_aborted:
+                try:
+                    disk.rename(path, path + DELETED)
+                except FileNotFoundError:
+                    continue
+                renamed.append(path + DELETED)
+        self.release()
+        self.indexes.release()
+        return renamed
+
+
+def create_segment(
+    storage: Storage, folder: str, base_offset: int, *, config: TopicConfig, now_ms: int
+) -> Segment:
+    """A new, empty, active segment; files of that name that lie about are cut."""
+    segment = Segment(storage, folder, base_offset, size=0, config=config, created_ms=now_ms)
+    file = storage.disk.open(segment.path, create=True)
+    file.truncate(0)
+    if config.preallocate:
+        file.preallocate(config.segment_bytes)
+    storage.disk.remove(segment.stem + TXN_INDEX)
+    segment.reset()
+    segment.indexes.write_out()
+    return segment

@@ -1,0 +1,172 @@
+"""A segment's three indexes as one thing that can be loaded, written out and dropped.
+
+While a segment is active its offset and time index live in memory and may be behind on disk: a crash rebuilds
+them from the log. `deactivate` writes them out; from then on they are mapped when asked for, and the pool may
+unmap them any time. Entries of the transaction index are rare and go to the file at once; reading keeps them
+until the pool takes them back.
+"""
+
+from typing import Final
+
+from headrace.base.errors import InvalidBytesError
+from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX
+from headrace.log.offset_index import OffsetIndex
+from headrace.log.storage import Storage
+from headrace.log.time_index import TimeIndex
+from headrace.log.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from headrace.log.txn_index import AbortedTxn, read_aborted
+
+MISSING: Final = "the file is missing"
+
+
+class SegmentIndexes:
+    """Indexes of the segment whose files start with `stem`."""
+
+    __slots__ = (
+        "_aborted",
+        "_offsets",
+        "_pooled",
+        "_storage",
+        "_times",
+        "active",
+        "base_offset",
+        "has_aborted",
+        "stem",
+        "touched",
+    )
+
+    def __init__(self, storage: Storage, stem: str, base_offset: int, *, has_aborted: bool) -> None:
+        self._storage = storage
+        self.stem = stem
+        self.base_offset = base_offset
+        self.has_aborted = has_aborted
+        self.active = False
+        self.touched = False
+        self._pooled = False
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._aborted: list[AbortedTxn] | None = None
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def offsets(self, segment_bytes: int) -> OffsetIndex:
+        """The offset index; InvalidBytesError where its file is missing or cannot belong to such a
+        segment."""
+        self.touched = True
+        if self._offsets is None:
+            index = OffsetIndex(self.base_offset, self._map(INDEX))
+            index.check(segment_bytes)
+            self._offsets = index
+            self._admit()
+        return self._offsets
+
+    def times(self) -> TimeIndex:
+        """The time index; InvalidBytesError where its file is missing or broken."""
+        self.touched = True
+        if self._times is None:
+            index = TimeIndex(self.base_offset, self._map(TIME_INDEX))
+            index.check()
+            self._times = index
+            self._admit()
+        return self._times
+
+    def aborted(self) -> list[AbortedTxn]:
+        """The segment's aborted transactions; InvalidBytesError where their file is broken."""
+        if not self.has_aborted:
+            return []
+        self.touched = True
+        if self._aborted is None:
+            self._aborted = list(read_aborted(self._storage.disk.read_file(self.stem + TXN_INDEX)))
+            self._admit()
+        return self._aborted
+
+    def _map(self, suffix: str) -> memoryview:
+        try:
+            return self._storage.disk.map(self.stem + suffix)
+        except FileNotFoundError:
+            raise InvalidBytesError(MISSING) from None
+
+    def _admit(self) -> None:
+        if not self.active and not self._pooled:
+            self._pooled = True
+            self._storage.maps.admit(self)
+
+    def release(self) -> None:
+        """Unmap; the pool calls it for indexes that were not used lately."""
+        self._pooled = False
+        if not self.active:
+            self._offsets = self._times = None
+            self._aborted = None
+
+    # -- the active segment ----------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Start with empty offset and time indexes in memory, as a new or a recovered segment does."""
+        self.active = True
+        self._offsets = OffsetIndex(self.base_offset, bytearray())
+        self._times = TimeIndex(self.base_offset, bytearray())
+
+    def reset_aborted(self) -> None:
+        """Forget the aborted transactions: recovery finds them again."""
+        if self.has_aborted:
+            self._storage.disk.remove(self.stem + TXN_INDEX)
+        self.has_aborted = False
+        self._aborted = None
+
+    def activate(self, segment_bytes: int) -> None:
+        """Bring the indexes into memory to grow again."""
+        if not self.active:
+            offsets = bytearray(self.offsets(segment_bytes).data)
+            times = bytearray(self.times().data)
+            self.reset()
+            assert self._offsets is not None
+            assert self._times is not None
+            self._offsets.data = offsets
+            self._times.data = times
+
+    def write_out(self) -> None:
+        """Bring the files up to what is in memory. Not synced: that is the flush's work."""
+        if self.active:
+            assert self._offsets is not None
+            assert self._times is not None
+            self._write(INDEX, self._offsets.data)
+            self._write(TIME_INDEX, self._times.data)
+
+    def _write(self, suffix: str, data: bytes | bytearray | memoryview) -> None:
+        file = self._storage.disk.open(self.stem + suffix, create=True)
+        file.write(0, (data,))
+        file.truncate(len(data))
+
+    def deactivate(self) -> None:
+        """The segment grows no more, and its indexes were written out."""
+        self.active = False
+        self._offsets = self._times = None
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        """Append to the transaction index."""
+        known = self.aborted()
+        file = self._storage.disk.open(self.stem + TXN_INDEX, create=True)
+        file.write(len(known) * TXN_ENTRY_BYTES, (txn.encode(),))
+        self.has_aborted = True
+        if self._aborted is None:
+            self._aborted = known
+            self._admit()
+        self._aborted.append(txn)
+
+    def truncate(self, offset: int) -> None:
+        """Forget everything at or above `offset` in an active segment's indexes."""
+        assert self._offsets is not None
+        assert self._times is not None
+        self._offsets.truncate(offset)
+        self._times.truncate(offset)
+        kept = [txn for txn in self.aborted() if txn.last_offset < offset]
+        if self.has_aborted and not kept:
+            self.reset_aborted()
+        elif self.has_aborted:
+            self._storage.disk.open(self.stem + TXN_INDEX).truncate(len(kept) * TXN_ENTRY_BYTES)
+            self._aborted = kept
+
+    def paths(self) -> list[str]:
+        """The files there are, to be synced."""
+        suffixes = (INDEX, TIME_INDEX, TXN_INDEX) if self.has_aborted else (INDEX, TIME_INDEX)
+        return [self.stem + suffix for suffix in suffixes]

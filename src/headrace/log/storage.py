@@ -1,0 +1,115 @@
+"""What all logs of a node share: the disk, the bound on open files and maps, and the files waiting for
+removal.
+
+A node may hold far more segments than a process may hold descriptors, so files open at first use, and a
+`Pool` drops those not used lately. It gives a second chance instead of keeping an exact order: a user only
+sets its `touched` flag, which costs the data path one store, and the pool sorts out who goes when it is full.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.log.disk import Disk
+
+if TYPE_CHECKING:
+    from headrace.log.partition_log import PartitionLog
+
+# Well below the usual hard limit of descriptors, and above what a busy node's active segments need.
+OPEN_FILES_MAX: Final = 4096
+# Linux allows 65,530 maps to a process; indexes not used lately gain nothing from staying mapped.
+MAPS_MAX: Final = 2048
+
+PRODUCER_EXPIRY_MS: Final = 86_400_000  # Kafka's producer.id.expiration.ms
+
+
+class Evictable(Protocol):
+    """A member of a pool."""
+
+    touched: bool
+
+    def release(self) -> None:
+        """Drop the file or map; it is opened again at next use."""
+        ...
+
+
+class Pool:
+    """A bounded set of things that can be had again."""
+
+    __slots__ = ("_members", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._members: deque[Evictable] = deque()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def admit(self, member: Evictable) -> None:
+        """Take in a member that has just opened what it holds, and release who was not used lately."""
+        members = self._members
+        members.append(member)
+        for _ in range(2 * len(members)):  # the second round finds every flag cleared
+            if len(members) <= self.limit:
+                return
+            oldest = members.popleft()
+            if oldest is member or oldest.touched:
+                oldest.touched = False
+                members.append(oldest)
+            else:
+                oldest.release()
+
+
+class Removals:
+    """Files and folders to be removed once nobody can need them, soonest first."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def schedule(self, path: str, due_ms: int) -> None:
+        heapq.heappush(self._waiting, (due_ms, path))
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Paths whose time has come. Remove them from a thread: `remove_paths`."""
+        due = []
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            due.append(heapq.heappop(self._waiting)[1])
+        return due
+
+
+def remove_paths(disk: Disk, paths: list[str]) -> None:
+    """Remove files and folders; blocks for as long as the file system needs."""
+    for path in paths:
+        if disk.is_folder(path):
+            disk.remove_tree(path)
+        else:
+            disk.remove(path)
+
+
+def _ignore_failure(folder: str, error: OSError) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Storage:
+    """The surroundings of a log. `on_failure(folder, error)` hears of a disk that can no longer be
+    trusted."""
+
+    disk: Disk
+    rng: Random = field(default_factory=lambda: Random(0))
+    producer_expiry_ms: int = PRODUCER_EXPIRY_MS
+    files: Pool = field(default_factory=lambda: Pool(OPEN_FILES_MAX))
+    maps: Pool = field(default_factory=lambda: Pool(MAPS_MAX))
+    removals: Removals = field(default_factory=Removals)
+    on_failure: Callable[[str, OSError], None] = _ignore_failure
+    to_flush: "set[PartitionLog]" = field(
+        default_factory=set
+    )  # logs that rolled a segment since their last flush

@@ -1,0 +1,68 @@
+"""Finding offsets by time.
+
+The first segment whose largest timestamp reaches the one asked for is searched: its time index tells an
+offset before which no record is young enough, its offset index a position, and from there batches are walked
+and the first that can hold the record is opened.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.log.batch_scan import scan_batches
+from headrace.log.segment import Segment
+from headrace.records.batch import BatchHeader, read_records
+
+if TYPE_CHECKING:
+    from headrace.log.partition_log import PartitionLog
+
+
+class TimestampOffset(NamedTuple):
+    """A record by its time and place; `leader_epoch` is -1 where its batch has none."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: "PartitionLog", timestamp: int) -> TimestampOffset | None:
+    """The first record whose timestamp is not below `timestamp`; None where all are older."""
+    for segment in log.segments:
+        if segment.max_timestamp()[0] >= timestamp:
+            found = _search(segment, timestamp, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def offset_of_max_timestamp(log: "PartitionLog") -> TimestampOffset | None:
+    """The first record with the log's largest timestamp; None where no record has one."""
+    segment = max(log.segments, key=lambda s: s.max_timestamp()[0])
+    timestamp, batch_offset = segment.max_timestamp()
+    if timestamp < 0:
+        return None
+    _, position = segment.offset_index().lookup(batch_offset)
+    for at, header in segment.headers(position):
+        if header.max_timestamp == timestamp:
+            return _first_record(segment, at, header, timestamp, log.log_start_offset)
+    return None
+
+
+def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    _, offset = segment.time_index().lookup(timestamp)
+    _, position = segment.offset_index().lookup(max(offset, start_offset))
+    for at, header in segment.headers(position):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            found = _first_record(segment, at, header, timestamp, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record of a batch that is young enough and not below the log's start."""
+    for _, _, batch in scan_batches(segment.file, position, position + header.size):
+        for record in read_records(batch):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None

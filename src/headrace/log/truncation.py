@@ -1,0 +1,53 @@
+"""Cutting a log back to what its leader has too, or starting it anew.
+
+Offsets that were handed out are taken back here and nowhere else. Whatever remembers them follows: indexes,
+epochs, producer state (from a snapshot and the batches behind it), the high watermark, the recovery point,
+and flushes on their way, which no longer prove anything (`generation`).
+"""
+
+from typing import TYPE_CHECKING
+
+from headrace.log.producer_replay import rebuild_producers
+from headrace.log.retention import discard
+from headrace.log.segment import create_segment
+
+if TYPE_CHECKING:
+    from headrace.log.partition_log import PartitionLog
+
+
+def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
+    """Drop everything at or above `offset`; False where the log ends there already."""
+    if offset >= log.log_end_offset:
+        log.epochs.truncate_from_end(offset)
+        return False
+    if offset < log.segments.first.base_offset:
+        truncate_fully_and_start_at(log, offset, now_ms)
+        return True
+    number = log.segments.number_of(offset)
+    discard(log, log.segments.drop_from(number + 1), now_ms)
+    active = log.segments.active
+    active.reopen()
+    end_offset = active.truncate(offset)
+    active.start_tail(end_offset)
+    log.generation += 1
+    log.log_end_offset = end_offset
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.recovery_point = min(log.recovery_point, end_offset)
+    log.high_watermark = min(log.high_watermark, end_offset)
+    log.epochs.truncate_from_end(end_offset)
+    rebuild_producers(log.producers, log.snapshots, log.segments, log.log_start_offset, end_offset, now_ms)
+    return True
+
+
+def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -> None:
+    """An empty log that goes on at `offset`, as a follower needs whose leader has dropped what it lacks."""
+    discard(log, log.segments.drop_from(0), now_ms)
+    log.snapshots.remove_outside(above=offset, up_to=offset)
+    segment = create_segment(log.storage, log.folder, offset, config=log.config, now_ms=now_ms)
+    segment.start_tail(offset)
+    log.segments.add(segment)
+    log.generation += 1
+    log.log_start_offset = log.log_end_offset = log.high_watermark = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.epochs.clear()
+    log.producers.clear(offset)
