@@ -4,9 +4,9 @@
 (`file_content`), with faults injected on the way (`disk_faults`). It passes the same suite as the system's
 disk.
 
-A disk object belongs to one process. `crash` ends it and returns the disk as the next process finds it: after
-KILL with all that was written, because the page cache outlives a process; after POWER_CUT with what was
-synced and whatever the seed lets survive of the rest. The old object then refuses everything, so that
+A disk object belongs to one process. `crash` ends it and returns the disk as the next process finds it:
+after KILL with all that was written, because the page cache outlives a process; after POWER_CUT with what
+was synced and whatever the seed lets survive of the rest. The old object then refuses everything, so that
 `finally` blocks of a dead process cannot write.
 """
 

@@ -4,9 +4,11 @@ Code under test cannot tell it from a real loop: futures, tasks, timers, `wait_f
 own and work unchanged. Underneath, a `Scheduler` shared by all processes of a world decides who runs next.
 
 - Time stands still while callbacks run and moves between rounds.
-- `add_reader` / `add_writer` take the numbers that this loop gave to simulated sockets (`open_descriptor`).
-- `run_in_executor` runs the function, whole, at a later moment of the seed's choice, and tells of its result
-  later still: what a thread did is in the world before the loop knows of it, and a crash may fall between.
+- `add_reader` / `add_writer` take the numbers that this loop gave to simulated sockets
+  (`open_descriptor`).
+- `run_in_executor` runs the function, whole, at a later moment of the seed's choice, and tells of its
+  result later still: what a thread did is in the world before the loop knows of it, and a crash may fall
+  between.
 - `kill` ends the process where it stands, as SIGKILL would. `pause` and `resume` are SIGSTOP and SIGCONT.
 
 An exception that reaches the loop is kept in `uncaught` for the world to judge, instead of being logged.
@@ -186,9 +188,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
 
-    def default_exception_handler(self, context: Any) -> None:
+    def call_exception_handler(self, context: Any) -> None:
         if not self.dead:
-            self.uncaught.append(context)
+            super().call_exception_handler(context)
+
+    def default_exception_handler(self, context: Any) -> None:
+        self.uncaught.append(context)
 
     # --- threads ---
 
@@ -275,18 +280,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.scheduler.resume(self)
 
     def kill(self) -> None:
-        """SIGKILL: no callback of this process runs again.
+        """SIGKILL: no callback of this process runs again."""
+        self.end()
+        self.close_coroutines()
 
-        Its coroutines are closed here, at a fixed moment, because the garbage collector would run their
-        `finally` blocks at a moment of its own. Whatever those do reaches no disk and no network: theirs are
-        dead already.
-        """
-        if self.dead:
-            return
+    def end(self) -> None:
+        """The first half of a kill: from here on this loop runs nothing and takes nothing."""
         self.dead = True
         self.scheduler.remove_process(self)
         self._queue.clear()
         self._descriptors.unwatch_all()
+
+    def close_coroutines(self) -> None:
+        """The second half, once disk and network are dead too.
+
+        The garbage collector would run the `finally` blocks of abandoned coroutines at a moment of its
+        own, and no two runs would be alike. They run here instead, where what they do can reach nothing
+        any more.
+        """
         for task, coro in list(self._tasks.values()):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             # Raises where the coroutine is the one running now, or insists on awaiting while it is closed.

@@ -1,11 +1,12 @@
 """A network in memory: hosts by name, TCP between them, and everything that can happen on the way.
 
-`attach` gives a process its network (`Host`, which implements `transport.network.Network`). A machine keeps
-its name and address over restarts of its processes. How a process ended decides what others see of it: the
-kernel of a killed process closes its connections, that of a machine without power says nothing.
+`attach` gives a process its network (`Host`, which implements `transport.network.Network`). A machine
+keeps its name and address over restarts of its processes. How a process ended decides what others see of
+it: the kernel of a killed process closes its connections, that of a machine without power says nothing.
 
-Faults: `block` (one way), `partition`, `heal`, `cut` (reset connections), `silence` (connections that swallow
-everything), and `conditions` for delay, loss and short reads. The connections themselves are in `streams`.
+Faults: `block` (one way), `partition`, `heal`, `cut` (reset connections), `silence` (connections that
+swallow everything), and `conditions` for delay, loss and short reads. The connections themselves are in
+`streams`.
 """
 
 import errno

@@ -1,10 +1,10 @@
 """Simulated TCP connections: two ends, and a pipe of bytes in each direction.
 
 Bytes of one connection arrive in order and unharmed, as TCP promises; everything else may happen to them.
-They arrive late and in other pieces than they were sent. The pipe is bounded: what the receiver does not read
-makes the sender wait. While the way is blocked, packets are sent again with growing pauses. A peer that went
-without a word is only noticed by who sends to it, and the packet that says so (RST) is itself lost if the way
-back is blocked.
+They arrive late and in other pieces than they were sent. The pipe is bounded: what the receiver does not
+read makes the sender wait. While the way is blocked, packets are sent again with growing pauses. A peer
+that went without a word is only noticed by who sends to it, and the packet that says so (RST) is itself
+lost if the way back is blocked.
 """
 
 import errno
