@@ -1,0 +1,1 @@
+"""Coordinators: state machines that live in an internal topic. Decide, write, replay, answer."""

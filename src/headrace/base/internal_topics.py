@@ -1,0 +1,10 @@
+"""Topics that belong to the system: clients see and read them, and never write to them."""
+
+from typing import Final
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})

@@ -1,0 +1,149 @@
+"""The group coordinator of this node: finds a group's machine, keeps its timers running, follows leadership.
+
+The machines think; this drives them: it owns the event loop's alarm, the periodic expiry of offsets, and
+the mapping of a group's name to a partition of `__consumer_offsets`.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.coordinators.group.classic_protocol import ClassicLimits
+from headrace.coordinators.group.machine import GroupLimits, GroupMachine
+from headrace.coordinators.java_hash import partition_for
+from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime
+from headrace.coordinators.timers import Timers
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import ClusterImage
+from headrace.replication.replicas import Replicas
+from headrace.settings.broker_config import BrokerConfig
+from headrace.wire.record_frames import GROUP
+
+
+def group_limits(config: BrokerConfig) -> GroupLimits:
+    """What the broker's settings say about groups."""
+    return GroupLimits(
+        classic=ClassicLimits(
+            session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
+            session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
+            size_max=config.int("group.max.size"),
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        ),
+        offset_metadata_bytes_max=config.int("offset.metadata.max.bytes"),
+        offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+    )
+
+
+class GroupCoordinator:
+    """All groups whose partition this node leads."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
+        replicas: Replicas,
+        image: ClusterImage,
+    ) -> None:
+        self.limits = group_limits(config)
+        self._config = config
+        self._clock = clock
+        self._loop = loop
+        self._rng = rng
+        self._replicas = replicas
+        self._image = image
+        self._timers = Timers()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._expiry: asyncio.TimerHandle | None = None
+        self.runtime: Runtime[GroupMachine] = Runtime(
+            OFFSETS_TOPIC, GROUP, clock=clock, loop=loop, make_machine=self._make_machine
+        )
+
+    def start(self) -> None:
+        """Begin the periodic expiry of offsets."""
+        delay_s = self._config.int("offsets.retention.check.interval.ms") / 1000
+        self._expiry = self._loop.call_later(delay_s, self._expire)
+
+    def stop(self) -> None:
+        for handle in (self._alarm, self._expiry):
+            if handle is not None:
+                handle.cancel()
+        self._alarm = self._expiry = None
+
+    # --- where a group lives ------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that is home to this group; ApiError until the topic exists."""
+        topic = self._image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition_for(group_id, len(topic.partitions))
+
+    def machine_of(self, group_id: str) -> GroupMachine:
+        """The machine that keeps this group; ApiError says why it is not here."""
+        if self._image.topics_by_name.get(OFFSETS_TOPIC) is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return self.runtime.machine(self.partition_of(group_id))
+
+    def apply(self, delta: Delta) -> None:
+        """Follow one commit of the metadata log, after the replicas did."""
+        for topic in delta.topics_deleted:
+            if topic.name == OFFSETS_TOPIC:
+                for index in topic.partitions:
+                    self.runtime.drop(index)
+        topic_now = self._image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic_now is None:
+            return
+        for index in delta.partitions_changed(topic_now.id):
+            partition = self._replicas.get(TopicPartition(OFFSETS_TOPIC, index))
+            if partition is not None:
+                self.runtime.follow(partition)
+        self.arm()
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def arm(self) -> None:
+        """Set the alarm for the earliest deadline. Handlers call it after anything that may have set one."""
+        deadline_ms = self._timers.next_deadline_ms()
+        if deadline_ms is None or (self._alarm is not None and self._alarm_ms <= deadline_ms):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        delay_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
+        self._alarm = self._loop.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._timers.run_due(self._clock.monotonic_ms())
+        self.arm()
+
+    def _expire(self) -> None:
+        for machine in self.runtime.machines():
+            machine.expire()
+        self.start()
+
+    # --- machines -----------------------------------------------------------------------------------------
+
+    def _make_machine(self, partition: int) -> GroupMachine:
+        def write(records: Sequence[CoordinatorRecord], done: Done, replay: bool) -> None:
+            self.runtime.write(partition, records, done, replay=replay)
+
+        return GroupMachine(
+            limits=self.limits,
+            clock=self._clock,
+            timers=self._timers,
+            write=write,
+            new_uuid=lambda: uuid_text(self._rng.randbytes(16)),
+        )

@@ -1,0 +1,276 @@
+"""The groups of one partition of `__consumer_offsets`: classic groups and committed offsets.
+
+Offsets change only by replay. A classic group is live state (requests wait inside it), so while it is alive
+its record in the log is written beside it and not replayed into it; after a restart or a move the record
+brings it back.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
+from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
+from headrace.coordinators.group.classic_protocol import Assignments, ClassicLimits, ClassicProtocol
+from headrace.coordinators.group.offsets import Offsets
+from headrace.coordinators.group.subscription import subscribed_topics
+from headrace.coordinators.runtime import CoordinatorRecord, Done
+from headrace.coordinators.timers import Timers
+from headrace.wire.schemas.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+# The versions Kafka 4.3 writes, so that its own tools and brokers read them back.
+GROUP_METADATA_VERSION: Final = 3
+OFFSET_COMMIT_VERSION: Final = 4
+
+Write = Callable[[Sequence[CoordinatorRecord], Done, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Broker settings that groups obey."""
+
+    classic: ClassicLimits
+    offset_metadata_bytes_max: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """One partition of an OffsetCommit, its topic already known by name."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+class GroupMachine:
+    """Implements `runtime.Machine`."""
+
+    def __init__(
+        self,
+        *,
+        limits: GroupLimits,
+        clock: Clock,
+        timers: Timers,
+        write: Write,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self.limits = limits
+        self.offsets = Offsets()
+        self.classic = ClassicProtocol(
+            limits=limits.classic, timers=timers, persist=self._persist_classic, new_uuid=new_uuid
+        )
+        self._clock = clock
+        self._write = write
+
+    # --- Machine ------------------------------------------------------------------------------------------
+
+    def replay(self, key: object, value: object | None) -> None:
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self.offsets.replay(key, value)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            if value is None:
+                self.classic.groups.pop(key.group, None)
+            else:
+                self.classic.groups[key.group] = _group_of(key.group, value)
+
+    def loaded(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for group in self.classic.groups.values():
+            self.classic.expect_all(group, now_ms)
+
+    def unloaded(self) -> None:
+        for group in list(self.classic.groups.values()):
+            self.classic.forget(group)
+
+    # --- offsets ------------------------------------------------------------------------------------------
+
+    def check_commit(
+        self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """May this member commit now? An empty group may be committed to from outside."""
+        group = self.classic.groups.get(group_id)
+        if group is None:
+            return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.is_in(GroupState.COMPLETING):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self.classic.keep_alive(group, member_id, self._clock.monotonic_ms())
+        return ErrorCode.NONE
+
+    def commit(self, group_id: str, commits: Iterable[OffsetToCommit], done: Done) -> None:
+        now_ms = self._clock.now_ms()
+        records = [_offset_record(group_id, commit, now_ms) for commit in commits]
+        if not records:
+            done(ErrorCode.NONE)
+            return
+
+        def written(error: ErrorCode) -> None:
+            too_large = error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+            done(ErrorCode.INVALID_COMMIT_OFFSET_SIZE if too_large else error)
+
+        self._write(records, written, True)
+
+    def delete_offsets(self, group_id: str, topic_partitions: Iterable[TopicPartition], done: Done) -> None:
+        records = [_offset_tombstone(group_id, each) for each in topic_partitions]
+        if records:
+            self._write(records, done, True)
+        else:
+            done(ErrorCode.NONE)
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group reads this topic: its offsets are in use."""
+        group = self.classic.groups.get(group_id)
+        if group is None or group.is_in(GroupState.EMPTY, GroupState.DEAD):
+            return False
+        if group.protocol_type != "consumer":
+            return True  # nobody but its clients knows what such a group reads
+        protocol = group.protocol or ""
+        return any(topic in subscribed_topics(each.metadata_for(protocol)) for each in group.members.values())
+
+    # --- groups -------------------------------------------------------------------------------------------
+
+    def exists(self, group_id: str) -> bool:
+        return group_id in self.classic.groups or bool(self.offsets.of(group_id))
+
+    def group_ids(self) -> list[str]:
+        """Groups with members, a history of members, or committed offsets."""
+        return list(dict.fromkeys([*self.classic.groups, *self.offsets.groups()]))
+
+    def state_of(self, group_id: str) -> GroupState:
+        group = self.classic.groups.get(group_id)
+        if group is not None:
+            return group.state
+        return GroupState.EMPTY if self.offsets.of(group_id) else GroupState.DEAD
+
+    def delete(self, group_id: str, done: Done) -> None:
+        """Delete an empty group with its offsets."""
+        if not self.exists(group_id):
+            done(ErrorCode.GROUP_ID_NOT_FOUND)
+        elif self.state_of(group_id) is not GroupState.EMPTY:
+            done(ErrorCode.NON_EMPTY_GROUP)
+        else:
+            self._bury(group_id, list(self.offsets.of(group_id)), done)
+
+    def expire(self) -> None:
+        """Drop what `offsets.retention.minutes` says is too old."""
+        now_ms = self._clock.now_ms()
+        for group_id in self.group_ids():
+            if self.state_of(group_id) is not GroupState.EMPTY:
+                continue
+            group = self.classic.groups.get(group_id)
+            expired = list(
+                self.offsets.expired(
+                    group_id,
+                    empty_since_ms=None if group is None else group.persisted_ms,
+                    retention_ms=self.limits.offsets_retention_ms,
+                    now_ms=now_ms,
+                )
+            )
+            if len(expired) == len(self.offsets.of(group_id)):
+                self._bury(group_id, expired, lambda error: None)
+            else:
+                self.delete_offsets(group_id, expired, lambda error: None)
+
+    def _bury(self, group_id: str, topic_partitions: list[TopicPartition], done: Done) -> None:
+        records = [_offset_tombstone(group_id, each) for each in topic_partitions]
+        group = self.classic.groups.get(group_id)
+        if group is not None:
+            if group.pending_ids:
+                done(ErrorCode.NON_EMPTY_GROUP)
+                return
+            records.append(CoordinatorRecord(GroupMetadataKey(group=group_id), None))
+        self._write(records, done, True)
+
+    def _persist_classic(self, group: ClassicGroup, assignments: Assignments, done: Done) -> None:
+        value = GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol,
+            leader=group.leader_id,
+            current_state_timestamp=self._clock.now_ms(),
+            members=[
+                _member_record(member, group.protocol or "", assignments) for member in group.members.values()
+            ],
+        )
+        group.persisted_ms = value.current_state_timestamp
+        record = CoordinatorRecord(GroupMetadataKey(group=group.id), value, GROUP_METADATA_VERSION)
+        self._write([record], done, False)
+
+
+def _offset_record(group_id: str, commit: OffsetToCommit, now_ms: int) -> CoordinatorRecord:
+    topic, partition = commit.topic_partition
+    value = OffsetCommitValue(
+        offset=commit.offset,
+        leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        commit_timestamp=now_ms,
+        topic_id=commit.topic_id,
+    )
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return CoordinatorRecord(key, value, OFFSET_COMMIT_VERSION)
+
+
+def _offset_tombstone(group_id: str, topic_partition: TopicPartition) -> CoordinatorRecord:
+    topic, partition = topic_partition
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def _member_record(member: Member, protocol: str, assignments: Assignments) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.metadata_for(protocol),
+        assignment=assignments.get(member.id, b""),
+    )
+
+
+def _group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a record of the log describes."""
+    group = ClassicGroup(
+        group_id,
+        state=GroupState.STABLE if value.members else GroupState.EMPTY,
+        persisted_ms=max(value.current_state_timestamp, 0),
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol=value.protocol,
+    )
+    for each in value.members:
+        group.add(
+            Member(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout,
+                each.session_timeout,
+                ((value.protocol or "", each.subscription),),
+                assignment=each.assignment,
+            )
+        )
+    group.leader_id = value.leader
+    return group

@@ -1,0 +1,222 @@
+"""The runtime of every coordinator: decide, write, replay, answer.
+
+A coordinator's state lives in an internal topic. The leader of one of its partitions runs a *machine* over
+that partition: a request reads the machine's state and yields records; the runtime appends them, replays
+them into the machine, and lets the request be answered once every in-sync replica has them. Loading after a
+restart or a change of leader is the same `replay`, over the partition from its start. A machine that lost
+its partition is thrown away.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
+from headrace.log.append import Origin
+from headrace.records.batch import Record, batches, build_batch, read_records
+from headrace.replication.partition import Partition
+from headrace.wire.record_frames import UnknownRecordError, decode_key, decode_value, encode_key, encode_value
+
+logger = logging.getLogger(__name__)
+
+# One step of loading: long enough to be efficient, short enough that other requests are served in between.
+LOAD_BYTES: Final = 1024 * 1024
+
+# What a failed append means to somebody who talks to a coordinator.
+APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class CoordinatorRecord(NamedTuple):
+    """A key and its value (None deletes), as messages of `wire`; `version` is the value's."""
+
+    key: object
+    value: object | None
+    version: int = 0
+
+
+class Machine(Protocol):
+    """The state over one partition, changed by replay."""
+
+    def replay(self, key: object, value: object | None) -> None: ...
+
+    def loaded(self) -> None:
+        """All of the partition was replayed: begin to serve."""
+        ...
+
+    def unloaded(self) -> None:
+        """Leadership is gone: answer who waits, drop timers."""
+        ...
+
+
+M = TypeVar("M", bound=Machine)
+Done = Callable[[ErrorCode], None]
+
+
+@dataclass(slots=True)
+class Shard(Generic[M]):
+    """A machine and the partition it lives in."""
+
+    partition: Partition
+    machine: M
+    leader_epoch: int
+    active: bool = False
+    unreplicated: deque[tuple[int, Done]] = field(default_factory=deque)
+
+
+class Runtime(Generic[M]):
+    """The machines of all partitions of one internal topic that this node leads.
+
+    `family` is the kind of records it holds: see `wire.record_frames`.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        family: tuple[str, ...],
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        make_machine: Callable[[int], M],
+    ) -> None:
+        self.topic = topic
+        self._family = family
+        self._clock = clock
+        self._loop = loop
+        self._make_machine = make_machine
+        self._shards: dict[int, Shard[M]] = {}
+
+    def machines(self) -> list[M]:
+        """Every machine that serves now."""
+        return [shard.machine for shard in self._shards.values() if shard.active]
+
+    @property
+    def loading(self) -> bool:
+        return any(not shard.active for shard in self._shards.values())
+
+    def machine(self, partition: int) -> M:
+        """The machine of this partition; ApiError says where else to look, or to wait."""
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if not shard.active:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard.machine
+
+    def write(
+        self, partition: int, records: Sequence[CoordinatorRecord], done: Done, *, replay: bool = True
+    ) -> None:
+        """Append the records, replay them, and call `done` when all in-sync replicas have them or it
+        failed.
+        """
+        shard = self._shards.get(partition)
+        if shard is None or not shard.active:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        now_ms = self._clock.now_ms()
+        batch = build_batch([_record(record, now_ms) for record in records])
+        try:
+            result = shard.partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, api_version=-1)
+        except ApiError as error:
+            done(APPEND_ERRORS.get(error.code, error.code))
+            return
+        if replay:
+            for record in records:
+                shard.machine.replay(record.key, record.value)
+        if shard.partition.replicated_to(result.last_offset + 1):
+            done(ErrorCode.NONE)
+        else:
+            shard.unreplicated.append((result.last_offset + 1, done))
+
+    def on_advance(self, topic_partition: TopicPartition) -> None:
+        """The partition's high watermark may have moved: answer the writes it covers."""
+        shard = self._shards.get(topic_partition.partition)
+        if shard is None or topic_partition.topic != self.topic:
+            return
+        while shard.unreplicated and shard.partition.replicated_to(shard.unreplicated[0][0]):
+            shard.unreplicated.popleft()[1](ErrorCode.NONE)
+
+    def follow(self, partition: Partition) -> None:
+        """Leadership may have changed: load what this node now leads, unload what it does not."""
+        index = partition.topic_partition.partition
+        shard = self._shards.get(index)
+        if not partition.is_leader:
+            self.drop(index)
+        elif shard is None or shard.partition is not partition:
+            self.drop(index)
+            self._load(index, partition)
+        else:
+            shard.leader_epoch = partition.leader_epoch
+
+    def drop(self, index: int) -> None:
+        """Stop serving a partition whose leadership is gone."""
+        shard = self._shards.pop(index, None)
+        if shard is None:
+            return
+        for _, done in shard.unreplicated:
+            done(ErrorCode.NOT_COORDINATOR)
+        shard.machine.unloaded()
+
+    def _load(self, index: int, partition: Partition) -> None:
+        shard = Shard(partition, self._make_machine(index), partition.leader_epoch)
+        self._shards[index] = shard
+        log = partition.log
+        if log is None:
+            return
+        if log.log_end_offset == log.log_start_offset:
+            self._activate(shard)
+        else:
+            self._load_step(index, shard, log.log_start_offset)
+
+    def _load_step(self, index: int, shard: Shard[M], offset: int) -> None:
+        if self._shards.get(index) is not shard:
+            return  # leadership went away while this was loading
+        log = shard.partition.local_log()
+        end = log.log_end_offset
+        read = log.read(offset, max_bytes=LOAD_BYTES, max_offset=end, at_least_one=True)
+        data = b"" if isinstance(read.chunk, bytes) else read.chunk.read()
+        for position, header in batches(data):
+            if not header.is_control and header.last_offset >= offset:
+                self._replay_batch(shard, memoryview(data)[position : position + header.size])
+            offset = header.next_offset
+        if not data or offset >= end:
+            self._activate(shard)
+        else:
+            self._loop.call_soon(self._load_step, index, shard, offset)
+
+    def _replay_batch(self, shard: Shard[M], batch: memoryview) -> None:
+        for record in read_records(batch):
+            if record.key is None:
+                continue
+            try:
+                key = decode_key(record.key, self._family)
+                value = decode_value(key, record.value, self._family)
+            except UnknownRecordError:
+                logger.warning(
+                    "%s offset %d: a record type of a newer version was skipped",
+                    shard.partition.topic_partition,
+                    record.offset,
+                )
+                continue
+            shard.machine.replay(key, value)
+
+    def _activate(self, shard: Shard[M]) -> None:
+        shard.active = True
+        shard.machine.loaded()
+
+
+def _record(record: CoordinatorRecord, now_ms: int) -> Record:
+    value = None if record.value is None else encode_value(record.value, record.version)
+    return Record(0, now_ms, encode_key(record.key), value, ())

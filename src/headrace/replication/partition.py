@@ -1,0 +1,182 @@
+"""One partition as this node sees it: leadership, in-sync replicas, and how far each kind of reader may read.
+
+The log keeps the bytes; the partition knows what they mean in the cluster. It is a synchronous machine: the
+metadata log tells it who leads (`follow_metadata`), requests ask it to append or where they may read, and
+it answers or raises an ApiError with Kafka's code. It opens no file, reads no clock and waits for nobody.
+
+Three offsets bound the readers. The log end is for followers, the high watermark (what every in-sync
+replica has) for consumers, and the last stable offset (nothing of an open transaction below it) for
+consumers that read committed.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.base.chunks import Buffer
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicId, TopicPartition
+from headrace.log.append import AppendResult, Origin
+from headrace.log.partition_log import PartitionLog
+from headrace.metadata.topics import PartitionImage
+
+ALL_IN_SYNC: Final = -1
+"""acks=all: the leader answers once every in-sync replica has the records."""
+
+READ_COMMITTED: Final = 1
+"""The isolation level of a consumer that sees nothing of open and aborted transactions."""
+
+FLUSH_NEVER: Final = 2**63 - 1
+"""`flush.messages` by default: the page cache and the other replicas are trusted."""
+
+
+class Partition:
+    """A replica on this node. `log` is None while its directory is offline."""
+
+    __slots__ = (
+        "_in_sync",
+        "_log_ends",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "node_id",
+        "on_advance",
+        "partition_epoch",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: PartitionLog | None,
+        *,
+        node_id: int,
+        on_advance: Callable[[TopicPartition], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.node_id = node_id
+        self.on_advance = on_advance
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self._in_sync: frozenset[int] = frozenset()
+        self._log_ends: dict[int, int] = {}
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.node_id
+
+    @property
+    def in_sync_count(self) -> int:
+        return len(self._in_sync)
+
+    def follow_metadata(self, image: PartitionImage) -> bool:
+        """Take on what the metadata log says; returns whether a new leader epoch began on this node as
+        leader.
+        """
+        leads_anew = image.leader == self.node_id and image.leader_epoch > self.leader_epoch
+        self.leader_id = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        self._in_sync = frozenset(image.isr)
+        if leads_anew and self.log is not None:
+            # KIP-101: the epoch's start offset is what a follower will be told to truncate to.
+            self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
+            self._log_ends = {}
+        if self.is_leader:
+            self._advance_high_watermark()
+        return leads_anew
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a request that knows an older or newer leader than this node does (KIP-320)."""
+        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def leading_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
+        """The log, where this node leads in that epoch and the log's directory is online."""
+        if current_leader_epoch != self.leader_epoch:
+            self.check_epoch(current_leader_epoch)
+        if self.leader_id != self.node_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.local_log()
+
+    def local_log(self) -> PartitionLog:
+        """The log of this replica, whoever leads."""
+        log = self.log
+        if log is None:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic_partition} is offline"
+            )
+        if log.failure is not None:
+            raise log.failure
+        return log
+
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        origin: Origin,
+        acks: int = ALL_IN_SYNC,
+        api_version: int,
+    ) -> AppendResult:
+        """Append one batch as leader and move the high watermark where nobody else is in sync to wait for."""
+        log = self.leading_log()
+        if acks == ALL_IN_SYNC and len(self._in_sync) < log.config.min_insync_replicas:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self._in_sync)} replicas in sync, "
+                f"min.insync.replicas is {log.config.min_insync_replicas}",
+            )
+        result = log.append_as_leader(
+            batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, api_version=api_version
+        )
+        if not result.duplicate:
+            self._advance_high_watermark()
+        return result
+
+    def replicated_to(self, offset: int) -> bool:
+        """Whether every in-sync replica has all records below `offset`: what acks=all waits for."""
+        return self.log is not None and self.log.high_watermark >= offset
+
+    def must_flush(self, now_ms: int) -> bool:
+        """Whether `flush.messages` asks for a sync before what was just appended is acknowledged."""
+        log = self.log
+        return log is not None and log.config.flush_messages != FLUSH_NEVER and log.flush_due(now_ms)
+
+    def end_for_consumer(self, isolation: int) -> int:
+        """The first offset a consumer may not read."""
+        log = self.local_log()
+        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+
+    def delete_records(self, before_offset: int) -> int:
+        """Advance the log start as leader; -1 means up to the high watermark. Returns the new low
+        watermark.
+        """
+        log = self.leading_log()
+        target = log.high_watermark if before_offset == -1 else before_offset
+        if target < 0 or target > log.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.advance_log_start(target)
+        self.on_advance(self.topic_partition)
+        return log.log_start_offset
+
+    def _advance_high_watermark(self) -> None:
+        """The high watermark is the least log end of the in-sync replicas; it never goes back."""
+        log = self.log
+        if log is None:
+            return
+        end = log.log_end_offset
+        if len(self._in_sync) > 1:
+            others = (self._log_ends.get(replica, 0) for replica in self._in_sync if replica != self.node_id)
+            end = min(end, *others)
+        if end > log.high_watermark:
+            log.advance_high_watermark(end)
+        self.on_advance(self.topic_partition)

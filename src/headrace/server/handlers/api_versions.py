@@ -1,0 +1,79 @@
+"""ApiVersions (18), v0-v4: what this listener serves, in which versions, and the cluster's features.
+
+Lists exactly the rows of the listener's API table. A client's name and version (v3, KIP-511) must look like
+names: INVALID_REQUEST otherwise. Features (KIP-584) are the ranges this release can run and the levels that
+the cluster has agreed on; a range that starts at 0 is left out below v4, whose clients take 0 for an error. A
+version from the future gets error 35 in the form of v0, with the range of this one request kind (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headrace.base.chunks import Chunk
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.metadata.features import SUPPORTED
+from headrace.server.api_table import ApiTable
+from headrace.server.context import RequestContext
+from headrace.wire.apis import API
+from headrace.wire.codec import encode_chunks
+from headrace.wire.framing import response_frame
+from headrace.wire.schemas.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+API_VERSIONS: Final = 18
+SOFTWARE_SINCE: Final = 3
+ZERO_LEVELS_SINCE: Final = 4
+
+# Linear in its input: every character can be matched in one way only.
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Tell what is served."""
+    peer = context.connection
+    if context.api_version >= SOFTWARE_SINCE:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE_NAME.fullmatch(text):
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is no name or version of a client")
+        peer.software_name = request.client_software_name
+        peer.software_version = request.client_software_version
+    image = context.parts.image
+    return ApiVersionsResponse(
+        api_keys=served(peer.table),
+        supported_features=[
+            SupportedFeatureKey(name, levels.min, levels.max)
+            for name, levels in SUPPORTED.items()
+            if levels.min > 0 or context.api_version >= ZERO_LEVELS_SINCE
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level)
+            for name, level in image.finalized_features().items()
+            if level
+        ],
+    )
+
+
+def served(table: ApiTable) -> list[ApiVersion]:
+    """The rows of a table as clients see them."""
+    return [
+        ApiVersion(
+            row.key, row.min_version if row.min_advertised is None else row.min_advertised, row.max_version
+        )
+        for row in table.rows
+    ]
+
+
+def unsupported_version_reply(table: ApiTable, correlation_id: int) -> list[Chunk]:
+    """The whole reply to a version that this table does not serve."""
+    own = [version for version in served(table) if version.api_key == API_VERSIONS]
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+    return response_frame(API[API_VERSIONS], 0, correlation_id, encode_chunks(response, 0))

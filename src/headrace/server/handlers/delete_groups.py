@@ -1,0 +1,50 @@
+"""DeleteGroups (42), v0-v2: delete groups that have no members, with their offsets.
+
+Checks, in order: coordinator here? group known? group empty? Answered when all deletions are in the log.
+"""
+
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.server.context import RequestContext
+from headrace.server.pending import settle
+from headrace.wire.schemas.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Future[DeleteGroupsResponse]:
+    results = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(request.groups_names)]
+    response = DeleteGroupsResponse(results=results)
+    if not results:
+        return response
+    future: Future[DeleteGroupsResponse] = context.parts.loop.create_future()
+    complete = settle(future)
+    left = len(results)
+
+    def done(result: DeletableGroupResult, error: ErrorCode) -> None:
+        nonlocal left
+        result.error_code = error
+        left -= 1
+        if left == 0:
+            complete(response)
+
+    for result in results:
+        _delete(context, result.group_id, partial(done, result))
+    return future
+
+
+def _delete(context: RequestContext, group_id: str, done: Callable[[ErrorCode], None]) -> None:
+    try:
+        machine = context.parts.groups.machine_of(group_id)
+    except ApiError as error:
+        done(error.code)
+    else:
+        machine.delete(group_id, done)

@@ -1,0 +1,52 @@
+"""DescribeLogDirs (35), v1-v5: what lies in each log directory of this node.
+
+Null asks for all partitions. A directory that is offline is listed with KAFKA_STORAGE_ERROR. v4: size of the
+volume and room left (KIP-827). v5: whether the directory takes no new partitions (KIP-1066).
+"""
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.log.partition_log import PartitionLog
+from headrace.server.context import RequestContext
+from headrace.wire.schemas.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted: set[TopicPartition] | None = None
+    if request.topics is not None:
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+        }
+    results = []
+    for directory in context.parts.logs.directories:
+        if directory.offline:
+            results.append(DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path))
+            continue
+        logs = [log for log in directory.logs() if wanted is None or log.topic_partition in wanted]
+        total_bytes, usable_bytes = directory.usage()
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=directory.path,
+                topics=_by_topic(logs),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        )
+    return DescribeLogDirsResponse(results=results)
+
+
+def _by_topic(logs: list[PartitionLog]) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in logs:
+        name, index = log.topic_partition
+        entry = topics.setdefault(name, DescribeLogDirsTopic(name))
+        # The lag of a replica that is the current one is what consumers cannot see yet.
+        lag = max(0, log.log_end_offset - log.high_watermark)
+        entry.partitions.append(DescribeLogDirsPartition(index, log.size_bytes, lag))
+    return list(topics.values())

@@ -1,0 +1,105 @@
+"""FindCoordinator (10), v0-v6: which node coordinates a group.
+
+The internal topic is made at the first question, and the question waits for it. Key type 0 is a group;
+transactions (1) and share groups (2) have no coordinator on this node, and are refused. v4: several keys at
+once (KIP-699). Checks, in order: key type served? group id valid? internal topic there? its partition has a
+leader?
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from typing import TYPE_CHECKING, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.server.context import RequestContext
+from headrace.server.leader_hints import addresses
+from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.schemas.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.server.parts import Parts
+
+GROUP: Final = 0
+MANY_KEYS_SINCE: Final = 4
+CREATE_TIMEOUT_MS: Final = 30_000
+
+
+def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Future[FindCoordinatorResponse]:
+    parts = context.parts
+    if request.key_type != GROUP or OFFSETS_TOPIC in parts.image.topics_by_name:
+        return _answer(context, request)
+    created = parts.loop.create_future()
+
+    def when_created(_: object) -> None:
+        if not created.done():
+            created.set_result(_answer(context, request))
+
+    parts.controller.create_topics(_offsets_topic(parts), internal=True).add_done_callback(when_created)
+    return created
+
+
+def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    many = context.api_version >= MANY_KEYS_SINCE
+    keys = request.coordinator_keys if many else [request.key]
+    found = [_find(context, key, request.key_type) for key in keys]
+    if many:
+        return FindCoordinatorResponse(coordinators=found)
+    return FindCoordinatorResponse(
+        error_code=found[0].error_code,
+        error_message=found[0].error_message,
+        node_id=found[0].node_id,
+        host=found[0].host,
+        port=found[0].port,
+    )
+
+
+def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    parts = context.parts
+    try:
+        if key_type != GROUP:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "this node coordinates groups, not transactions or share groups"
+            )
+        partition = parts.image.topics_by_name[OFFSETS_TOPIC].partitions[parts.groups.partition_of(key)]
+        found = addresses(parts.image, {partition.leader}, context.connection.listener)
+    except ApiError as error:
+        return Coordinator(key, -1, "", -1, error.code, error.message)
+    except KeyError:
+        found = []
+    if not found:
+        return Coordinator(
+            key,
+            -1,
+            "",
+            -1,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "the coordinator's partition has no leader yet",
+        )
+    node_id, host, port, _ = found[0]
+    return Coordinator(key, node_id, host, port, 0, None)
+
+
+def _offsets_topic(parts: Parts) -> CreateTopicsRequest:
+    """`__consumer_offsets` as the broker's settings want it: compacted, in small segments."""
+    config = parts.config
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+    }
+    topic = CreatableTopic(
+        name=OFFSETS_TOPIC,
+        num_partitions=config.int("offsets.topic.num.partitions"),
+        replication_factor=config.int("offsets.topic.replication.factor"),
+        configs=[CreatableTopicConfig(name, value) for name, value in settings.items()],
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)

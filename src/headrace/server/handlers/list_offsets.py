@@ -1,0 +1,95 @@
+"""ListOffsets (2), v1-v11: find an offset by time, or by a named place in the log.
+
+Places are negative timestamps: -1 latest (the high watermark, or the last stable offset for read_committed),
+-2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 last tiered, -6 earliest not yet
+tiered. Without a remote tier the local log is all there is: -4 is the earliest, -5 is none, -6 the earliest.
+A time later than every record finds nothing: offset -1. A record found beyond what the reader may see counts
+as none. A topic named twice in one request gets INVALID_REQUEST for the partitions concerned. v4: leader
+epochs.
+"""
+
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.log.partition_log import PartitionLog
+from headrace.replication.partition import READ_COMMITTED
+from headrace.server.context import RequestContext
+from headrace.wire.schemas.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+# The first version of the request that knows the place.
+_SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+EPOCH_SINCE: Final = 4
+NOT_FOUND: Final = (-1, -1)
+CONSUMER: Final = -1
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked: set[tuple[str, int]] = set()
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wish in topic.partitions:
+            key = (topic.name, wish.partition_index)
+            if key in asked:
+                results.append(_failed(wish, ErrorCode.INVALID_REQUEST))
+                continue
+            asked.add(key)
+            try:
+                results.append(_find(context, request, topic.name, wish))
+            except ApiError as error:
+                results.append(_failed(wish, error.code))
+        topics.append(ListOffsetsTopicResponse(topic.name, results))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    if wish.timestamp < 0 and context.api_version < _SINCE.get(wish.timestamp, 0):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if wish.timestamp < EARLIEST_PENDING_UPLOAD:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{wish.timestamp} names no place in a log")
+    log = context.parts.replicas.find(topic, wish.partition_index).leading_log(wish.current_leader_epoch)
+    end = log.log_end_offset
+    if request.replica_id == CONSUMER:
+        end = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+    timestamp, offset = _place(log, wish.timestamp, end)
+    epoch = -1
+    if context.api_version >= EPOCH_SINCE and offset >= 0:
+        epoch = log.epochs.latest if offset >= end else log.epochs.epoch_at(offset)
+    return ListOffsetsPartitionResponse(wish.partition_index, 0, timestamp, offset, epoch)
+
+
+def _place(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
+    """(timestamp, offset) of what was asked for; a place has no timestamp of its own."""
+    if timestamp == LATEST:
+        return -1, end
+    if timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        return -1, log.log_start_offset
+    if timestamp == LATEST_TIERED:
+        return NOT_FOUND
+    found = (
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    )
+    if found is None or found.offset >= end:
+        return NOT_FOUND
+    return found.timestamp, found.offset
+
+
+def _failed(wish: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(wish.partition_index, code)

@@ -1,0 +1,127 @@
+"""OffsetFetch (9), v1-v10: what groups have committed.
+
+No topics (null, from v2 on) asks for all. A partition without a commit, and every partition of an unknown
+group, has offset -1 and no error. v8: several groups at once (KIP-709). v9: members of the consumer protocol
+name themselves. v10: topics by id; a topic that is gone gets UNKNOWN_TOPIC_ID. Checks, in order: coordinator
+here? topic known (by id)?
+"""
+
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.coordinators.group.offsets import CommittedOffset
+from headrace.server.context import RequestContext
+from headrace.wire.schemas.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+GROUP_ERROR_SINCE: Final = 2
+
+Committed = dict[TopicPartition, CommittedOffset]
+_NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+
+
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.api_version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=[_fetch(context, group) for group in request.groups])
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    found = _fetch(context, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics))
+    return _one_group(context, found, topics or [])
+
+
+def _fetch(context: RequestContext, wish: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    try:
+        committed = context.parts.groups.machine_of(wish.group_id).offsets.of(wish.group_id)
+    except ApiError as error:
+        return OffsetFetchResponseGroup(wish.group_id, error_code=error.code)
+    topics = _all_topics(context, committed) if wish.topics is None else wish.topics
+    answers = [_topic(context, topic, committed) for topic in topics]
+    return OffsetFetchResponseGroup(wish.group_id, answers)
+
+
+def _all_topics(context: RequestContext, committed: Committed) -> list[OffsetFetchRequestTopics]:
+    by_name: dict[str, OffsetFetchRequestTopics] = {}
+    for name, index in committed:
+        topic = by_name.get(name)
+        if topic is None:
+            image = context.parts.image.topics_by_name.get(name)
+            if image is None and context.api_version >= TOPIC_IDS_SINCE:
+                continue  # the topic is gone, and without an id there is no way to name it
+            topic = by_name[name] = OffsetFetchRequestTopics(name=name)
+            if image is not None:
+                topic.topic_id = image.id
+        topic.partition_indexes.append(index)
+    return list(by_name.values())
+
+
+def _topic(
+    context: RequestContext, topic: OffsetFetchRequestTopics, committed: Committed
+) -> OffsetFetchResponseTopics:
+    name = topic.name
+    error = ErrorCode.NONE
+    if context.api_version >= TOPIC_IDS_SINCE:
+        image = context.parts.image.topics_by_id.get(TopicId(topic.topic_id))
+        name = image.name if image is not None else ""
+        error = ErrorCode.NONE if image is not None else ErrorCode.UNKNOWN_TOPIC_ID
+    results = []
+    for index in topic.partition_indexes:
+        found = committed.get(TopicPartition(name, index), _NOTHING)
+        results.append(
+            OffsetFetchResponsePartitions(index, found.offset, found.leader_epoch, found.metadata, error)
+        )
+    return OffsetFetchResponseTopics(name, topic.topic_id, results)
+
+
+def _one_group(
+    context: RequestContext, found: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics]
+) -> OffsetFetchResponse:
+    """The form before v8: one group, and before v2 no place for its error but its partitions."""
+    if found.error_code and context.api_version < GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    topic.name,
+                    [
+                        OffsetFetchResponsePartition(index, -1, -1, "", found.error_code)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in asked
+            ]
+        )
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        each.partition_index,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
+                        each.metadata,
+                        each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ],
+    )

@@ -1,0 +1,190 @@
+"""Produce (0), v3-v13: append a batch to each of the named partitions.
+
+Checks, in order: acks known? topic and partition known? not an internal topic? then the partition's own
+(leader here, enough in sync) and the log's (batch, records, sequence). Every partition has its own result;
+one that fails does not stop the others. acks=0 gets no reply, and a failure closes the connection, which is
+all such a client can notice. acks=all answers when every in-sync replica has the records, or with
+REQUEST_TIMED_OUT after the request's time-out. v10: a client that asked the wrong node is told the right one
+(KIP-951). v13: topics by id.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from typing import TYPE_CHECKING, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId
+from headrace.base.internal_topics import INTERNAL_TOPICS
+from headrace.log.append import Origin
+from headrace.records.validate import InvalidRecords
+from headrace.replication.partition import ALL_IN_SYNC, Partition
+from headrace.server.context import NO_REPLY, NoReply, RequestContext
+from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
+from headrace.wire.schemas.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.server.parts import Parts
+
+LEADER_HINTS_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 13
+
+
+class _Unsafe:
+    """An append that must reach the in-sync replicas, or the disk, before it is acknowledged."""
+
+    __slots__ = ("durable_to", "partition", "replicated_to", "result")
+
+    def __init__(
+        self, partition: Partition, result: PartitionProduceResponse, *, replicated_to: int, durable_to: int
+    ) -> None:
+        self.partition = partition
+        self.result = result
+        self.replicated_to = replicated_to
+        self.durable_to = durable_to
+
+    def is_safe(self) -> bool:
+        log = self.partition.log
+        return (
+            log is not None
+            and log.high_watermark >= self.replicated_to
+            and log.recovery_point >= self.durable_to
+        )
+
+
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | NoReply | Future[ProduceResponse]:
+    """Append everything, then answer, or wait for the replicas."""
+    unsafe: list[_Unsafe] = []
+    response = ProduceResponse(
+        [_produce_topic(context, request, topic, unsafe) for topic in request.topic_data]
+    )
+    if request.acks == 0:
+        return _close_on_error(context, response)
+    if context.api_version >= LEADER_HINTS_SINCE:
+        _add_leader_hints(context, response)
+    if not unsafe:
+        return response
+    return _when_safe(context.parts, request.timeout_ms, unsafe, response)
+
+
+def _produce_topic(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    unsafe: list[_Unsafe],
+) -> TopicProduceResponse:
+    name = topic.name
+    if context.api_version >= TOPIC_IDS_SINCE:
+        image = context.parts.image.topics_by_id.get(TopicId(topic.topic_id))
+        name = image.name if image is not None else ""
+    results = []
+    for data in topic.partition_data:
+        try:
+            results.append(_append(context, request, name, topic, data, unsafe))
+        except ApiError as error:
+            results.append(_failed(data.index, error))
+    return TopicProduceResponse(topic.name, topic.topic_id, results)
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    name: str,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    unsafe: list[_Unsafe],
+) -> PartitionProduceResponse:
+    acks = request.acks
+    now_ms = context.parts.clock.now_ms()
+    if acks not in (ALL_IN_SYNC, 0, 1):
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
+    parts = context.parts
+    if not name and context.api_version >= TOPIC_IDS_SINCE:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = parts.replicas.find(name, data.index)
+    if name in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it")
+    if request.transactional_id is not None:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "this node has no transaction coordinator")
+    result = partition.append(
+        b"" if data.records is None else data.records,
+        now_ms=now_ms,
+        origin=Origin.CLIENT,
+        acks=acks,
+        api_version=context.api_version,
+    )
+    answer = PartitionProduceResponse(
+        data.index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
+    )
+    end_offset = result.last_offset + 1
+    replicated_to = end_offset if acks == ALL_IN_SYNC and not partition.replicated_to(end_offset) else 0
+    # `flush.messages`: the disk must have it before the client hears of it.
+    durable_to = end_offset if partition.must_flush(now_ms) else 0
+    if replicated_to or durable_to:
+        unsafe.append(_Unsafe(partition, answer, replicated_to=replicated_to, durable_to=durable_to))
+    return answer
+
+
+def _failed(index: int, error: ApiError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index, error.code, -1, -1, -1)
+    answer.error_message = error.message
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [BatchIndexAndErrorMessage(at, text) for at, text in error.record_errors]
+    return answer
+
+
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> NoReply:
+    if any(result.error_code for topic in response.responses for result in topic.partition_responses):
+        context.connection.connection.close()
+    return NO_REPLY
+
+
+def _add_leader_hints(context: RequestContext, response: ProduceResponse) -> None:
+    image = context.parts.image
+    leaders = set()
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code in LEADER_ERRORS:
+                leader = leader_of(image, topic.name, topic.topic_id, result.index)
+                if leader is not None:
+                    result.current_leader = LeaderIdAndEpoch(*leader)
+                    leaders.add(leader.id)
+    if leaders:
+        known = addresses(image, leaders, context.connection.listener)
+        response.node_endpoints = [NodeEndpoint(*address) for address in known]
+
+
+def _when_safe(
+    parts: Parts, timeout_ms: int, unsafe: list[_Unsafe], response: ProduceResponse
+) -> Future[ProduceResponse]:
+    def attempt(expired: bool) -> ProduceResponse | None:
+        left = [each for each in unsafe if not each.is_safe()]
+        broken = [
+            each for each in left if each.partition.log is None or each.partition.log.failure is not None
+        ]
+        for each in broken:
+            each.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if len(left) > len(broken) and not expired:
+            return None
+        for each in left:
+            each.result.error_code = each.result.error_code or ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    for each in unsafe:
+        if each.durable_to and each.partition.log is not None:
+            parts.flushing.request(each.partition.log)
+    keys = [each.partition.topic_partition for each in unsafe]
+    return parts.waiting.watch(keys, attempt, timeout_ms)

@@ -1,0 +1,29 @@
+"""SyncGroup (14), v0-v5: a member asks for its share; the leader's request brings the shares of all.
+
+Checks, in order: coordinator here? group and member known? generation equal? v5: protocol type and name
+equal? Answers REBALANCE_IN_PROGRESS while members join. Waits until the leader's assignment is in the log.
+"""
+
+from asyncio import Future
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.server.context import RequestContext
+from headrace.server.pending import settle
+from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(
+    context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Future[SyncGroupResponse]:
+    groups = context.parts.groups
+    try:
+        machine = groups.machine_of(request.group_id)
+    except ApiError as error:
+        # What was joined before a coordinator moved is unknown to the new one: the member joins again.
+        loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code)
+    answer: Future[SyncGroupResponse] = context.parts.loop.create_future()
+    machine.classic.sync(request, now_ms=groups.now_ms(), answer=settle(answer))
+    groups.arm()
+    return answer
