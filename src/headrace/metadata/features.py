@@ -37,3 +37,41 @@ BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     TRANSACTION_VERSION: 2,
 }
 """The levels a new cluster starts with, in the order Kafka 4.3's format tool writes them."""
+
+METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
+    enumerate(
+        (
+            "3.3-IV3",
+            "3.4-IV0",
+            "3.5-IV0",
+            "3.5-IV1",
+            "3.5-IV2",
+            "3.6-IV0",
+            "3.6-IV1",
+            "3.6-IV2",
+            "3.7-IV0",
+            "3.7-IV1",
+            "3.7-IV2",
+            "3.7-IV3",
+            "3.7-IV4",
+            "3.8-IV0",
+            "3.9-IV0",
+            "4.0-IV0",
+            "4.0-IV1",
+            "4.0-IV2",
+            "4.0-IV3",
+            "4.1-IV0",
+            "4.1-IV1",
+            "4.2-IV0",
+            "4.2-IV1",
+            "4.3-IV0",
+        ),
+        start=7,
+    )
+)
+
+NEW_RECORDS_FROM: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of metadata.version that brought records, or fields of records, which lower levels cannot hold."""
+
+NEEDS_METADATA_VERSION: Final[dict[tuple[str, int], int]] = {(ELR_VERSION, 1): 23}
+"""The level of metadata.version that a level of another feature builds on."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace.base.ids import NO_LEADER, TopicId
 from headrace.metadata.delta import Delta
+from headrace.metadata.topic_names import folded
 from headrace.wire.schemas.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
@@ -140,11 +141,17 @@ def _or_kept(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
 class Topics:
     """Both tables of topics, by name and by id, and what the topic records do to them."""
 
-    __slots__ = ("by_id", "by_name")
+    __slots__ = ("by_folded_name", "by_id", "by_name")
 
     def __init__(self) -> None:
         self.by_name: dict[str, TopicImage] = {}
         self.by_id: dict[TopicId, TopicImage] = {}
+        self.by_folded_name: dict[str, list[str]] = {}
+
+    def collides_with(self, name: str) -> str | None:
+        """A topic whose metrics this name would share, for they do not tell '.' from '_'."""
+        names = self.by_folded_name.get(folded(name) or "")
+        return names[0] if names else None
 
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
         """Every partition of every topic."""
@@ -156,13 +163,12 @@ class Topics:
         """A copy that later replays do not touch; pictures of partitions are shared: they never change."""
         twin = Topics()
         for topic in self.by_name.values():
-            same = TopicImage(topic.name, topic.id, dict(topic.partitions))
-            twin.by_name[topic.name] = twin.by_id[topic.id] = same
+            twin._add(TopicImage(topic.name, topic.id, dict(topic.partitions)))
         return twin
 
     def replay_topic(self, record: TopicRecord, delta: Delta) -> None:
         topic = TopicImage(record.name, TopicId(record.topic_id), {})
-        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self._add(topic)
         delta.note_created(topic.id)
 
     def replay_partition(self, record: PartitionRecord, delta: Delta) -> None:
@@ -178,6 +184,11 @@ class Topics:
     def replay_remove_topic(self, record: RemoveTopicRecord, delta: Delta) -> None:
         topic = self.by_id.pop(TopicId(record.topic_id))
         del self.by_name[topic.name]
+        alike = folded(topic.name)
+        if alike is not None:
+            self.by_folded_name[alike].remove(topic.name)
+            if not self.by_folded_name[alike]:
+                del self.by_folded_name[alike]
         delta.note_deleted(topic)
 
     def replay_clear_elr(self, record: ClearElrRecord, delta: Delta) -> None:
@@ -190,3 +201,9 @@ class Topics:
                 if partition.elr or partition.last_known_elr:
                     topic.partitions[index] = replace(partition, elr=(), last_known_elr=())
                     delta.note_partition(topic.id, index)
+
+    def _add(self, topic: TopicImage) -> None:
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        alike = folded(topic.name)
+        if alike is not None:
+            self.by_folded_name.setdefault(alike, []).append(topic.name)

@@ -1,0 +1,330 @@
+"""Brokers come, are fenced and unfenced, shut down and go: registration, heartbeats, sessions.
+
+A broker registers fenced, replays the log until it has seen its own registration, and is unfenced by the
+heartbeat that says so. It is fenced again when it asks for it, when it shuts down, or when it is silent for
+a session. Each step moves leaders and in-sync sets along in the same decision.
+
+A broker that comes back without proof that it stopped cleanly (the epoch it had when it did) may have lost
+records it once acknowledged: it leaves every in-sync set and every set of eligible leaders before it is
+registered (KIP-966).
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.controller.cluster import Cluster
+from headrace.controller.decision import Decision, check_size
+from headrace.controller.elections import change_partition
+from headrace.controller.sessions import Sessions
+from headrace.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, BrokerImage, VersionRange
+from headrace.metadata.directories import is_reserved
+from headrace.metadata.features import METADATA_VERSION
+from headrace.metadata.image import MetadataRecord
+from headrace.metadata.topics import PartitionImage
+from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from headrace.wire.schemas.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from headrace.wire.schemas.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from headrace.wire.schemas.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+class State(Enum):
+    """What a broker is to the controller."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "handing over its leaders"
+    SHUTDOWN_NOW = "may stop"
+
+
+def check_broker_epoch(cluster: Cluster, broker_id: int, epoch: int) -> BrokerImage:
+    """The broker, if it speaks as the incarnation that is registered; STALE_BROKER_EPOCH otherwise."""
+    broker = cluster.image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}"
+        )
+    if broker.epoch != epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}",
+        )
+    return broker
+
+
+def register_broker(
+    cluster: Cluster, sessions: Sessions, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
+) -> Decision[BrokerRegistrationResponse]:
+    """Take a broker in, fenced. Its epoch is the offset at which this is decided."""
+    if request.cluster_id != cluster.image.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster.image.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = cluster.image.brokers.get(request.broker_id)
+    same = existing is not None and existing.incarnation_id == request.incarnation_id
+    unfenced_other = existing is not None and not same and not existing.fenced
+    if unfenced_other and sessions.is_alive(request.broker_id, now_ms):
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id."
+        )
+    if request.is_migrating_zk_broker:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers."
+        )
+    _check_directories(cluster, request)
+    _check_features(cluster, request)
+    record = _registration(request)
+    records: list[MetadataRecord] = []
+    if existing is not None and same:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+    else:
+        record.broker_epoch = next_offset
+        if cluster.elr_enabled and (existing is None or existing.epoch != request.previous_broker_epoch):
+            records += _after_unclean_shutdown(cluster, request.broker_id)
+    records.append(record)
+    sessions.begin(request.broker_id, now_ms)
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+        rack=request.rack,
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def _check_directories(cluster: Cluster, request: BrokerRegistrationRequest) -> None:
+    directories = request.log_dirs
+    if not directories:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(map(is_reserved, directories)):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in cluster.image.brokers.values():
+        if broker.id != request.broker_id and not set(directories).isdisjoint(broker.directories):
+            raise ApiError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"Broker {broker.id} is already registered with this directory",
+            )
+
+
+def _check_features(cluster: Cluster, request: BrokerRegistrationRequest) -> None:
+    """A broker must be able to run every feature at the level in force."""
+    supported = {
+        f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in request.features
+    }
+    for name, level in cluster.image.finalized_features().items():
+        # Kafka's brokers up to 4.0 did not tell of kraft.version, and could all run both.
+        wanted = supported.get(name, VersionRange(0, 1) if name == "kraft.version" else VersionRange(0, 0))
+        if level not in wanted:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of "
+                f"{name}. "
+                f"The broker wants a version between {wanted.min} and {wanted.max}, inclusive.",
+            )
+    assert METADATA_VERSION in cluster.image.features, "no broker registers before the bootstrap records"
+
+
+def heartbeat(
+    cluster: Cluster, sessions: Sessions, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
+) -> Decision[BrokerHeartbeatResponse]:
+    """Note that a broker lives, and move it to the state that it asks for or is ready for."""
+    broker = check_broker_epoch(cluster, request.broker_id, request.broker_epoch)
+    current = _state(broker)
+    following = _next_state(cluster, sessions, broker, request)
+    records: list[MetadataRecord] = []
+    if following is not current:
+        if following is State.UNFENCED:
+            records += unfence(cluster, broker)
+        elif following is State.CONTROLLED_SHUTDOWN:
+            records += enter_controlled_shutdown(cluster, broker)
+        elif not broker.fenced:
+            records += fence(cluster, broker)
+    records += _directory_changes(cluster, broker, request)
+    sessions.touch(broker.id, metadata_offset=request.current_metadata_offset, now_ms=now_ms)
+    if following is State.CONTROLLED_SHUTDOWN and current is State.UNFENCED:
+        sessions.begin_shutdown(broker.id, next_offset + len(records) - 1)
+    reply = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= broker.epoch,
+        is_fenced=following in (State.FENCED, State.SHUTDOWN_NOW),
+        should_shut_down=following is State.SHUTDOWN_NOW,
+    )
+    return Decision(records, reply)
+
+
+def _state(broker: BrokerImage) -> State:
+    if broker.fenced:
+        return State.FENCED
+    return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
+
+
+def _next_state(
+    cluster: Cluster, sessions: Sessions, broker: BrokerImage, request: BrokerHeartbeatRequest
+) -> State:
+    current = _state(broker)
+    if current is State.FENCED:
+        if request.want_shut_down:
+            return State.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= broker.epoch
+        return State.UNFENCED if caught_up and not request.want_fence else State.FENCED
+    if current is State.UNFENCED:
+        if request.want_fence:
+            return State.SHUTDOWN_NOW if request.want_shut_down else State.FENCED
+        if request.want_shut_down:
+            return State.CONTROLLED_SHUTDOWN if _leads(cluster, broker.id) else State.SHUTDOWN_NOW
+        return State.UNFENCED
+    if _leads(cluster, broker.id):
+        return State.CONTROLLED_SHUTDOWN
+    active = [other.id for other in cluster.image.brokers.values() if other.is_active]
+    return State.SHUTDOWN_NOW if sessions.may_shut_down(broker.id, active) else State.CONTROLLED_SHUTDOWN
+
+
+def _leads(cluster: Cluster, broker_id: int) -> bool:
+    return any(partition.leader == broker_id for _, _, partition in cluster.image.topics.partitions())
+
+
+def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int) -> Decision[int | None]:
+    """Fence one broker whose session is over; the reply names it. One at a time: each moves leaders to
+    others.
+    """
+    for broker_id in sessions.silent(now_ms):
+        sessions.end(broker_id)
+        broker = cluster.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            return Decision(fence(cluster, broker), broker_id)
+    return Decision((), None)
+
+
+def unregister_broker(
+    cluster: Cluster, request: UnregisterBrokerRequest
+) -> Decision[UnregisterBrokerResponse]:
+    """Forget a broker that will not come back."""
+    broker = cluster.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
+        )
+    records: list[MetadataRecord] = [
+        *_changes(
+            cluster,
+            lambda p: broker.id in p.isr or broker.id in p.elr,
+            without=broker.id,
+            may_lead=lambda replica: replica != broker.id and cluster.is_active(replica),
+        ),
+        UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch),
+    ]
+    check_size(records)
+    return Decision(records, UnregisterBrokerResponse(error_message=None))
+
+
+def fence(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
+    """Take the broker out of every in-sync set and from every leadership."""
+    return [
+        *_left_sync(cluster, broker.id),
+        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE),
+    ]
+
+
+def unfence(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
+    """Let the broker serve, and lead whatever has no leader and waits for it."""
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE),
+        *_changes(
+            cluster,
+            lambda partition: partition.leader < 0,
+            may_lead=lambda replica: replica == broker.id or cluster.is_active(replica),
+        ),
+    ]
+
+
+def enter_controlled_shutdown(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
+    """Move leaders away while the broker still serves them."""
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN
+        ),
+        *_left_sync(cluster, broker.id),
+    ]
+
+
+def _left_sync(cluster: Cluster, broker_id: int) -> Iterator[MetadataRecord]:
+    return _changes(
+        cluster,
+        lambda partition: broker_id in partition.isr,
+        without=broker_id,
+        may_lead=lambda replica: replica != broker_id and cluster.is_active(replica),
+    )
+
+
+def _after_unclean_shutdown(cluster: Cluster, broker_id: int) -> Iterator[MetadataRecord]:
+    return _changes(
+        cluster,
+        lambda partition: broker_id in partition.isr or broker_id in partition.elr,
+        without=broker_id,
+        lost=(broker_id,),
+        may_lead=lambda replica: replica != broker_id and cluster.is_active(replica),
+    )
+
+
+def _directory_changes(
+    cluster: Cluster, broker: BrokerImage, request: BrokerHeartbeatRequest
+) -> Iterator[MetadataRecord]:
+    """Directories that failed take their replicas out of sync; cordoned ones get no new replicas."""
+    failed = set(broker.directories) & set(request.offline_log_dirs)
+    if failed:
+        yield from _changes(
+            cluster,
+            lambda p: broker.id in p.isr and p.directory_of(broker.id) in failed,
+            without=broker.id,
+            may_lead=lambda replica: replica != broker.id and cluster.is_active(replica),
+        )
+        left = [directory for directory in broker.directories if directory not in failed]
+        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
+        yield BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+        )
+
+
+def _changes(
+    cluster: Cluster,
+    concerns: Callable[[PartitionImage], bool],
+    *,
+    may_lead: Callable[[int], bool],
+    without: int | None = None,
+    lost: tuple[int, ...] = (),
+) -> Iterator[MetadataRecord]:
+    """What becomes of every partition that an event concerns."""
+    for topic, index, partition in cluster.image.topics.partitions():
+        if concerns(partition):
+            in_sync = [replica for replica in partition.isr if replica != without]
+            record = change_partition(cluster, topic, index, isr=in_sync, lost=lost, may_lead=may_lead)
+            if record is not None:
+                yield record

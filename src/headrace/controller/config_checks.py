@@ -1,0 +1,117 @@
+"""Whether settings may be written down: each kind of resource has its own table and its own rules."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.controller.client_metrics import CLIENT_METRICS
+from headrace.controller.cluster import Cluster
+from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
+from headrace.metadata.topic_names import check_name
+from headrace.settings import changes
+from headrace.settings.broker_config import BrokerConfig, broker_setting
+from headrace.settings.definition import Kind, Setting, SettingError, Update, parse, unknown_setting
+from headrace.settings.group import GROUP
+from headrace.settings.topic import TOPIC
+
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def check_topic_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+    """INVALID_CONFIG unless a topic can have these settings on this cluster."""
+    _raise(changes.check_topic_settings(config, settings))
+
+
+def check_settings(
+    cluster: Cluster, key: ConfigKey, settings: Mapping[str, str], changed: frozenset[str]
+) -> None:
+    """Whether a resource may have all of `settings`, its own once those in `changed` have been changed."""
+    if key.resource_type == ResourceType.TOPIC:
+        check_topic_settings(cluster.config, settings)
+    elif key.resource_type == ResourceType.BROKER:
+        _check_broker_settings(cluster, key, settings, changed)
+    elif key.resource_type == ResourceType.GROUP:
+        _raise(changes.check_group_settings(cluster.config, settings))
+    elif key.resource_type == ResourceType.CLIENT_METRICS:
+        _raise(_wrong_client_metrics(settings))
+
+
+def check_resource(cluster: Cluster, key: ConfigKey) -> None:
+    """Whether there is such a resource to have settings."""
+    if key.resource_type == ResourceType.TOPIC:
+        if not key.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(key.name)
+        if key.name not in cluster.image.topics_by_name:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{key.name}' does not exist.")
+    elif key.resource_type == ResourceType.BROKER:
+        _check_broker(cluster, key.name)
+    elif key.resource_type == ResourceType.GROUP:
+        if not key.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif key.resource_type == ResourceType.CLIENT_METRICS:
+        if not key.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key.resource_type}")
+
+
+def is_list(resource_type: int, name: str) -> bool:
+    """Whether a setting holds several values, so that one can be added or taken away."""
+    setting = setting_of(resource_type, name)
+    return setting is not None and setting.kind is Kind.LIST
+
+
+def setting_of(resource_type: int, name: str) -> Setting | None:
+    """What is known of a setting of that kind of resource."""
+    if resource_type == ResourceType.TOPIC:
+        return TOPIC.get(name)
+    if resource_type == ResourceType.GROUP:
+        return GROUP.get(name)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        return CLIENT_METRICS.get(name)
+    return broker_setting(name)
+
+
+def _check_broker(cluster: Cluster, name: str) -> None:
+    if not name:
+        return
+    if not _WHOLE_NUMBER.fullmatch(name):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if int(name) < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if int(name) not in cluster.image.brokers:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {int(name)} found.")
+
+
+def _check_broker_settings(
+    cluster: Cluster, key: ConfigKey, settings: Mapping[str, str], changed: frozenset[str]
+) -> None:
+    per_broker = key != CLUSTER_DEFAULT
+    wrong = changes.check_broker_settings(cluster.config, settings, per_broker=per_broker, changed=changed)
+    if wrong is None:
+        return
+    # What no value could make right is the request's fault, as Kafka has it.
+    setting = broker_setting(wrong.setting)
+    fixed = setting is not None and (
+        setting.update is Update.READ_ONLY or (setting.update is Update.PER_BROKER and not per_broker)
+    )
+    raise ApiError(ErrorCode.INVALID_REQUEST if fixed else ErrorCode.INVALID_CONFIG, str(wrong))
+
+
+def _wrong_client_metrics(settings: Mapping[str, str]) -> SettingError | None:
+    try:
+        for name, value in settings.items():
+            if name not in CLIENT_METRICS:
+                return unknown_setting(name, CLIENT_METRICS, "client metrics")
+            parse(CLIENT_METRICS[name], value)
+    except SettingError as wrong:
+        return wrong
+    return None
+
+
+def _raise(wrong: SettingError | None) -> None:
+    if wrong is not None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(wrong)) from wrong

@@ -1,0 +1,162 @@
+"""UpdateFeatures: raise or lower what the cluster has agreed to use (KIP-584).
+
+A level must be one that this node and every registered broker and controller can run. The updates of one
+request are applied together or not at all.
+"""
+
+from enum import IntEnum
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.controller.cluster import Cluster
+from headrace.controller.decision import Decision
+from headrace.metadata.brokers import VersionRange
+from headrace.metadata.features import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    NEEDS_METADATA_VERSION,
+    NEW_RECORDS_FROM,
+    SUPPORTED,
+)
+from headrace.metadata.image import MetadataRecord
+from headrace.metadata.resources import CLUSTER_DEFAULT
+from headrace.wire.schemas.metadata_records import ConfigRecord, FeatureLevelRecord
+from headrace.wire.schemas.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+class UpgradeType(IntEnum):
+    """Which direction the caller means to go."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(
+    cluster: Cluster, request: UpdateFeaturesRequest, *, api_version: int
+) -> Decision[UpdateFeaturesResponse]:
+    """All updates, or none with the error of the first that cannot be."""
+    response = UpdateFeaturesResponse(error_message=None)
+    names = [update.feature for update in request.feature_updates]
+    try:
+        if len(set(names)) != len(names):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Each feature must be listed once.")
+        proposed = cluster.image.features | {u.feature: u.max_version_level for u in request.feature_updates}
+        records: list[MetadataRecord] = []
+        for update in request.feature_updates:
+            records += _update(cluster, update, proposed, api_version)
+    except ApiError as error:
+        return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=error.message))
+    response.results = [UpdatableFeatureResult(feature=name, error_message=None) for name in names]
+    return Decision(() if request.validate_only else records, response)
+
+
+def _update(
+    cluster: Cluster, update: FeatureUpdateKey, proposed: dict[str, int], api_version: int
+) -> list[MetadataRecord]:
+    name, level = update.feature, update.max_version_level
+    current = cluster.image.features.get(name, 0)
+    direction = _direction(update, api_version)
+    if direction == UpgradeType.UNKNOWN:
+        raise _invalid(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(name, level, "A feature version cannot be less than 0.")
+    if name == KRAFT_VERSION:
+        raise _invalid(name, level, "The version of the quorum is changed by the quorum itself.")
+    reason = _why_not(cluster, name, level)
+    if reason is not None:
+        raise _invalid(name, level, reason)
+    if level < current and direction == UpgradeType.UPGRADE:
+        raise _invalid(
+            name,
+            level,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade.",
+        )
+    if level > current and direction != UpgradeType.UPGRADE:
+        raise _invalid(name, level, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION:
+        _check_metadata_version(level, current, direction)
+    needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+    if proposed.get(METADATA_VERSION, 0) < needed:
+        raise _invalid(
+            name,
+            level,
+            f"{name} could not be set to {level} because it depends on metadata.version level {needed}",
+        )
+    records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
+    if name == ELR_VERSION and level and not current:
+        records += min_isr_default(cluster)
+    return records
+
+
+def min_isr_default(cluster: Cluster) -> list[MetadataRecord]:
+    """Eligible leaders need one min.insync.replicas for the whole cluster: fix the one in force as its
+    default.
+    """
+    default = cluster.image.config_of(*CLUSTER_DEFAULT)
+    if "min.insync.replicas" in default:
+        return []
+    value = str(cluster.config.int("min.insync.replicas"))
+    kind, name = CLUSTER_DEFAULT
+    return [ConfigRecord(resource_type=kind, resource_name=name, name="min.insync.replicas", value=value)]
+
+
+def _direction(update: FeatureUpdateKey, api_version: int) -> int:
+    if api_version == 0:
+        return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    return (
+        update.upgrade_type if update.upgrade_type in UpgradeType._value2member_map_ else UpgradeType.UNKNOWN
+    )
+
+
+def _check_metadata_version(level: int, current: int, direction: int) -> None:
+    """A lower level may not be able to hold what the log already has; then there is no way back."""
+    if level not in METADATA_VERSION_NAMES:
+        raise _invalid_metadata_version(level, "Unknown metadata.version.")
+    if not any(level < brought <= current for brought in NEW_RECORDS_FROM):
+        return
+    if direction == UpgradeType.UNSAFE_DOWNGRADE:
+        raise _invalid_metadata_version(level, "Unsafe metadata downgrade is not supported in this version.")
+    raise _invalid_metadata_version(
+        level, "Refusing to perform the requested downgrade because it might delete metadata information."
+    )
+
+
+def _why_not(cluster: Cluster, name: str, level: int) -> str | None:
+    """The first node that cannot run a level, or None."""
+    local = SUPPORTED.get(name)
+    if local is None:
+        return f"Local controller {cluster.config.int('node.id')} does not support this feature."
+    nodes: list[tuple[str, dict[str, VersionRange]]] = [
+        (f"Local controller {cluster.config.int('node.id')}", SUPPORTED)
+    ]
+    nodes += [(f"Broker {broker.id}", broker.features) for broker in cluster.image.brokers.values()]
+    nodes += [(f"Controller {other.id}", other.features) for other in cluster.image.controllers.values()]
+    for who, features in nodes:
+        supported = features.get(name, VersionRange(0, 0))
+        # Level 0 of anything but metadata.version means that the feature is not used: everybody can do that.
+        if level in supported or (level == 0 and name != METADATA_VERSION):
+            continue
+        if supported == VersionRange(0, 0):
+            return f"{who} does not support this feature."
+        return f"{who} only supports versions {supported.min}-{supported.max}"
+    return None
+
+
+def _invalid(name: str, level: int, message: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {message}"
+    )
+
+
+def _invalid_metadata_version(level: int, message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {message}")

@@ -1,0 +1,190 @@
+"""CreateTopics: check names, settings and placement of each topic, and write it down.
+
+Each topic of a request succeeds or fails by itself. A topic's records go together: the topic, its settings,
+its partitions.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId
+from headrace.controller.assignments import check_assignment, new_partition
+from headrace.controller.cluster import Cluster
+from headrace.controller.config_checks import check_topic_settings
+from headrace.controller.decision import Decision, check_size
+from headrace.controller.placement import place
+from headrace.controller.topic_settings import created_topic_settings
+from headrace.metadata.image import MetadataRecord
+from headrace.metadata.resources import ResourceType
+from headrace.metadata.topic_names import CLUSTER_METADATA, check_name
+from headrace.metadata.topics import PartitionImage, record_of
+from headrace.wire.schemas.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from headrace.wire.schemas.metadata_records import ConfigRecord, TopicRecord
+
+_DEFAULT = -1
+
+
+def create_topics(
+    cluster: Cluster, request: CreateTopicsRequest, *, rng: random.Random
+) -> Decision[CreateTopicsResponse]:
+    """Decide about each topic of the request; with validate_only nothing is written."""
+    response = CreateTopicsResponse()
+    records: list[MetadataRecord] = []
+    names = Counter(topic.name for topic in request.topics)
+    taken: dict[str, str] = {}
+    for topic in request.topics:
+        if names[topic.name] > 1:
+            if topic.name not in taken:
+                error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                response.topics.append(_failed(topic, error))
+            taken[topic.name] = topic.name
+            continue
+        try:
+            made, result = _create(cluster, topic, taken, rng)
+            check_size([*records, *made])
+        except ApiError as error:
+            response.topics.append(_failed(topic, error))
+            continue
+        taken[topic.name.replace(".", "_")] = topic.name
+        records += made
+        response.topics.append(result)
+    return Decision(() if request.validate_only else records, response)
+
+
+def _failed(topic: CreatableTopic, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+
+def _create(
+    cluster: Cluster, topic: CreatableTopic, taken: dict[str, str], rng: random.Random
+) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+    _check_new_name(cluster, topic.name, taken)
+    settings = _settings(cluster, topic)
+    partitions = _partitions(cluster, topic, rng)
+    topic_id = new_topic_id(rng)
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in settings.items()
+    ]
+    records += [record_of(topic_id, index, partition) for index, partition in enumerate(partitions)]
+    result = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=created_topic_settings(cluster.config, settings),
+    )
+    return records, result
+
+
+def new_topic_id(rng: random.Random) -> TopicId:
+    """A random (version 4) UUID whose text does not begin with a dash, which command lines would take for a
+    flag.
+    """
+    while True:
+        raw = bytearray(rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        # The text's first character stands for the first six bits, and 62 is the dash of URL-safe base64.
+        if raw[0] >> 2 != 62:
+            return TopicId(bytes(raw))
+
+
+def _check_new_name(cluster: Cluster, name: str, taken: dict[str, str]) -> None:
+    check_name(name)
+    if name == CLUSTER_METADATA:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+        )
+    if name in cluster.image.topics_by_name:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    alike = cluster.image.topics.collides_with(name) or taken.get(name.replace(".", "_"))
+    if alike is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {alike}"
+        )
+
+
+def _settings(cluster: Cluster, topic: CreatableTopic) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+    settings = {config.name: config.value for config in topic.configs if config.value is not None}
+    check_topic_settings(cluster.config, settings)
+    return settings
+
+
+def _partitions(cluster: Cluster, topic: CreatableTopic, rng: random.Random) -> list[PartitionImage]:
+    if topic.assignments:
+        return _assigned_partitions(cluster, topic)
+    if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < _DEFAULT or topic.num_partitions == 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    config = cluster.config
+    count = config.int("num.partitions") if topic.num_partitions == _DEFAULT else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == _DEFAULT:
+        factor = config.int("default.replication.factor")
+    check_size(range(count))
+    return placed_partitions(cluster, count=count, replication_factor=factor, rng=rng)
+
+
+def placed_partitions(
+    cluster: Cluster, *, count: int, replication_factor: int, rng: random.Random
+) -> list[PartitionImage]:
+    """New partitions, where the controller chooses the brokers."""
+    try:
+        places = place(
+            cluster.image.brokers.values(), partitions=count, replication_factor=replication_factor, rng=rng
+        )
+    except ApiError as error:
+        message = f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
+        raise ApiError(error.code, message) from None
+    return [new_partition(cluster, replicas) for replicas in places]
+
+
+def _assigned_partitions(cluster: Cluster, topic: CreatableTopic) -> list[PartitionImage]:
+    """New partitions where the client says."""
+    for field, value in (
+        ("replication factor", topic.replication_factor),
+        ("numPartitions", topic.num_partitions),
+    ):
+        if value != _DEFAULT:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {field} was not set to -1.",
+            )
+    assigned: dict[int, Sequence[int]] = {}
+    factor: int | None = None
+    for assignment in topic.assignments:
+        if assignment.partition_index in assigned:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+            )
+        check_assignment(cluster, assignment.broker_ids, index=assignment.partition_index, factor=factor)
+        factor = len(assignment.broker_ids)
+        assigned[assignment.partition_index] = assignment.broker_ids
+    if sorted(assigned) != list(range(len(assigned))):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [new_partition(cluster, assigned[index]) for index in range(len(assigned))]

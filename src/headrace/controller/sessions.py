@@ -1,0 +1,65 @@
+"""Which brokers are alive: when each was last heard of, and what it was told. Time is an argument.
+
+This is the controller's own knowledge, not the log's: a new leader starts it afresh and gives every
+unfenced broker one whole session to be heard of.
+"""
+
+from dataclasses import dataclass
+
+NOT_SHUTTING_DOWN = -1
+
+
+@dataclass(slots=True)
+class Session:
+    """One broker's. `metadata_offset` is how far it has replayed the log."""
+
+    last_contact_ms: int
+    metadata_offset: int = -1
+    shutdown_offset: int = NOT_SHUTTING_DOWN
+    """In controlled shutdown: the offset that all active brokers must have replayed before it may go."""
+
+
+class Sessions:
+    """Sessions by broker id."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._sessions: dict[int, Session] = {}
+
+    def begin(self, broker_id: int, now_ms: int) -> None:
+        """A broker registered: whatever was known of an earlier incarnation is void."""
+        self._sessions[broker_id] = Session(now_ms)
+
+    def touch(self, broker_id: int, *, metadata_offset: int, now_ms: int) -> None:
+        session = self._sessions.setdefault(broker_id, Session(now_ms))
+        session.last_contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+
+    def end(self, broker_id: int) -> None:
+        self._sessions.pop(broker_id, None)
+
+    def is_alive(self, broker_id: int, now_ms: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and now_ms <= session.last_contact_ms + self.timeout_ms
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        session = self._sessions[broker_id]
+        if session.shutdown_offset == NOT_SHUTTING_DOWN:
+            session.shutdown_offset = offset
+
+    def may_shut_down(self, broker_id: int, active: list[int]) -> bool:
+        """Whether every active broker has replayed that the leaders moved away."""
+        needed = self._sessions[broker_id].shutdown_offset
+        return all(
+            self._sessions[other].metadata_offset >= needed for other in active if other in self._sessions
+        )
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next broker falls silent if nothing is heard."""
+        contacts = [session.last_contact_ms for session in self._sessions.values()]
+        return min(contacts) + self.timeout_ms + 1 if contacts else None
+
+    def silent(self, now_ms: int) -> list[int]:
+        """Brokers whose session is over, the longest silent first."""
+        over = [broker_id for broker_id in self._sessions if not self.is_alive(broker_id, now_ms)]
+        return sorted(over, key=lambda broker_id: self._sessions[broker_id].last_contact_ms)

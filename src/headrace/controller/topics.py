@@ -1,0 +1,139 @@
+"""DeleteTopics and CreatePartitions: what becomes of topics that exist."""
+
+import random
+from collections import Counter
+from typing import TypeVar
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import NO_TOPIC_ID, TopicId
+from headrace.controller.assignments import check_assignment, new_partition
+from headrace.controller.cluster import Cluster
+from headrace.controller.decision import Decision, check_size
+from headrace.controller.new_topics import placed_partitions
+from headrace.metadata.image import MetadataRecord
+from headrace.metadata.topics import TopicImage, record_of
+from headrace.wire.schemas.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from headrace.wire.schemas.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from headrace.wire.schemas.metadata_records import RemoveTopicRecord
+
+T = TypeVar("T")
+
+
+def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
+    """Remove topics by name or id. A topic that is named twice is not removed at all."""
+    if not cluster.config.bool("delete.topic.enable"):
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
+    asked = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
+    response = DeleteTopicsResponse()
+    found: list[TopicImage] = []
+    for state in asked:
+        try:
+            found.append(_find(cluster, state))
+        except ApiError as error:
+            response.responses.append(
+                DeletableTopicResult(
+                    name=state.name,
+                    topic_id=state.topic_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
+    records: list[MetadataRecord] = []
+    counts = Counter(topic.id for topic in found)
+    for topic in {topic.id: topic for topic in found}.values():
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        if counts[topic.id] > 1:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "The provided topic maps to an ID that was already supplied."
+        else:
+            records.append(RemoveTopicRecord(topic_id=topic.id))
+        response.responses.append(result)
+    check_size(records)
+    return Decision(records, response)
+
+
+def _find(cluster: Cluster, state: DeleteTopicState) -> TopicImage:
+    topic_id = TopicId(state.topic_id)
+    if state.name is None:
+        if topic_id == NO_TOPIC_ID:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        by_id = cluster.image.topics_by_id.get(topic_id)
+        if by_id is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return by_id
+    if topic_id != NO_TOPIC_ID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    by_name = cluster.image.topics_by_name.get(state.name)
+    if by_name is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    return by_name
+
+
+def create_partitions(
+    cluster: Cluster, request: CreatePartitionsRequest, *, rng: random.Random
+) -> Decision[CreatePartitionsResponse]:
+    """Give topics more partitions. Each topic succeeds or fails by itself."""
+    response = CreatePartitionsResponse()
+    records: list[MetadataRecord] = []
+    names = Counter(topic.name for topic in request.topics)
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResult(name=topic.name)
+        response.results.append(result)
+        try:
+            if names[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            made = _more_partitions(cluster, topic, rng)
+            check_size([*records, *made])
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        records += made
+    return Decision(() if request.validate_only else records, response)
+
+
+def _more_partitions(
+    cluster: Cluster, topic: CreatePartitionsTopic, rng: random.Random
+) -> list[MetadataRecord]:
+    existing = cluster.image.topics_by_name.get(topic.name)
+    if existing is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    present = len(existing.partitions)
+    if topic.count == present:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if topic.count < present:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an "
+            "increase.",
+        )
+    additional = topic.count - present
+    check_size(range(additional))
+    factor = len(existing.partitions[0].replicas)
+    if topic.assignments is None:
+        partitions = placed_partitions(cluster, count=additional, replication_factor=factor, rng=rng)
+    else:
+        if len(topic.assignments) != additional:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only "
+                f"{len(topic.assignments)} assignment(s) were specified.",
+            )
+        for index, assignment in enumerate(topic.assignments, present):
+            check_assignment(cluster, assignment.broker_ids, index=index, factor=factor)
+        partitions = [new_partition(cluster, assignment.broker_ids) for assignment in topic.assignments]
+    return [record_of(existing.id, index, part) for index, part in enumerate(partitions, present)]
