@@ -40,7 +40,7 @@ class OneOf(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list without repeats and without empty items, of certain words where `words` is given."""
+    """A list without empty items, of certain words where `words` is given."""
 
     words: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -59,18 +59,19 @@ class Items(NamedTuple):
         if not value:
             return self.may_be_empty
         known = not self.words or all(item in self.words for item in value)
-        return known and all(value) and len(set(value)) == len(value)
+        return known and all(value)
 
 
 class EachLike(NamedTuple):
-    """A list whose every item has a certain form."""
+    """A list whose every item has a certain form, or that is `alone` as its only item."""
 
     form: re.Pattern[str]
     allowed: str
+    alone: str = ""
 
     def accepts(self, value: Value) -> bool:
         assert isinstance(value, tuple), "only a list has items"
-        return all(self.form.fullmatch(item) for item in value)
+        return value == (self.alone,) or all(self.form.fullmatch(item) for item in value)
 
 
 class Like(NamedTuple):
@@ -88,5 +89,9 @@ NOT_EMPTY: Final = Like(re.compile(r"(?s).+"), "a text that is not empty")
 ADDRESSES: Final = EachLike(re.compile(r"\S+:[0-9]+"), "a list of HOST:PORT")
 VOTERS: Final = EachLike(re.compile(r"[0-9]+@\S+:[0-9]+"), "a list of ID@HOST:PORT")
 THROTTLED: Final = EachLike(
-    re.compile(r"\*|[0-9]+:[0-9]+|"), "* for all replicas, or a list of PARTITION:BROKER, or empty for none"
+    re.compile(r"[0-9]+:[0-9]+"), "* for all replicas, or a list of PARTITION:BROKER, or empty for none", "*"
+)
+OFFSET_RESET: Final = Like(
+    re.compile(r"latest|earliest|by_duration:P(?!$)([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?"),
+    "latest, earliest or by_duration:PnDTnHnMn.nS",
 )

@@ -7,6 +7,7 @@ shared and compared.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, Protocol, TypeAlias
@@ -63,6 +64,15 @@ class SettingError(ValueError):
         super().__init__(f"{setting}: {message}")
         self.setting = setting
         self.reason = message
+
+
+def unknown_setting(name: str, known: Iterable[str], what: str) -> SettingError:
+    """An error that names the setting and the nearest one that `what` (topic, broker, group) has."""
+    import difflib  # only needed once something is wrong, and not cheap to import
+
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return SettingError(name, f"there is no {what} setting of this name{hint}")
 
 
 class Check(Protocol):
@@ -147,7 +157,8 @@ def _read(kind: Kind, text: str) -> Value:
             raise ValueError(text)
         return float(text)
     if kind is Kind.LIST:
-        return tuple(item.strip() for item in text.split(",")) if text else ()
+        # A repeated item counts once.
+        return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
     return text
 
 

@@ -10,7 +10,7 @@ The first line is: name, kind, default, then any of these words in any order.
     1..  0..1  -1|1..9   bounds of a number; a number before the bar is allowed besides
     {a,b,c}  any-case    the words allowed
     filled               a text or list that may not be empty
-    addresses voters throttled  forms of list items (see checks.py)
+    addresses voters throttled offset-reset   forms of values (see checks.py)
     internal             not shown to clients
     < name name*1000     broker settings that stand in for this one, first choice first, with their factor
 The second line says what it does and in which unit. A third, "No effect: …", says why it is only taken.
@@ -20,7 +20,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.settings.checks import ADDRESSES, NOT_EMPTY, THROTTLED, VOTERS, Between, Items, OneOf
+from headrace.settings.checks import (
+    ADDRESSES,
+    NOT_EMPTY,
+    OFFSET_RESET,
+    THROTTLED,
+    VOTERS,
+    Between,
+    Items,
+    OneOf,
+)
 from headrace.settings.definition import (
     NO_DEFAULT,
     Check,
@@ -36,7 +45,12 @@ from headrace.settings.definition import (
 
 _NO_EFFECT: Final = "No effect: "
 _BOUNDS: Final = re.compile(r"(?:(-?\d+)\|)?(-?[\d.]*\d)\.\.(-?[\d.]*\d)?")
-_FORMS: Final = {"addresses": ADDRESSES, "voters": VOTERS, "throttled": THROTTLED}
+_FORMS: Final[dict[str, Check]] = {
+    "addresses": ADDRESSES,
+    "offset-reset": OFFSET_RESET,
+    "throttled": THROTTLED,
+    "voters": VOTERS,
+}
 _IMPORTANCE: Final = {"high": Importance.HIGH, "low": Importance.LOW}
 _UPDATE: Final = {"cluster-wide": Update.CLUSTER_WIDE, "per-broker": Update.PER_BROKER}
 

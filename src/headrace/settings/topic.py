@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value, parse
+from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value, parse, unknown_setting
 from headrace.settings.topic_table import TOPIC
-from headrace.settings.unknown import unknown_setting
 
 __all__ = ["TOPIC", "TopicConfig", "parse_topic_overrides", "resolve_topic_config", "topic_value"]
 
@@ -140,6 +139,10 @@ def _check_tiered(config: TopicConfig) -> None:
         ("local.retention.bytes", config.local_retention_bytes, "retention.bytes", config.retention_bytes),
     )
     for name, local, whole_name, whole in pairs:
+        if config.remote_log_copy_disable and local not in (-2, whole):
+            raise SettingError(
+                name, f"{local} must be {whole_name}, {whole}, or -2: nothing is copied any more"
+            )
         if local != -2 and whole != -1 and (local == -1 or local > whole):
             raise SettingError(
                 name, f"{local} must not be above {whole_name}, {whole}: local data is part of it"

@@ -1,0 +1,113 @@
+"""Whether a change of settings would do, asked before it is written into the metadata log.
+
+Each function is given the settings as they would be afterwards and returns what is wrong with them, or None.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.settings.broker_config import BrokerConfig, broker_setting, parse_broker_setting
+from headrace.settings.broker_rules import check_together
+from headrace.settings.definition import Kind, SettingError, Update, Value, parse, unknown_setting
+from headrace.settings.group import GROUP
+from headrace.settings.names import listener_setting
+from headrace.settings.topic import resolve_topic_config
+
+_PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
+
+
+def check_topic_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> SettingError | None:
+    """What is wrong with a topic's own settings on such a broker."""
+    try:
+        config = resolve_topic_config(broker, overrides)
+    except SettingError as wrong:
+        return wrong
+    if config.remote_storage_enable and not broker.bool("remote.log.storage.system.enable"):
+        return SettingError(
+            "remote.storage.enable", "tiering is off: set remote.log.storage.system.enable=true"
+        )
+    return None
+
+
+def check_broker_settings(
+    broker: BrokerConfig, settings: Mapping[str, str], *, per_broker: bool, changed: frozenset[str]
+) -> SettingError | None:
+    """What is wrong with the dynamic settings of one broker, or of all, once `changed` have been changed."""
+    try:
+        for name in sorted(changed):
+            _check_dynamic(name, per_broker=per_broker)
+        for name, text in settings.items():
+            parse_broker_setting(name, text)
+        own, shared = broker.dynamic_broker, broker.dynamic_default
+        after = broker.with_dynamic(
+            broker=settings if per_broker else own, default=shared if per_broker else settings
+        )
+        check_together(after)
+        resolve_topic_config(after, {})
+    except SettingError as wrong:
+        return wrong
+    return None
+
+
+def _check_dynamic(name: str, *, per_broker: bool) -> None:
+    setting = broker_setting(name)
+    if setting is None:
+        parse_broker_setting(name, "")
+        return
+    if setting.update is Update.READ_ONLY:
+        raise SettingError(name, "cannot change while the broker runs: set it in its file and restart")
+    if setting.update is Update.PER_BROKER and not per_broker:
+        raise SettingError(name, "can only be changed for one broker, by its number, not for all")
+    if name.startswith(_PER_LISTENER) and not listener_setting(name):
+        raise SettingError(name, f"can only be changed for a listener: use listener.name.LISTENER.{name}")
+
+
+def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> SettingError | None:
+    """What is wrong with a group's own settings on such a broker; they must lie within its limits."""
+    try:
+        values = resolve_group_settings(broker, overrides)
+        for name in overrides:
+            _check_group_limits(broker, name, values[name])
+        for kind in ("consumer", "share", "streams"):
+            heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+            if _number(values[heartbeat]) >= _number(values[session]):
+                raise SettingError(
+                    heartbeat, f"{values[heartbeat]} must be below {session}, {values[session]}"
+                )
+    except SettingError as wrong:
+        return wrong
+    return None
+
+
+def resolve_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """A group's settings: its own, else its broker's. SettingError for an unknown name or a bad value."""
+    for name in overrides:
+        if name not in GROUP:
+            raise unknown_setting(name, GROUP, "group")
+    values: dict[str, Value] = {}
+    for name, setting in GROUP.items():
+        if name in overrides:
+            values[name] = parse(setting, overrides[name])
+        elif setting.synonyms:
+            values[name] = broker.get(setting.synonyms[0].name)
+        else:
+            values[name] = setting.default_value
+    return values
+
+
+def _check_group_limits(broker: BrokerConfig, name: str, value: Value) -> None:
+    if GROUP[name].kind is not Kind.INT:
+        return
+    kind, _, rest = name.partition(".")
+    least, most = broker.get(f"group.{kind}.min.{rest}"), broker.get(f"group.{kind}.max.{rest}")
+    if name == "streams.num.standby.replicas":
+        most = broker.get("group.streams.max.standby.replicas")
+    if isinstance(least, int) and _number(value) < least:
+        raise SettingError(name, f"{value} is below the brokers' group.{kind}.min.{rest}, {least}")
+    if isinstance(most, int) and _number(value) > most:
+        raise SettingError(name, f"{value} is above the brokers' limit, {most}")
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int), "groups' limits are whole numbers"
+    return value
