@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.base.chunks import Chunks, chunks_size
 from headrace.base.errors import InvalidBytesError
+from headrace.transport.complaints import Complaints
 from headrace.transport.frame_reader import FrameReader
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits
@@ -67,6 +68,7 @@ class Connection:
 
     __slots__ = (
         "_busy",
+        "_complaints",
         "_flush_planned",
         "_idle",
         "_limits",
@@ -98,6 +100,7 @@ class Connection:
         on_frame: OnFrame,
         on_close: OnClose,
         idle: IdleReaper,
+        complaints: Complaints,
     ) -> None:
         self._loop = loop
         self._socket = socket
@@ -105,6 +108,7 @@ class Connection:
         self._limits = limits
         self._on_frame = on_frame
         self._on_close = on_close
+        self._complaints = complaints
         self._reader = FrameReader(memory, limits.frame_bytes_max)
         self._outbox = Outbox()
         self._slots: deque[ReplySlot] = deque()
@@ -121,7 +125,7 @@ class Connection:
         self.active_at = idle.now
 
     def __repr__(self) -> str:
-        return f"<connection from {self.peer[0]}:{self.peer[1]}>"
+        return f"<connection to {self.peer[0]}:{self.peer[1]}>"
 
     # What its owner asks
 
@@ -235,7 +239,7 @@ class Connection:
                     self._flush()
                 self._pause_if_peer_is_slow()
         except InvalidBytesError as error:
-            log.info("closing %r: %s", self, error)
+            self._complaints.about(self, error)
             self.abort(str(error))
         except Exception as error:
             log.exception("closing %r: its frame could not be handled", self)

@@ -32,7 +32,8 @@ class IdleReaper:
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_ms_max: int) -> None:
         self._loop = loop
         self._tick_seconds = idle_ms_max / 1000 / TICKS
-        self._buckets: list[set[Watched]] = [set() for _ in range(TICKS + 1)]
+        # Dicts as ordered sets: a simulated run closes connections in the same order each time.
+        self._buckets: list[dict[Watched, None]] = [{} for _ in range(TICKS + 1)]
         self._place: dict[Watched, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.now = 0
@@ -48,7 +49,7 @@ class IdleReaper:
     def forget(self, connection: Watched) -> None:
         place = self._place.pop(connection, None)
         if place is not None:
-            self._buckets[place].discard(connection)
+            self._buckets[place].pop(connection, None)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -59,13 +60,13 @@ class IdleReaper:
         # One more than the limit: the tick that is under way counts for nothing.
         place = (connection.active_at + TICKS + 1) % (TICKS + 1)
         self._place[connection] = place
-        self._buckets[place].add(connection)
+        self._buckets[place][connection] = None
 
     def _tick(self) -> None:
         self._timer = None
         self.now += 1
         place = self.now % (TICKS + 1)
-        due, self._buckets[place] = self._buckets[place], set()
+        due, self._buckets[place] = self._buckets[place], {}
         for connection in due:
             del self._place[connection]
             if connection.waits_for_us:

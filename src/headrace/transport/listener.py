@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from headrace.transport.complaints import Complaints
 from headrace.transport.connection import Connection, OnClose, OnFrame
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import AdmissionLimits, ConnectionLimits
@@ -105,11 +106,12 @@ class Listener:
         self._admission.join(self)
         self._between_brokers = between_brokers
         self._idle = IdleReaper(loop, self._limits.idle_ms_max)
+        self._complaints = Complaints(loop)
         self._socket: ListeningSocket | None = None
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in order of arrival
 
     def listen(self, host: str, port: int, *, backlog: int = 50) -> tuple[str, int]:
         """Open the address and begin to accept. Returns it with the port that was picked for 0."""
@@ -181,15 +183,16 @@ class Listener:
             on_frame=self._on_frame,
             on_close=self._closed,
             idle=self._idle,
+            complaints=self._complaints,
         )
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._idle.watch(connection)
         if self._on_open is not None:
             self._on_open(connection)
         connection.start()
 
     def _closed(self, connection: Connection, reason: str) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._idle.forget(connection)
         self._admission.leave(connection.peer[0])
         if self._on_close is not None:

@@ -15,9 +15,9 @@ from headrace.base.chunks import Chunk
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.metadata.features import SUPPORTED
-from headrace.server.api_table import ApiTable
+from headrace.server.api_table import ApiTable, Row
 from headrace.server.context import RequestContext
-from headrace.wire.apis import API
+from headrace.wire.apis import API, API_VERSIONS
 from headrace.wire.codec import encode_chunks
 from headrace.wire.framing import response_frame
 from headrace.wire.schemas.api_versions import (
@@ -28,11 +28,10 @@ from headrace.wire.schemas.api_versions import (
     SupportedFeatureKey,
 )
 
-API_VERSIONS: Final = 18
 SOFTWARE_SINCE: Final = 3
 ZERO_LEVELS_SINCE: Final = 4
 
-# Linear in its input: every character can be matched in one way only.
+# No repeat within a repeat: linear in its input.
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -64,12 +63,13 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
 
 def served(table: ApiTable) -> list[ApiVersion]:
     """The rows of a table as clients see them."""
-    return [
-        ApiVersion(
-            row.key, row.min_version if row.min_advertised is None else row.min_advertised, row.max_version
-        )
-        for row in table.rows
-    ]
+    return [ApiVersion(row.key, _lowest(row), row.max_version) for row in table.rows]
+
+
+def _lowest(row: Row) -> int:
+    """Produce is told from v0 on, which an old librdkafka looks for, though it is served from v3 on."""
+    api = API[row.key]
+    return api.advertised_min if row.min_version == api.min_version else row.min_version
 
 
 def unsupported_version_reply(table: ApiTable, correlation_id: int) -> list[Chunk]:

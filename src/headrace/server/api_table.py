@@ -1,0 +1,65 @@
+"""The requests that are served: one row each, and nothing is served that has no row.
+
+ApiVersions tells clients exactly what stands here. A row names the versions that are really implemented and
+the module of the handler, `headrace.server.handlers.<name>`, which is imported when its first request comes:
+a node is ready before it has loaded what nobody asks for.
+
+To serve another request kind, write `handlers/<name>.py` with a function `handle(context, request)` and add
+its row here, in order of its key.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from headrace.server.context import RequestContext
+
+Handler: TypeAlias = Callable[[RequestContext, Any], Any]
+"""`handle(context, request)` gives the response, a Future of it, or NO_REPLY."""
+
+
+class Row(NamedTuple):
+    """A request kind: its key, the first and last version served, and its handler's module."""
+
+    key: int
+    min_version: int
+    max_version: int
+    handler: str
+
+    def load(self) -> Handler:
+        """The handler; imported on first use."""
+        module = importlib.import_module(f"headrace.server.handlers.{self.handler}")
+        handle: Handler = module.handle
+        return handle
+
+
+# What a listener for clients and brokers serves.
+BROKER: Final[Sequence[Row]] = (
+    Row(17, 0, 1, "sasl_handshake"),
+    Row(18, 0, 4, "api_versions"),
+)
+
+# What a controller's listener serves.
+CONTROLLER: Final[Sequence[Row]] = (
+    Row(17, 0, 1, "sasl_handshake"),
+    Row(18, 0, 4, "api_versions"),
+)
+
+
+class ApiTable:
+    """The rows of one kind of listener, by key."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = tuple(sorted(rows))
+        self._by_key = {row.key: row for row in rows}
+        assert len(self._by_key) == len(rows), "a request kind has one row"
+
+    def find(self, key: int, version: int) -> Row | None:
+        """The row that serves this version of this request kind."""
+        row = self._by_key.get(key)
+        return row if row is not None and row.min_version <= version <= row.max_version else None
+
+    def row(self, key: int) -> Row | None:
+        return self._by_key.get(key)

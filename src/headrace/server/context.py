@@ -1,0 +1,108 @@
+"""What a handler knows of the request besides its body: who asks, over which connection, in which version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from headrace.server.api_table import ApiTable
+    from headrace.server.parts import Parts
+    from headrace.transport.connection import Connection
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class NoReply:
+    """The type of `NO_REPLY`: what a handler gives where the client expects nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_REPLY"
+
+
+NO_REPLY: Final = NoReply()
+
+
+class SaslExchange(Protocol):
+    """A SASL authentication under way on one connection."""
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The mechanisms that this listener offers."""
+        ...
+
+    def begin(self, mechanism: str) -> None:
+        """Start with a mechanism; ApiError where it is not offered or the exchange is past that point."""
+        ...
+
+
+class Peer:
+    """The other end of a connection, for as long as that lasts."""
+
+    __slots__ = (
+        "authenticated",
+        "connection",
+        "host",
+        "listener",
+        "port",
+        "principal",
+        "sasl",
+        "software_name",
+        "software_version",
+        "table",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        listener: str,
+        table: ApiTable,
+        authenticated: bool = True,
+        sasl: SaslExchange | None = None,
+    ) -> None:
+        self.connection = connection
+        self.table = table  # what this listener serves
+        self.host, self.port = connection.peer
+        self.listener = listener
+        self.authenticated = authenticated
+        self.sasl = sasl
+        self.principal = ANONYMOUS
+        self.software_name = ""  # from ApiVersions v3 on (KIP-511)
+        self.software_version = ""
+
+    def close(self, reason: str) -> None:
+        """End the connection at once: the only thing a client that expects no reply can notice."""
+        self.connection.abort(reason)
+
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port} ({self.principal}, listener {self.listener})"
+
+
+class RequestContext:
+    """The head of one request. `connection` is the peer: its `host`, `listener`, `principal`."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "parts")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Peer,
+        parts: Parts,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return (
+            f"<api {self.api_key} v{self.api_version} #{self.correlation_id}"
+            f" of {self.client_id!r} at {self.connection}>"
+        )

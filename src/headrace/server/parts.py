@@ -1,0 +1,65 @@
+"""The parts of a node that handlers work with: joined by `node.assembly`, used by every handler.
+
+A handler takes what it needs from `context.parts` and keeps nothing of its own. The `image` is replaced as
+the metadata log is replayed, so read it anew with each request. A part that a node does not have (a broker
+without the controller's role, a node before its coordinators are up) is None, and its handlers say so with
+the error Kafka has for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.base.clock import Clock
+from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.waiting import Waiting
+
+if TYPE_CHECKING:
+    from headrace.controller.driver import Controller
+    from headrace.coordinators.group.coordinator import GroupCoordinator
+    from headrace.log.log_store import LogStore
+    from headrace.metadata.image import ClusterImage
+    from headrace.replication.flushing import Flushing
+    from headrace.replication.replicas import Replicas
+    from headrace.settings.broker_config import BrokerConfig
+
+
+class Authorizer(Protocol):
+    """Whether somebody may do something. The numbers are Kafka's AclOperation and ResourceType."""
+
+    def allows(
+        self, principal: str, host: str, operation: int, resource_type: int, resource_name: str
+    ) -> bool: ...
+
+
+class AllowAll:
+    """No authorizer is configured: everyone may do everything."""
+
+    def allows(
+        self, principal: str, host: str, operation: int, resource_type: int, resource_name: str
+    ) -> bool:
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """One node's parts."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    rng: random.Random
+    image: ClusterImage
+    replicas: Replicas
+    logs: LogStore
+    flushing: Flushing
+    sessions: FetchSessions
+    waiting: Waiting
+    controller: Controller
+    groups: GroupCoordinator
+    authorizer: Authorizer

@@ -1,0 +1,177 @@
+"""Requests that wait for something to happen: Kafka's purgatory, without a task or a timer for each.
+
+A handler that cannot answer yet hands over an `attempt` and the keys it depends on: a TopicPartition whose
+end or high watermark must move, or a group id. Whoever changes such a thing calls `notify(key)`. That only
+notes the key; once per turn of the loop every operation that watches a noted key is tried once, however
+many of its keys moved and however often. An attempt returns the result, or None to go on waiting. When time
+is up, it is called a last time with `expired=True` and must return what there is.
+
+    future = parts.waiting.watch(
+        keys, lambda expired: response if expired or bytes_ready() >= min_bytes else None, wait_ms=500
+    )
+
+Deadlines sit in one heap behind one timer. An operation that was completed leaves its heap entry behind, to
+be skipped when its time comes, or swept out with the others when such entries are the majority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Below this many entries a sweep of the heap is not worth its walk.
+SWEEP_ENTRIES_MIN: Final = 1024
+
+
+class Attempt(Protocol[T_co]):
+    """Try to complete: a result, or None to wait on. With `expired` it must be a result."""
+
+    def __call__(self, expired: bool, /) -> T_co | None: ...
+
+
+class _Operation:
+    __slots__ = ("attempt", "deadline", "future", "keys", "order", "over")
+
+    def __init__(
+        self,
+        attempt: Attempt[Any],
+        keys: tuple[Hashable, ...],
+        deadline: float,
+        order: int,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self.attempt = attempt
+        self.keys = keys
+        self.deadline = deadline
+        self.order = order
+        self.future = future
+        self.over = False
+
+    def __lt__(self, other: _Operation) -> bool:
+        # Equal deadlines in order of arrival: a simulated run must not depend on where objects lie in memory.
+        return (self.deadline, self.order) < (other.deadline, other.order)
+
+
+class Waiting:
+    """The waiting operations of a node, by key and by deadline."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # Dicts as ordered sets: operations are tried in the order they came.
+        self._by_key: dict[Hashable, dict[_Operation, None]] = {}
+        self._noted: dict[Hashable, None] = {}
+        self._heap: list[_Operation] = []
+        self._over_in_heap = 0
+        self._arrivals = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many operations wait now."""
+        return len(self._heap) - self._over_in_heap
+
+    def watch(self, keys: Iterable[Hashable], attempt: Attempt[T], wait_ms: int) -> asyncio.Future[T]:
+        """Wait for one of `keys` until `attempt` has a result, for `wait_ms` at most.
+
+        The caller has tried before it came here: the first attempt is made when a key is noted. A future that
+        is cancelled is forgotten. What an attempt raises goes to the future.
+        """
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._arrivals += 1
+        deadline = self._loop.time() + wait_ms / 1000
+        operation = _Operation(attempt, tuple(keys), deadline, self._arrivals, future)
+        by_key = self._by_key
+        for key in operation.keys:
+            watchers = by_key.get(key)
+            if watchers is None:
+                by_key[key] = {operation: None}
+            else:
+                watchers[operation] = None
+        heapq.heappush(self._heap, operation)
+        if self._closed:
+            self._try(operation, expired=True)
+        elif self._timer is None or deadline < self._timer_at:
+            self._set_timer()
+        return future
+
+    def notify(self, key: Hashable) -> None:
+        """Something moved at `key`. Costs one look-up where nobody waits for it."""
+        if key in self._by_key:
+            if not self._noted:
+                self._loop.call_soon(self._try_noted)
+            self._noted[key] = None
+
+    def close(self) -> None:
+        """Complete all with what there is: a node that stops answers before it hangs up."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for operation in sorted(self._heap):
+            self._try(operation, expired=True)
+        self._heap.clear()
+        self._over_in_heap = 0
+
+    def _try_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        tried: dict[_Operation, None] = {}
+        for key in noted:
+            tried.update(self._by_key.get(key, {}))
+        for operation in tried:
+            self._try(operation, expired=False)
+        if self._over_in_heap * 2 > len(self._heap) > SWEEP_ENTRIES_MIN:
+            self._sweep()
+
+    def _try(self, operation: _Operation, *, expired: bool) -> None:
+        """One attempt; an operation that is over is taken from under its keys."""
+        if operation.over:
+            return
+        future = operation.future
+        if not future.done():
+            try:
+                result = operation.attempt(expired)
+                assert result is not None or not expired, "an attempt must have a result when its time is up"
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                if result is None:
+                    return
+                future.set_result(result)
+        operation.over = True
+        self._over_in_heap += 1
+        for key in operation.keys:
+            watchers = self._by_key.get(key)
+            if watchers is not None:
+                watchers.pop(operation, None)
+                if not watchers:
+                    del self._by_key[key]
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap and not self._closed:
+            self._timer_at = self._heap[0].deadline
+            self._timer = self._loop.call_at(self._timer_at, self._expire)
+
+    def _expire(self) -> None:
+        # A loop may call a timer a tick of its clock early: what is due at the timer's time is due.
+        now = max(self._loop.time(), self._timer_at)
+        heap = self._heap
+        while heap and heap[0].deadline <= now:
+            self._try(heapq.heappop(heap), expired=True)
+            self._over_in_heap -= 1
+        self._timer = None
+        self._set_timer()
+
+    def _sweep(self) -> None:
+        self._heap = [operation for operation in self._heap if not operation.over]
+        heapq.heapify(self._heap)
+        self._over_in_heap = 0
+        self._set_timer()
