@@ -101,7 +101,7 @@ class FrameReader:
         self._start = self._end = 0
 
     def _borrow(self) -> ReceiveBuffer:
-        buffer = self._buffer = self._memory.take(self._expected)
+        buffer = self._buffer = self._memory.take(max(self._expected, len(self._stash) + LENGTH_BYTES))
         self._start = 0
         self._end = len(self._stash)
         if self._end:

@@ -1,0 +1,223 @@
+"""The asking side of a connection: requests out, and the reply to each as a future.
+
+    connection = await connect(loop, network, host, port, memory=memory, client_id="a", timeout_ms=5000)
+    response = await connection.ask(MetadataRequest(...), 12, MetadataResponse)
+
+Several requests may be under way; a broker answers them in order, and a reply with another correlation id
+than the oldest request's breaks the connection. A request that is not answered within its time-out breaks it
+too, as in Kafka's own clients: whatever comes later could not be told from the replies to later requests.
+When a connection ends, all futures that are left fail with ConnectionError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from headrace.base.errors import InvalidBytesError
+from headrace.transport.complaints import Complaints
+from headrace.transport.connection import Connection
+from headrace.transport.idle import IdleReaper
+from headrace.transport.limits import MIB, ConnectionLimits
+from headrace.transport.network import Network, Socket
+from headrace.transport.receive_memory import ReceiveMemory
+from headrace.wire.framing import read_response, request_frame, response_correlation_id
+
+T = TypeVar("T")
+
+# A client asked for what it gets, so a reply may be as large as a broker's largest fetch (Kafka: no limit at
+# all). It does not idle out by itself: brokers close what they have not heard of for long.
+CLIENT_LIMITS: Final = ConnectionLimits(frame_bytes_max=512 * MIB, unsent_bytes_max=64 * MIB, idle_ms_max=0)
+
+
+class _Asked(NamedTuple):
+    correlation_id: int
+    deadline: float
+    read: Callable[[memoryview], Any]
+    future: asyncio.Future[Any]
+
+
+class ClientConnection:
+    """An open connection to a broker. Made by `connect`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        socket: Socket,
+        *,
+        memory: ReceiveMemory,
+        client_id: str | None,
+        limits: ConnectionLimits = CLIENT_LIMITS,
+        on_close: Callable[[str], None] | None = None,
+    ) -> None:
+        self._loop = loop
+        self._client_id = client_id
+        self._on_close = on_close
+        self._asked: deque[_Asked] = deque()
+        self._last_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._connection = Connection(
+            loop,
+            socket,
+            memory=memory,
+            limits=limits,
+            on_frame=self._on_frame,
+            on_close=self._closed,
+            idle=IdleReaper(loop, limits.idle_ms_max),
+            complaints=Complaints(loop),
+        )
+        self._connection.start()
+
+    def __repr__(self) -> str:
+        return repr(self._connection)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._connection.closed
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._connection.peer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a reply yet."""
+        return len(self._asked)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of requests that the kernel has not taken: hold back where they are many."""
+        return self._connection.unsent_bytes
+
+    def ask(
+        self,
+        message: object,
+        version: int,
+        response: type[T],
+        *,
+        timeout_ms: int = 30_000,
+        read: Callable[[memoryview], T] | None = None,
+    ) -> asyncio.Future[T]:
+        """Send a request; the future gives its response.
+
+        `read` may turn the reply's frame (correlation id first) into the result in place, without the copy
+        that is made otherwise: the frame is gone when it returns.
+        """
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self._connection.closed:
+            future.set_exception(ConnectionError(f"{self} is closed"))
+            return future
+        correlation_id = self._next_id()
+        frame = request_frame(message, version, correlation_id, self._client_id)
+        deadline = self._loop.time() + timeout_ms / 1000
+        # The response may hold views of its frame (records), so it gets a copy of its own.
+        reading = read or (lambda frame: read_response(response, version, bytes(frame)))
+        self._asked.append(_Asked(correlation_id, deadline, reading, future))
+        self._watch(deadline)
+        self._connection.send(frame)
+        return future
+
+    def tell(self, message: object, version: int) -> None:
+        """Send a request that gets no reply (Produce with acks=0)."""
+        self._connection.send(request_frame(message, version, self._next_id(), self._client_id))
+
+    def close(self, reason: str = "closed by this side") -> None:
+        self._connection.abort(reason)
+
+    def _next_id(self) -> int:
+        self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+        return self._last_id
+
+    def _on_frame(self, connection: Connection, frame: memoryview) -> None:
+        correlation_id = response_correlation_id(frame)
+        if not self._asked or self._asked[0].correlation_id != correlation_id:
+            raise InvalidBytesError(f"a reply to request {correlation_id}, which is not the one waited for")
+        asked = self._asked.popleft()
+        if asked.future.done():
+            return  # nobody waits for it any more
+        try:
+            result = asked.read(frame)
+        except Exception as error:
+            asked.future.set_exception(error)
+            raise
+        asked.future.set_result(result)
+
+    def _watch(self, deadline: float) -> None:
+        """The timer follows deadlines lazily: most requests are answered long before theirs comes."""
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        if self._asked:
+            # Replies come in order: a request whose time is up breaks the connection for all.
+            deadline = min(asked.deadline for asked in self._asked)
+            if deadline <= max(self._loop.time(), self._timer_at):
+                self._connection.abort("no reply in time")
+            else:
+                self._watch(deadline)
+
+    def _closed(self, connection: Connection, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        asked, self._asked = self._asked, deque()
+        for one in asked:
+            if not one.future.done():
+                one.future.set_exception(ConnectionError(f"{connection}: {reason}"))
+        if self._on_close is not None:
+            self._on_close(reason)
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop,
+    network: Network,
+    host: str,
+    port: int,
+    *,
+    memory: ReceiveMemory,
+    client_id: str | None = None,
+    timeout_ms: int = 10_000,
+    limits: ConnectionLimits = CLIENT_LIMITS,
+    on_close: Callable[[str], None] | None = None,
+) -> ClientConnection:
+    """Open a connection; OSError (TimeoutError among them) where that fails."""
+    socket = network.connect(host, port)
+    try:
+        await _connected(loop, socket, timeout_ms)
+        # The first use of a socket tells whether it is really connected.
+        socket.send((b"",))
+    except BaseException:
+        socket.close()
+        raise
+    return ClientConnection(
+        loop, socket, memory=memory, client_id=client_id, limits=limits, on_close=on_close
+    )
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, socket: Socket, timeout_ms: int) -> None:
+    """Wait until the socket is writable: the attempt to connect has ended, one way or the other."""
+    through: asyncio.Future[None] = loop.create_future()
+
+    def is_through() -> None:
+        if not through.done():
+            through.set_result(None)
+
+    def is_late() -> None:
+        if not through.done():
+            through.set_exception(TimeoutError(f"no connection to {socket.peer} within {timeout_ms} ms"))
+
+    loop.add_writer(socket.fileno(), is_through)
+    timer = loop.call_later(timeout_ms / 1000, is_late)
+    try:
+        await through
+    finally:
+        timer.cancel()
+        loop.remove_writer(socket.fileno())
