@@ -37,8 +37,26 @@ class Row(NamedTuple):
 
 # What a listener for clients and brokers serves.
 BROKER: Final[Sequence[Row]] = (
+    Row(0, 3, 13, "produce", min_advertised=0),
+    Row(1, 4, 18, "fetch"),
+    Row(2, 1, 11, "list_offsets"),
+    Row(8, 2, 10, "offset_commit"),
+    Row(9, 1, 10, "offset_fetch"),
+    Row(10, 0, 6, "find_coordinator"),
+    Row(11, 0, 9, "join_group"),
+    Row(12, 0, 4, "heartbeat"),
+    Row(13, 0, 5, "leave_group"),
+    Row(14, 0, 5, "sync_group"),
+    Row(15, 0, 6, "describe_groups"),
+    Row(16, 0, 5, "list_groups"),
     Row(17, 0, 1, "sasl_handshake"),
     Row(18, 0, 4, "api_versions"),
+    Row(21, 0, 2, "delete_records"),
+    Row(23, 2, 4, "offset_for_leader_epoch"),
+    Row(35, 1, 5, "describe_log_dirs"),
+    Row(42, 0, 2, "delete_groups"),
+    Row(47, 0, 0, "offset_delete"),
+    Row(61, 0, 0, "describe_producers"),
 )
 
 # What a controller's listener serves.

@@ -1,0 +1,89 @@
+"""What a process costs: CPU seconds, memory, and how long until it answers."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system seconds of a process and its reaped children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(int(fields[at]) for at in (11, 12)) / TICK
+
+
+def rss_mb(pid: int) -> float:
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def stop(pid: int, *, grace_s: float = 30) -> None:
+    """Ask a child process to end, and make it if it does not."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while time.monotonic() < deadline:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+            time.sleep(0.02)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def call(address: tuple[str, int], key: int, version: int, body: bytes) -> bytes:
+    """One request with a v1 header, for brokers that may not be up yet."""
+    with socket.create_connection(address, timeout=5) as connection:
+        payload = struct.pack(">hhih5s", key, version, 1, 5, b"bench") + body
+        connection.sendall(struct.pack(">i", len(payload)) + payload)
+        return read_frame(connection)
+
+
+def read_frame(connection: socket.socket) -> bytes:
+    size = struct.unpack(">i", _read(connection, 4))[0]
+    return _read(connection, size)
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        chunk = connection.recv(count - len(data))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        data += chunk
+    return bytes(data)
+
+
+def serves(address: tuple[str, int]) -> bool:
+    """Whether Metadata lists a broker and a controller: the moment a client can begin."""
+    try:
+        data = call(address, 3, 1, struct.pack(">i", 0))
+    except OSError:
+        return False
+    brokers, at = struct.unpack_from(">i", data, 4)[0], 8
+    for _ in range(brokers):
+        at += 4
+        at += 2 + struct.unpack_from(">h", data, at)[0] + 4
+        at += 2 + max(struct.unpack_from(">h", data, at)[0], 0)
+    return brokers > 0 and struct.unpack_from(">i", data, at)[0] >= 0
+
+
+def wait_until_serving(address: tuple[str, int], limit_s: float = 120) -> None:
+    deadline = time.monotonic() + limit_s
+    while not serves(address):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{address[0]}:{address[1]} does not serve after {limit_s} s")
+        time.sleep(0.005)
