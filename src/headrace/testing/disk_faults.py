@@ -43,6 +43,11 @@ class DiskFaults:
         self.is_full = self.is_gone = False
         self.concerns = _every_path
 
+    def calm(self) -> None:
+        """A healthy disk that nobody will be stopped on."""
+        self.clear()
+        self._stop_at = 0
+
     def stop_after(self, operations: int, on_stop: Callable[[], None]) -> None:
         """End the process in the middle of the operation that comes after `operations` more."""
         self._stop_at = self.operations + 1 + operations

@@ -209,6 +209,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.scheduler.at(start_ns, lambda: self._run_job(future, func, args), owner=self)
         return future
 
+    def run_jobs_at_usual_speed(self) -> None:
+        """Undo what was assigned to `job_seconds`."""
+        self.job_seconds = JOB_SECONDS
+
     def _after_job_delay(self, now_ns: int) -> int:
         low, high = self.job_seconds
         return now_ns + round(self._random.uniform(low, high) * NS_PER_SECOND)

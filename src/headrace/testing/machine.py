@@ -40,9 +40,9 @@ class SimulatedMachine:
     def __init__(self, world: "World", name: str, *, disk_bytes: int = CAPACITY_BYTES) -> None:
         self.world = world
         self.name = name
-        self._rng = world.scheduler.random_for(f"machine/{name}")
+        self.rng = world.scheduler.random_for(f"machine/{name}")
         # No two machines agree on the time of day.
-        skew_ms = self._rng.randint(-5_000, 5_000)
+        skew_ms = self.rng.randint(-5_000, 5_000)
         self.clock = VirtualClock(lambda: world.scheduler.now_ns, wall_ms=WALL_MS_AT_START + skew_ms)
         self.disk = VirtualDisk(
             rng=world.scheduler.random_for(f"disk/{name}"),
@@ -58,8 +58,11 @@ class SimulatedMachine:
     def is_running(self) -> bool:
         return self.process is not None
 
-    def boot(self, program: Program) -> asyncio.Task[Any]:
-        """Start `program` as this machine's process. The task is of that process: see `World.result`."""
+    def boot(self, program: Program, *, may_fail: bool = False) -> asyncio.Task[Any]:
+        """Start `program` as this machine's process. The task is of that process: see `World.result`.
+
+        A program that fails has broken a rule of the world, unless it `may_fail` because somebody looks.
+        """
         assert self.process is None, f"{self.name} runs already"
         self.boots += 1
         self.world.note(f"{self.name} boots")
@@ -67,7 +70,17 @@ class SimulatedMachine:
         rng = self.world.scheduler.random_for(f"process/{self.name}/{self.boots}")
         host = self.world.network.attach(self.name, loop)
         self.process = Surroundings(loop, self.clock, self.disk, host, rng)
-        return loop.create_task(program(self.process))
+        task = loop.create_task(program(self.process))
+        if not may_fail:
+            task.add_done_callback(self._note_failure)
+        return task
+
+    def _note_failure(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.process is not None:
+            self.process.loop.call_exception_handler(
+                {"message": f"the program of {self.name} failed", "exception": error}
+            )
 
     def crash(self, how: Crash) -> None:
         """End the process where it stands. Nothing happens when there is none."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from headrace.testing.conditions import Conditions
 from headrace.testing.disk import CAPACITY_BYTES
 from headrace.testing.loop import SimulatedLoop
-from headrace.testing.machine import SimulatedMachine
+from headrace.testing.machine import Program, SimulatedMachine
 from headrace.testing.network import VirtualNetwork
 from headrace.testing.scheduler import Scheduler, SimulationError
 
@@ -48,6 +48,7 @@ class World:
         self.rng = self.scheduler.random_for("world")
         self.machines: dict[str, SimulatedMachine] = {}
         self.loops: list[SimulatedLoop] = []
+        self.exits: list[tuple[str, BaseException | None]] = []
         self.driver = self.new_loop("driver")
 
     # --- making ---
@@ -66,6 +67,25 @@ class World:
     def check_every_step(self, check: Callable[[], None]) -> None:
         """`check` is called after every step and raises where a rule is broken."""
         self.scheduler.after_step.append(check)
+
+    def keep_running(self, machine: SimulatedMachine, program: Program) -> None:
+        """Boot the program, and boot it again whenever it ends: a supervisor that is never away for long."""
+
+        def boot() -> None:
+            if machine.process is None:
+                task = machine.boot(program, may_fail=True)
+                machine.on_crash.append(again)
+                task.add_done_callback(lambda done: self.driver.call_soon(ended, done))
+
+        def again() -> None:
+            self.scheduler.after(machine.rng.uniform(0.05, 1.5), boot)
+
+        def ended(task: "asyncio.Task[Any]") -> None:
+            self.note(f"{machine.name} ended by itself")
+            self.exits.append((machine.name, task.exception()))
+            machine.retire()
+
+        boot()
 
     # --- running ---
 

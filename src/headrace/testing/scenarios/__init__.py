@@ -1,0 +1,13 @@
+"""The scenarios that can be simulated, by name: functions of a `World` that raise where a rule breaks."""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.testing.scenarios import echo
+from headrace.testing.world import World
+
+Scenario = Callable[[World], None]
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "echo": echo.play,
+}

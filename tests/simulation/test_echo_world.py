@@ -1,0 +1,10 @@
+"""The real transport in the simulated world; `python -m headrace.testing.simulate echo` plays more seeds."""
+
+import pytest
+
+from headrace.testing.simulate import play
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_echo(seed):
+    play("echo", seed)
