@@ -47,7 +47,8 @@ class Flush:
 def begin_flush(log: "PartitionLog") -> Flush | None:
     """None where everything is durable already."""
     epochs = log.epochs
-    if log.recovery_point >= log.log_end_offset and not log.unsynced_paths and not epochs.dirty:
+    owed = log.unsynced_paths or log.unsynced_folders or epochs.dirty
+    if log.recovery_point >= log.log_end_offset and not owed:
         return None
     segments = log.segments
     files: list[File] = []

@@ -259,11 +259,19 @@ class PartitionLog:
         with self._trusting_disk():
             self.segments.active.seal()
             self.producers.end_offset = self.log_end_offset
-            snapshot = self.snapshots.take(self.producers)
+            snapshot = self.snapshots.take(self.producers) if self.size_bytes else None
             if snapshot is not None:
                 self.unsynced_paths.append(snapshot)
             self.unsynced_paths += self.segments.active.indexes.paths()
         return self.begin_flush()
+
+    def let_go(self, refusal: ApiError) -> None:
+        """The log is deleted or its directory offline: release its files, and answer with `refusal`."""
+        self.failure = refusal
+        self.storage.to_flush.discard(self)
+        for segment in self.segments:
+            segment.release()
+            segment.indexes.release()
 
     @contextmanager
     def _trusting_disk(self) -> Iterator[None]:

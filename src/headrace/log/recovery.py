@@ -93,6 +93,8 @@ def open_log(
         recovery_point=recovery_point,
         now_ms=now_ms,
     )
+    if not files:
+        log.unsynced_folders += [folder, folder.rpartition("/")[0]]
     _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
     if known_id == NO_TOPIC_ID != topic_id:
         log.assign_topic_id(topic_id)

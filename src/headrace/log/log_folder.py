@@ -1,0 +1,182 @@
+"""One entry of `log.dirs`: its identity, its lock, its checkpoints and the logs in it.
+
+A folder that fails goes offline with the logs in it, and the node goes on with the others. Offline is for
+good: only a restart brings a folder back, because what a failed disk still holds must be recovered first.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from headrace.log.checkpoints import NO_BROKER_EPOCH, decode_clean_shutdown, decode_offsets
+from headrace.log.disk import Disk, File
+from headrace.log.file_names import (
+    CLEAN_SHUTDOWN,
+    CLUSTER_METADATA,
+    DELETE_FOLDER,
+    FUTURE_FOLDER,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    STRAY_FOLDER,
+    marked_folder,
+    parse_partition_folder,
+)
+from headrace.log.meta_properties import MetaProperties, decode_meta_properties
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import OnProgress, open_log
+from headrace.log.storage import Storage
+from headrace.settings.topic import TopicConfig
+
+ConfigOf = Callable[[str], TopicConfig]
+
+_GONE: Final = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted")
+
+
+class LogFolder:
+    """A log directory; `failure` says why it is offline."""
+
+    def __init__(self, path: str, storage: Storage) -> None:
+        self.path = path
+        self.storage = storage
+        self.meta: MetaProperties | None = None
+        self.failure: OSError | None = None
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.future_logs: dict[TopicPartition, PartitionLog] = {}
+        self.strays: list[str] = []
+        self.was_clean = False
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        self._lock: File | None = None
+
+    def __repr__(self) -> str:
+        return f"LogFolder({self.path!r})"
+
+    @property
+    def disk(self) -> Disk:
+        return self.storage.disk
+
+    @property
+    def online(self) -> bool:
+        return self.failure is None
+
+    # -- identity --------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Take the folder for this process, and read who it belongs to."""
+        self.disk.make_folder(self.path)
+        self._lock = self.disk.lock(f"{self.path}/{LOCK}")
+        try:
+            self.meta = decode_meta_properties(self.disk.read_file(f"{self.path}/{META_PROPERTIES}"))
+        except FileNotFoundError:
+            self.meta = None
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Give the folder its identity; durable at once."""
+        self.disk.replace_file(f"{self.path}/{META_PROPERTIES}", meta.encode())
+        self.meta = meta
+
+    # -- opening ---------------------------------------------------------------------------------------------
+
+    def open_logs(self, config_of: ConfigOf, *, now_ms: int, on_progress: OnProgress | None) -> None:
+        """Open every partition's log in the folder. OSError where the disk fails."""
+        self._take_clean_shutdown()
+        starts = self._load_offsets(LOG_STARTS)
+        points = self._load_offsets(RECOVERY_POINTS)
+        watermarks = self._load_offsets(HIGH_WATERMARKS)
+        for name in self.disk.list(self.path):
+            path = f"{self.path}/{name}"
+            if not self.disk.is_folder(path):
+                continue
+            parsed = parse_partition_folder(name)
+            if name.endswith(DELETE_FOLDER):
+                self.storage.removals.schedule(path, now_ms + TopicConfig().file_delete_delay_ms)
+            elif name.endswith(STRAY_FOLDER):
+                self.strays.append(path)
+            elif parsed is not None and parsed.topic_partition != CLUSTER_METADATA:
+                partition = parsed.topic_partition
+                log = open_log(
+                    self.storage,
+                    path,
+                    partition,
+                    config_of(partition.topic),
+                    now_ms=now_ms,
+                    clean=self.was_clean,
+                    recovery_point=points.get(partition, 0),
+                    log_start_offset=starts.get(partition, 0),
+                    on_progress=on_progress,
+                )
+                log.advance_high_watermark(watermarks.get(partition, 0))
+                logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
+                logs[partition] = log
+
+    def _take_clean_shutdown(self) -> None:
+        """The mark of a clean stop holds for one start: a crash while opening is a crash."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        try:
+            self.previous_broker_epoch = decode_clean_shutdown(self.disk.read_file(path))
+        except FileNotFoundError:
+            return
+        self.was_clean = True
+        self.disk.remove(path)
+        self.disk.sync_folder(self.path)
+
+    def _load_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; without one, opening looks further back."""
+        try:
+            return decode_offsets(self.disk.read_file(f"{self.path}/{name}"))
+        except (FileNotFoundError, InvalidBytesError):
+            return {}
+
+    # -- logs ------------------------------------------------------------------------------------------------
+
+    def create_log(
+        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """Make the folder and the first segment of a new partition."""
+        path = f"{self.path}/{partition}"
+        log = open_log(self.storage, path, partition, config, now_ms=now_ms, topic_id=topic_id)
+        self.logs[partition] = log
+        return log
+
+    def delete_log(self, partition: TopicPartition, *, now_ms: int) -> None:
+        """Rename the partition's folder at once, and have it removed after `file.delete.delay.ms`."""
+        log = self.logs.pop(partition)
+        path = self._rename_away(log, DELETE_FOLDER)
+        self.storage.removals.schedule(path, now_ms + log.config.file_delete_delay_ms)
+
+    def mark_stray(self, partition: TopicPartition) -> None:
+        """Set aside a log that the cluster does not place here, for an operator to look at."""
+        log = self.logs.pop(partition)
+        self.strays.append(self._rename_away(log, STRAY_FOLDER))
+
+    def _rename_away(self, log: PartitionLog, state: str) -> str:
+        path = f"{self.path}/{marked_folder(log.topic_partition, unique_part(self.storage.rng), state)}"
+        self.disk.rename(log.folder, path)
+        log.let_go(_GONE)
+        return path
+
+    def fail(self, error: OSError) -> None:
+        """Take the folder and its logs offline."""
+        self.failure = error
+        refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
+        for log in (*self.logs.values(), *self.future_logs.values()):
+            log.let_go(refusal)
+
+    def known_topic_id(self, partition: TopicPartition) -> TopicId:
+        log = self.logs.get(partition)
+        return NO_TOPIC_ID if log is None else log.topic_id
+
+
+def unique_part(rng: Random) -> str:
+    """32 hexadecimal digits, as of a UUID."""
+    return f"{rng.getrandbits(128):032x}"

@@ -1,0 +1,348 @@
+"""All logs of a node, in all its `log.dirs`.
+
+Opening, placing, deleting, checkpointing and closing. Work that blocks is split in two, as a log's flush is:
+the part on the loop gathers what must be written or removed, and returns an object whose `write` or `sync` a
+thread calls. The driver in `node` calls these at Kafka's intervals:
+
+    take_flushes         log.flush.scheduler.interval.ms, and soon after a roll (`storage.to_flush`)
+    begin_checkpoint     log.flush.offset.checkpoint.interval.ms and its siblings
+    apply_retention      log.retention.check.interval.ms
+    take_removals        a few seconds
+    expire_producers     producer.id.expiration.check.interval.ms
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown, encode_offsets
+from headrace.log.disk import Disk
+from headrace.log.file_names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from headrace.log.flush import Flush
+from headrace.log.log_folder import ConfigOf, LogFolder
+from headrace.log.meta_properties import MetaProperties
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import OnProgress
+from headrace.log.storage import MAPS_MAX, OPEN_FILES_MAX, Pool, Storage, remove_paths
+from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.topic import TopicConfig
+
+CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+
+OnFolderFailed = Callable[[LogFolder], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWrite:
+    """Checkpoints of one folder as they were when the write began."""
+
+    folder: LogFolder
+    files: tuple[tuple[str, bytes], ...]
+
+    def write(self) -> None:
+        """Blocks: call it from a thread. OSError means that the folder must go offline."""
+        for path, data in self.files:
+            self.folder.disk.replace_file(path, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files and folders of one log folder whose time has come."""
+
+    folder: LogFolder
+    paths: list[str]
+
+    def run(self) -> None:
+        """Blocks: call it from a thread."""
+        remove_paths(self.folder.disk, self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderUsage:
+    """What DescribeLogDirs tells of a folder; sizes are -1 where it is offline."""
+
+    path: str
+    directory_id: bytes
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    logs: tuple[PartitionLog, ...]
+    future_logs: tuple[PartitionLog, ...]
+
+
+class LogStore:
+    """The node's logs by partition."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: Random,
+        *,
+        on_folder_failed: OnFolderFailed | None = None,
+        open_files_max: int = OPEN_FILES_MAX,
+        maps_max: int = MAPS_MAX,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self._on_folder_failed = on_folder_failed
+        self._where: dict[TopicPartition, LogFolder] = {}
+        files, maps = Pool(open_files_max), Pool(maps_max)
+        self.to_flush: set[PartitionLog] = set()
+        self.folders = [
+            LogFolder(
+                path.rstrip("/") or "/",
+                Storage(
+                    disk,
+                    rng=rng,
+                    producer_expiry_ms=config.int("producer.id.expiration.ms"),
+                    files=files,
+                    maps=maps,
+                    to_flush=self.to_flush,
+                ),
+            )
+            for path in config.log_dirs
+        ]
+        for folder in self.folders:
+            folder.storage.on_failure = self._failure_of(folder)
+
+    def _failure_of(self, folder: LogFolder) -> Callable[[str, OSError], None]:
+        return lambda _, error: self.fail_folder(folder, error)
+
+    # -- starting --------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Take all folders for this process and read their `meta.properties`.
+
+        A folder whose disk fails goes offline; where none is left, its OSError is raised. InvalidBytesError
+        for a folder whose identity cannot be read: it may be another node's.
+        """
+        for folder in self.folders:
+            try:
+                folder.lock()
+            except BlockingIOError as error:
+                self.unlock()
+                raise BlockingIOError(error.errno, f"{folder.path} is in use by another process") from None
+            except OSError as error:
+                self.fail_folder(folder, error)
+            except InvalidBytesError as error:
+                self.unlock()
+                raise InvalidBytesError(f"{folder.path}: {error}") from None
+        self._require_one_online()
+
+    def unlock(self) -> None:
+        for folder in self.folders:
+            folder.unlock()
+
+    def identify(self, cluster_id: str, node_id: int, directory_ids: Callable[[], bytes]) -> None:
+        """Check that every folder is this node's; a folder without an identity gets one with a new id."""
+        for folder in self.online_folders():
+            meta = folder.meta
+            if meta is None:
+                folder.write_meta(MetaProperties(cluster_id, node_id, directory_ids()))
+            elif (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+                raise InvalidBytesError(
+                    f"{folder.path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
+                    f"not to node {node_id} of cluster {cluster_id}"
+                )
+
+    def open_all(self, config_of: ConfigOf, *, on_progress: OnProgress | None = None) -> None:
+        """Open every log in every folder, recovering where the last stop was not clean."""
+        now_ms = self.clock.now_ms()
+        for folder in self.online_folders():
+            try:
+                folder.open_logs(config_of, now_ms=now_ms, on_progress=on_progress)
+            except OSError as error:
+                self.fail_folder(folder, error)
+                continue
+            for partition in folder.logs:
+                other = self._where.setdefault(partition, folder)
+                if other is not folder:
+                    raise InvalidBytesError(
+                        f"{partition} is in {other.path} and in {folder.path}: remove the one that is stale"
+                    )
+        self._require_one_online()
+
+    def _require_one_online(self) -> None:
+        failures = [folder.failure for folder in self.folders if folder.failure is not None]
+        if len(failures) == len(self.folders):
+            raise failures[0]
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch under which the node stopped in order; -1 where not all folders tell the same
+        (KIP-966)."""
+        epochs = {folder.previous_broker_epoch for folder in self.folders}
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+    # -- logs ------------------------------------------------------------------------------------------------
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """The partition's log, None where there is none here. A log of an offline folder raises when used."""
+        folder = self._where.get(partition)
+        return None if folder is None else folder.logs[partition]
+
+    def logs(self) -> Iterable[PartitionLog]:
+        """All logs that are online."""
+        for folder in self.online_folders():
+            yield from folder.logs.values()
+
+    def folder_of(self, partition: TopicPartition) -> LogFolder | None:
+        return self._where.get(partition)
+
+    def online_folders(self) -> list[LogFolder]:
+        return [folder for folder in self.folders if folder.online]
+
+    def create(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        directory_id: bytes | None = None,
+    ) -> PartitionLog:
+        """A new partition's log: in the folder named by `directory_id`, or where the fewest are."""
+        assert partition not in self._where, f"{partition} is here already"
+        folder = self._place(directory_id)
+        try:
+            log = folder.create_log(partition, topic_id, config, now_ms=self.clock.now_ms())
+        except OSError as error:
+            self.fail_folder(folder, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
+        self._where[partition] = folder
+        return log
+
+    def _place(self, directory_id: bytes | None) -> LogFolder:
+        folders = self.online_folders()
+        for folder in folders:
+            if directory_id is not None and folder.meta and folder.meta.directory_id == directory_id:
+                return folder
+        cordoned = self.config.list("cordoned.log.dirs")
+        free = [folder for folder in folders if folder.path not in cordoned and "*" not in cordoned]
+        if not free:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory takes new partitions")
+        return min(free, key=lambda folder: len(folder.logs) + len(folder.future_logs))
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Forget a partition and have its files removed later; one that is not here is fine."""
+        self._take_out(partition, lambda f: f.delete_log(partition, now_ms=self.clock.now_ms()))
+
+    def mark_stray(self, partition: TopicPartition) -> None:
+        """Set aside a log that the cluster does not place here."""
+        self._take_out(partition, lambda folder: folder.mark_stray(partition))
+
+    def _take_out(self, partition: TopicPartition, act: Callable[[LogFolder], None]) -> None:
+        folder = self._where.pop(partition, None)
+        if folder is None:
+            return
+        if not folder.online:
+            del folder.logs[partition]
+            return
+        try:
+            act(folder)
+        except OSError as error:
+            self.fail_folder(folder, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
+
+    def fail_folder(self, folder: LogFolder, error: OSError) -> None:
+        """Take a folder offline, once."""
+        if folder.online:
+            folder.fail(error)
+            if self._on_folder_failed is not None:
+                self._on_folder_failed(folder)
+
+    # -- regular work ----------------------------------------------------------------------------------------
+
+    def take_flushes(self) -> list[tuple[PartitionLog, Flush]]:
+        """Flushes that are due: after a roll, by `flush.ms` or by `flush.messages`."""
+        now_ms = self.clock.now_ms()
+        due = [log for log in self.logs() if log in self.to_flush or log.flush_due(now_ms)]
+        begun = [(log, log.begin_flush()) for log in due]
+        return [(log, flush) for log, flush in begun if flush is not None]
+
+    def begin_checkpoint(self, names: Sequence[str] = CHECKPOINTS) -> list[CheckpointWrite]:
+        """The offset checkpoints of every folder, to be written by a thread."""
+        writes = []
+        for folder in self.online_folders():
+            files = tuple((f"{folder.path}/{name}", _checkpoint(folder, name)) for name in names)
+            writes.append(CheckpointWrite(folder, files))
+        return writes
+
+    def apply_retention(self) -> int:
+        """Drop what the topics' settings no longer keep; how many segments."""
+        now_ms = self.clock.now_ms()
+        return sum(log.apply_retention(now_ms) for log in list(self.logs()))
+
+    def take_removals(self) -> list[Removal]:
+        """Files whose delay is over, to be removed by a thread."""
+        now_ms = self.clock.now_ms()
+        found = [(folder, folder.storage.removals.take_due(now_ms)) for folder in self.online_folders()]
+        return [Removal(folder, paths) for folder, paths in found if paths]
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for `producer.id.expiration.ms`."""
+        now_ms = self.clock.now_ms()
+        for log in self.logs():
+            log.producers.expire(now_ms, log.storage.producer_expiry_ms)
+
+    def usage(self) -> list[FolderUsage]:
+        """What lies where."""
+        return [_usage(folder) for folder in self.folders]
+
+    # -- stopping --------------------------------------------------------------------------------------------
+
+    def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Make everything durable and leave the mark of a clean stop. Blocks for the syncs."""
+        for folder in self.online_folders():
+            try:
+                _close_folder(folder, broker_epoch)
+            except OSError as error:
+                self.fail_folder(folder, error)
+            except ApiError:
+                assert not folder.online, "only a failed disk keeps a log from closing"
+        self.unlock()
+
+
+def _close_folder(folder: LogFolder, broker_epoch: int) -> None:
+    for log in (*folder.logs.values(), *folder.future_logs.values()):
+        flush = log.close()
+        if flush is not None:
+            flush.sync()
+            log.finish_flush(flush, now_ms=log.last_flush_ms)
+    for name in CHECKPOINTS:
+        folder.disk.replace_file(f"{folder.path}/{name}", _checkpoint(folder, name))
+    folder.disk.replace_file(f"{folder.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
+
+
+def _checkpoint(folder: LogFolder, name: str) -> bytes:
+    """Log starts are written only where they differ from what the files say, as Kafka does."""
+    logs = folder.logs
+    if name == RECOVERY_POINTS:
+        return encode_offsets({tp: log.recovery_point for tp, log in logs.items()})
+    if name == HIGH_WATERMARKS:
+        return encode_offsets({tp: log.high_watermark for tp, log in logs.items()})
+    moved = {tp: log for tp, log in logs.items() if log.log_start_offset > log.segments.first.base_offset}
+    return encode_offsets({tp: log.log_start_offset for tp, log in moved.items()})
+
+
+def _usage(folder: LogFolder) -> FolderUsage:
+    directory_id = folder.meta.directory_id if folder.meta is not None else bytes(16)
+    total_bytes = usable_bytes = -1
+    error = ErrorCode.NONE if folder.online else ErrorCode.KAFKA_STORAGE_ERROR
+    if folder.online:
+        total_bytes, usable_bytes = folder.disk.usage(folder.path)
+    return FolderUsage(
+        folder.path,
+        directory_id,
+        error,
+        total_bytes,
+        usable_bytes,
+        tuple(folder.logs.values()),
+        tuple(folder.future_logs.values()),
+    )
