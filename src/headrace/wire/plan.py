@@ -81,6 +81,11 @@ class FieldPlan:
         return 1 if self.is_compact else 2 if self.spec.wire.name == "string" else 4
 
     @property
+    def null_marker(self) -> int:
+        """The byte that stands for a struct that is null; 1 stands in front of one that is not."""
+        return -1 if self.spec.tag is None else 0
+
+    @property
     def element_min_bytes(self) -> int:
         """The least an element of this array takes on the wire; 1 where it could be nothing at all."""
         if self.struct is not None:

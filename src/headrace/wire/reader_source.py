@@ -132,7 +132,7 @@ class _ReaderSource:
         marker = self._source.fresh("n")
         self._run.append(("b", marker))
         self._flush()
-        with self._source.block(f"if {marker} < 0:"):
+        with self._source.block(f"if {marker} <= {field.null_marker}:"):
             self._source.add(f"{target} = None")
         with self._source.block("else:"):
             self._source.add(f"{target} = {self._struct(plan)}")

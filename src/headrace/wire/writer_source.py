@@ -140,7 +140,7 @@ class _WriterSource:
             return
         self._flush()
         with self._source.block(f"if {local} is None:"):
-            self._source.add(f"parts.append({bytes((255,))!r})")
+            self._source.add(f"parts.append({field.null_marker.to_bytes(1, 'big', signed=True)!r})")
         with self._source.block("else:"):
             self._run.append(("b", "1"))
             self._struct(plan, local)

@@ -75,7 +75,10 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int32 = -1
     server_assignor: str | None = ""
-    classic_member_metadata: Annotated[ClassicMemberMetadata | None, Tag(0)] = None
+    # null for members of the new protocol: Kafka writes that null out, it is not the default
+    classic_member_metadata: Annotated[ClassicMemberMetadata | None, Tag(0)] = field(
+        default_factory=ClassicMemberMetadata
+    )
 
 
 @message(api_key=6, versions=range(1))
@@ -116,7 +119,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class TopicPartitions:
     topic_id: uuid = NO_UUID
     partitions: list[int32] = field(default_factory=list)
-    assignment_epochs: Annotated[list[int32] | None, Tag(0)] = None
+    assignment_epochs: Annotated[list[int32] | None, Tag(0)] = field(default_factory=list)
 
 
 @message(api_key=8, versions=range(1), flexible_from=0)

@@ -24,7 +24,9 @@ class StreamsGroupMetadataValue:
     epoch: int32 = 0
     metadata_hash: int64 = 0
     validated_topology_epoch: Annotated[int32, Tag(0)] = -1
-    last_assignment_configs: Annotated[list[LastAssignmentConfig] | None, Tag(1)] = None
+    last_assignment_configs: Annotated[list[LastAssignmentConfig] | None, Tag(1)] = field(
+        default_factory=list
+    )
 
 
 @message(api_key=19, versions=range(1))
@@ -98,7 +100,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 class StreamsGroupCurrentMemberAssignmentTaskIds:
     subtopology_id: str = ""
     partitions: list[int32] = field(default_factory=list)
-    assignment_epochs: Annotated[list[int32] | None, Tag(0)] = None
+    assignment_epochs: Annotated[list[int32] | None, Tag(0)] = field(default_factory=list)
 
 
 @message(api_key=22, versions=range(1), flexible_from=0)

@@ -1,0 +1,33 @@
+"""Every version of every message survives being written and read, from any kind of buffer."""
+
+from typing import Any
+
+import pytest
+
+from headrace.wire.codec import decode, encode, encode_chunks, join_chunks, reader
+from headrace.wire.plan import plan_message
+
+from .messages import MESSAGES, Randomizer, versions_of
+
+EVERY = [pytest.param(cls, id=cls.__name__) for cls in MESSAGES]
+
+
+@pytest.mark.parametrize("cls", EVERY)
+def test_random_values_come_back_equal(cls: type[Any]) -> None:
+    for version in versions_of(cls):
+        randomizer = Randomizer(f"{cls.__name__} {version}")
+        for _ in range(5):
+            message = randomizer.message(cls, version)
+            data = encode(message, version)
+            assert join_chunks(encode_chunks(message, version)) == data
+            assert decode(cls, version, data) == message
+            shifted = memoryview(bytearray(b"xyz" + data + b"rest"))
+            assert reader(cls, version)(shifted, 3) == (message, 3 + len(data))
+
+
+@pytest.mark.parametrize("cls", EVERY)
+def test_default_values_come_back_equal(cls: type[Any]) -> None:
+    for version in versions_of(cls):
+        message = cls()
+        assert decode(cls, version, encode(message, version)) == message
+        assert len(encode(message, version)) >= plan_message(cls, version).min_bytes
