@@ -117,6 +117,6 @@ class Replicas:
             return found
         try:
             return self._store.create(topic_partition, topic_id, self._topic_config(topic_partition.topic))
-        except OSError as error:
+        except ApiError as error:
             logger.error("cannot make the log of %s: %s", topic_partition, error)
             return None

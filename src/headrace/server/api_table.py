@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 # What a listener for clients and brokers serves.
 BROKER: Final[Sequence[Row]] = (
-    Row(0, 3, 13, "produce", min_advertised=0),
+    Row(0, 3, 13, "produce"),
     Row(1, 4, 18, "fetch"),
     Row(2, 1, 11, "list_offsets"),
     Row(8, 2, 10, "offset_commit"),

@@ -4,7 +4,6 @@ Null asks for all partitions. A directory that is offline is listed with KAFKA_S
 volume and room left (KIP-827). v5: whether the directory takes no new partitions (KIP-1066).
 """
 
-from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog
 from headrace.server.context import RequestContext
@@ -24,18 +23,15 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
     results = []
-    for directory in context.parts.logs.directories:
-        if directory.offline:
-            results.append(DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path))
-            continue
-        logs = [log for log in directory.logs() if wanted is None or log.topic_partition in wanted]
-        total_bytes, usable_bytes = directory.usage()
+    for folder in context.parts.logs.usage():
+        logs = [log for log in folder.logs if wanted is None or log.topic_partition in wanted]
         results.append(
             DescribeLogDirsResult(
-                log_dir=directory.path,
-                topics=_by_topic(logs),
-                total_bytes=total_bytes,
-                usable_bytes=usable_bytes,
+                error_code=folder.error,
+                log_dir=folder.path,
+                topics=[] if folder.error else _by_topic(logs),
+                total_bytes=folder.total_bytes,
+                usable_bytes=folder.usable_bytes,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -39,6 +39,6 @@ def _describe(context: RequestContext, topic: str, index: int) -> PartitionRespo
             coordinator_epoch=state.coordinator_epoch,
             current_txn_start_offset=state.txn_first_offset,
         )
-        for state in log.producers.states()
+        for state in log.producers.producers.values()
     ]
     return PartitionResponse(index, active_producers=producers)

@@ -148,7 +148,7 @@ def _failed(index: int, error: ApiError) -> PartitionProduceResponse:
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> NoReply:
     if any(result.error_code for topic in response.responses for result in topic.partition_responses):
-        context.connection.connection.close()
+        context.connection.connection.abort("a Produce with acks=0 failed")
     return NO_REPLY
 
 
