@@ -24,7 +24,7 @@ TIMEOUT_MS = 100
 
 
 class Quorum:
-    """Several cores under one script: `new 1 of 1,2,3`, `1 start`, `1 tick +100`, `2 vote-from 1 epoch=1`, ..."""
+    """Several cores under one script: `new 1 of 1,2,3`, `1 start`, `1 tick 100`, `2 durable 5`, `mail`, ..."""
 
     def __init__(self) -> None:
         self.cores: dict[int, RaftCore] = {}
@@ -108,7 +108,8 @@ class Quorum:
     def mail_line(message: Message) -> str:
         if isinstance(message, VoteRequest):
             end = message.log_end
-            return f"send {message.to}: vote for {message.candidate_id}? epoch={message.epoch} log={end.epoch}/{end.offset}"
+            asked = f"vote for {message.candidate_id}? epoch={message.epoch}"
+            return f"send {message.to}: {asked} log={end.epoch}/{end.offset}"
         if isinstance(message, VoteReply):
             granted = "yes" if message.granted else "no"
             return f"send {message.to}: {granted} epoch={message.epoch} leader={message.leader_id}"

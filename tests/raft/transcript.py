@@ -1,7 +1,8 @@
 """Transcripts: text files of commands and what they answered, for cores.
 
-A file is a sequence of blocks. A block is a command, a line of dashes, and the answer up to a blank line. With
-REGENERATE=1 in the environment the answers are written anew, to be read as a diff before they are committed.
+A file is a sequence of blocks. A block is a command, a line of dashes, and the answer up to a blank line.
+With REGENERATE=1 in the environment the answers are written anew, to be read as a diff before they are
+committed.
 """
 
 import os

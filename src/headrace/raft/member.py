@@ -1,0 +1,83 @@
+"""Opening this node's part of the quorum: the folder, the vote, the core and the driver, put together."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from headrace.base.clock import Clock
+from headrace.base.errors import InvalidBytesError
+from headrace.log.disk import Disk
+from headrace.raft.core import RaftCore
+from headrace.raft.driver import RaftDriver
+from headrace.raft.metadata_log import MetadataLog, log_settings
+from headrace.raft.quorum_state import read_state
+from headrace.raft.records import Entry
+from headrace.raft.snapshotting import SnapshotRules, Snapshotting
+from headrace.raft.voters import VoterSet
+from headrace.settings.broker_config import BrokerConfig
+
+JITTER: Final = 2
+"""An election is stood for after one to two time-outs, so that voters rarely do it at once."""
+
+
+def snapshot_rules(config: BrokerConfig) -> SnapshotRules:
+    return SnapshotRules(
+        bytes_between=config.int("metadata.log.max.record.bytes.between.snapshots"),
+        interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+        retention_bytes=config.int("metadata.max.retention.bytes"),
+        retention_ms=config.int("metadata.max.retention.ms"),
+    )
+
+
+def open_member(
+    config: BrokerConfig,
+    *,
+    directory_id: bytes,
+    disk: Disk,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    rng: Random,
+    entries_of_image: Callable[[], Iterable[Entry] | None],
+    on_failure: Callable[[Exception], None],
+) -> RaftDriver:
+    """The driver of this node, not started yet.
+
+    `entries_of_image` gives the records of a snapshot of all that was committed so far. InvalidBytesError
+    where the folder is damaged beyond what a crash can do, or belongs to a quorum that this node is not the
+    only voter of.
+    """
+    settings = log_settings(
+        segment_bytes=config.int("metadata.log.segment.bytes"),
+        segment_ms=config.int("metadata.log.segment.ms"),
+    )
+    log = MetadataLog.open(disk, config.metadata_log_dir, settings, rng=rng, now_ms=clock.now_ms())
+    voters = _voters(config, log)
+    timeout_ms = config.int("controller.quorum.election.timeout.ms")
+    core = RaftCore(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        voters=voters.ids,
+        state=read_state(disk, log.folder),
+        log_end=log.end,
+        election_timeout_ms=lambda: rng.randrange(timeout_ms, JITTER * timeout_ms),
+    )
+    snapshotting = Snapshotting(snapshot_rules(config), entries_of_image, loop=loop, clock=clock)
+    return RaftDriver(core, log, loop=loop, clock=clock, snapshotting=snapshotting, on_failure=on_failure)
+
+
+def _voters(config: BrokerConfig, log: MetadataLog) -> VoterSet:
+    """The log's own voters, else those of the settings."""
+    voters = log.voters if log.kraft_version else None
+    if voters is None:
+        names = config.controller_listener_names
+        listed = config.list("controller.quorum.voters") or (f"{config.node_id}@localhost:0",)
+        voters = VoterSet.from_setting(listed, names[0] if names else "CONTROLLER")
+    if voters.ids != {config.node_id}:
+        raise InvalidBytesError(
+            f"the quorum of {log.folder} is {sorted(voters.ids)}: node {config.node_id} can only run "
+            "a quorum that "
+            "it alone is"
+        )
+    log.voters = voters
+    return voters

@@ -1,0 +1,173 @@
+"""The folder `__cluster_metadata-0`: the log, its snapshots and the vote, as Kafka lays them out.
+
+The log is a partition's log like any other, but it is never cut by age or size: a prefix of it goes only
+when a snapshot stands for it. What a node knows is the latest snapshot that can be read, and the log from
+there on.
+"""
+
+import logging
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from headrace.base.chunks import FileSlice
+from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import TopicId
+from headrace.log.disk import Disk
+from headrace.log.file_names import CLUSTER_METADATA
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import open_log
+from headrace.log.storage import Storage, remove_paths
+from headrace.raft.core import LogEnd
+from headrace.raft.records import BATCH_BYTES_MAX, read_control
+from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
+from headrace.raft.voters import VoterSet
+from headrace.records.batch import BatchHeader, batches
+from headrace.settings.topic import TopicConfig
+from headrace.wire.schemas.quorum_records import KRaftVersionRecord, VotersRecord
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
+READ_BYTES: Final = 1024 * 1024
+
+
+def log_settings(*, segment_bytes: int, segment_ms: int) -> TopicConfig:
+    """The metadata log as a partition's log: segments roll as its own settings say, and nothing expires."""
+    return TopicConfig(
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=BATCH_BYTES_MAX,
+    )
+
+
+class MetadataLog:
+    """The open folder. Blocking calls (`Flush.sync`, `remove_old`) are for the driver to make from a
+    thread.
+    """
+
+    def __init__(self, disk: Disk, folder: str, log: PartitionLog, snapshots: list[SnapshotId]) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.log = log
+        self.snapshots = snapshots
+        self.loaded: Snapshot | None = None
+        self.kraft_version = 0
+        self.voters: VoterSet | None = None
+        self._timestamps: dict[SnapshotId, int] = {}
+
+    @classmethod
+    def open(
+        cls, disk: Disk, directory: str, config: TopicConfig, *, rng: Random, now_ms: int
+    ) -> "MetadataLog":
+        """Open the folder below a log directory; InvalidBytesError where snapshots and log leave a gap."""
+        folder = f"{directory}/{CLUSTER_METADATA}"
+        disk.make_folder(folder)
+        storage = Storage(disk, rng)
+        log = open_log(storage, folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID)
+        opened = cls(disk, folder, log, list_snapshots(disk, folder))
+        opened._load_snapshot(now_ms)
+        opened._load_voters()
+        return opened
+
+    @property
+    def end(self) -> LogEnd:
+        """The log's end; an empty log ends where its snapshot does, in that epoch."""
+        latest = self.log.epochs.latest
+        if latest < 0 and self.loaded is not None:
+            latest = self.loaded.id.epoch
+        return LogEnd(max(latest, 0), self.log.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the log and all snapshots."""
+        sizes = [self.disk.size(self.path_of(snapshot)) for snapshot in self.snapshots]
+        return self.log.size_bytes + sum(sizes)
+
+    def add_snapshot(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
+        """A snapshot was written; `timestamp_ms` is that of the last record it stands for."""
+        self.snapshots.append(snapshot)
+        self._timestamps[snapshot] = timestamp_ms
+
+    def timestamp_of(self, snapshot: SnapshotId) -> int:
+        """When the last record that a snapshot stands for was written; one that is damaged counts as
+        ancient.
+        """
+        if snapshot not in self._timestamps:
+            try:
+                found = read_snapshot(self.disk, self.folder, snapshot).timestamp_ms
+            except InvalidBytesError:
+                found = 0
+            self._timestamps[snapshot] = found
+        return self._timestamps[snapshot]
+
+    def path_of(self, snapshot: SnapshotId) -> str:
+        return f"{self.folder}/{snapshot.file_name}"
+
+    def batches_between(self, first: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches from the one that holds `first` on, below `end`."""
+        while first < end:
+            result = self.log.read(first, max_bytes=READ_BYTES, max_offset=end)
+            chunk = result.chunk
+            data = memoryview(chunk.read() if isinstance(chunk, FileSlice) else chunk)
+            before = first
+            for at, header in batches(data):
+                yield header, data[at : at + header.size]
+                first = header.next_offset
+            if first == before:
+                raise InvalidBytesError(
+                    f"the metadata log has nothing at offset {first}, below its end {end}"
+                )
+
+    def drop_before(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
+        """Let the log begin at a snapshot: older segments and snapshots go. Returns the files to remove."""
+        self.log.advance_log_start(snapshot.end_offset)
+        self.log.apply_retention(now_ms)
+        old = [each for each in self.snapshots if each.end_offset < snapshot.end_offset]
+        self.snapshots = [each for each in self.snapshots if each not in old]
+        # Nobody is being sent a slice of this log, so its segments need not wait for their removal.
+        segments = self.log.storage.removals.take_due(now_ms + self.log.config.file_delete_delay_ms)
+        return [self.path_of(each) for each in old] + segments
+
+    def remove(self, paths: list[str]) -> None:
+        """Remove files; blocks."""
+        remove_paths(self.disk, paths)
+
+    def _load_snapshot(self, now_ms: int) -> None:
+        """Take the latest snapshot that is whole; an older one does if the log still reaches back to it."""
+        for snapshot_id in reversed(self.snapshots):
+            try:
+                self.loaded = read_snapshot(self.disk, self.folder, snapshot_id)
+            except InvalidBytesError as error:
+                logger.error("a snapshot of the metadata log is passed over: %s", error)
+                continue
+            break
+        self.snapshots = [each for each in self.snapshots if self.loaded and each <= self.loaded.id]
+        start = 0 if self.loaded is None else self.loaded.id.end_offset
+        if start > self.log.log_end_offset:
+            # A snapshot that is ahead of the log was fetched or outlived a tail that was never synced.
+            self.log.truncate_fully_and_start_at(start, now_ms=now_ms)
+        elif start < self.log.log_start_offset:
+            raise InvalidBytesError(
+                f"{self.folder} has no readable snapshot for the records before offset "
+                f"{self.log.log_start_offset}, where its log begins"
+            )
+        self.log.advance_high_watermark(start)
+
+    def _load_voters(self) -> None:
+        """The quorum's last word about itself: in the snapshot, or in a control batch after it."""
+        if self.loaded is not None:
+            self.kraft_version, self.voters = self.loaded.kraft_version, self.loaded.voters
+        start = self.log.log_start_offset if self.loaded is None else self.loaded.id.end_offset
+        for header, batch in self.batches_between(start, self.log.log_end_offset):
+            if header.is_control:
+                self.take_control(read_control(batch))
+
+    def take_control(self, messages: list[object]) -> None:
+        for message in messages:
+            if isinstance(message, KRaftVersionRecord):
+                self.kraft_version = message.kraft_version
+            elif isinstance(message, VotersRecord):
+                self.voters = VoterSet.from_record(message)

@@ -1,0 +1,105 @@
+"""Batches of the metadata log, from records and back.
+
+A data batch holds framed metadata records without keys. A control batch holds what the quorum says about
+itself: who was elected, who votes, which version of the protocol is spoken, where a snapshot begins and
+ends.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import InvalidBytesError
+from headrace.records.batch import (
+    ControlType,
+    Record,
+    build_batch,
+    control_record,
+    control_type_of,
+    read_records,
+)
+from headrace.wire.codec import decode, encode
+from headrace.wire.notation import schema_of
+from headrace.wire.record_frames import decode_metadata_record, encode_metadata_record
+from headrace.wire.schemas.quorum_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Kafka's bound on a batch of this log: larger changes are written as several."""
+
+_CONTROL_CLASSES: Final[dict[ControlType, type[Any]]] = {
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+_CONTROL_TYPES: Final = {cls: control_type for control_type, cls in _CONTROL_CLASSES.items()}
+
+
+class Entry(NamedTuple):
+    """A metadata record, and the version that the cluster has agreed to write it in."""
+
+    record: Any
+    version: int
+
+
+def data_batches(entries: Sequence[Entry], *, now_ms: int) -> Iterator[tuple[bytearray, Sequence[Entry]]]:
+    """One batch, or as many as the bound demands, each with its records."""
+    values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
+    start = size = 0
+    for at, value in enumerate(values):
+        if size + len(value) > BATCH_BYTES_MAX and at > start:
+            yield _data_batch(values[start:at], now_ms), entries[start:at]
+            start, size = at, 0
+        size += len(value)
+    if start < len(values):
+        yield _data_batch(values[start:], now_ms), entries[start:]
+
+
+def _data_batch(values: Sequence[bytes], now_ms: int) -> bytearray:
+    return build_batch(Record(timestamp=now_ms, value=value) for value in values)
+
+
+def control_batch(
+    messages: Sequence[Any], *, now_ms: int, base_offset: int = 0, epoch: int = -1
+) -> bytearray:
+    """One batch of control records."""
+    rows = [
+        control_record(_CONTROL_TYPES[type(message)], encode(message, 0), timestamp_ms=now_ms)
+        for message in messages
+    ]
+    return build_batch(rows, control=True)
+
+
+def read_data(batch: Buffer) -> list[Any]:
+    """The metadata records of a data batch."""
+    records = []
+    for record in read_records(batch):
+        if record.value is None:
+            raise InvalidBytesError(
+                f"the metadata log has a record without a value at offset {record.offset}"
+            )
+        records.append(decode_metadata_record(record.value))
+    return records
+
+
+def read_control(batch: Buffer) -> list[Any]:
+    """The control records of a batch; kinds that this release does not know are left out."""
+    messages = []
+    for record in read_records(batch):
+        control_type = control_type_of(record)
+        cls = None if control_type is None else _CONTROL_CLASSES.get(control_type)
+        if cls is not None and record.value is not None:
+            messages.append(decode(cls, _version_of(cls, record.value), record.value))
+    return messages
+
+
+def _version_of(cls: type[Any], value: bytes) -> int:
+    """A control record's first field is the version it is written in; one that is newer only adds fields."""
+    return min(int.from_bytes(value[:2], "big", signed=True), schema_of(cls).versions[-1])

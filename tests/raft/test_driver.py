@@ -1,0 +1,166 @@
+"""The driver on a real disk: elected, durable before answered, and the same again after a restart."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.log.flush import Flush
+from headrace.log.system_disk import SystemDisk
+from headrace.raft.snapshots import SnapshotId, list_snapshots, read_snapshot
+from tests.raft.building import ALONE, Follower, format_alone, node_config, open_driver, topics
+
+
+def folder(directory: Path) -> Path:
+    return directory / "__cluster_metadata-0"
+
+
+async def run_and_append(directory: Path, names: list[str], **settings: object) -> Follower:
+    """Start, append the topics one by one, stop."""
+    follower = Follower()
+    driver = open_driver(SystemDisk(), node_config(str(directory), **settings), follower)
+    await driver.start()
+    for name in names:
+        await driver.append(topics([name]))
+    await driver.stop()
+    return follower
+
+
+def test_a_fresh_directory_is_led_in_epoch_1_and_every_start_begins_another(tmp_path: Path) -> None:
+    format_alone(SystemDisk(), str(tmp_path))
+    first = asyncio.run(run_and_append(tmp_path, ["a", "b"]))
+    assert first.leaders == [(1, 1)]
+    assert [(c.first_offset, c.last_offset, len(c.records)) for c in first.commits] == [
+        (0, 2, 0),
+        (3, 3, 1),
+        (4, 4, 1),
+    ]
+    assert first.snapshots[0].voters == ALONE
+
+    second = asyncio.run(run_and_append(tmp_path, ["c"]))
+    assert second.leaders == [(1, 2)]
+    assert second.names == ["a", "b", "c"]
+    assert [commit.epoch for commit in second.commits] == [1, 1, 1, 2, 2]
+    state = json.loads((folder(tmp_path) / "quorum-state").read_text())
+    assert list(state.items()) == [
+        ("leaderId", 1),
+        ("leaderEpoch", 2),
+        ("votedId", -1),
+        ("votedDirectoryId", "AAAAAAAAAAAAAAAAAAAAAA"),
+        ("data_version", 1),
+    ]
+
+
+def test_without_voters_in_the_log_they_come_from_the_settings(tmp_path: Path) -> None:
+    settings = {"controller.quorum.voters": "1@localhost:9093", "controller.quorum.bootstrap.servers": ""}
+    follower = asyncio.run(run_and_append(tmp_path, ["a"], **settings))
+    assert follower.snapshots == []
+    assert [(c.first_offset, c.last_offset) for c in follower.commits] == [(0, 0), (1, 1)]
+    state = json.loads((folder(tmp_path) / "quorum-state").read_text())
+    assert state == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+    again = asyncio.run(run_and_append(tmp_path, [], **settings))
+    assert again.names == ["a"]
+
+
+def test_a_quorum_of_others_is_refused(tmp_path: Path) -> None:
+    settings = {"controller.quorum.voters": "1@a:9093,2@b:9093", "controller.quorum.bootstrap.servers": ""}
+    with pytest.raises(InvalidBytesError, match=r"the quorum of .* is \[1, 2\]"):
+        asyncio.run(run_and_append(tmp_path, [], **settings))
+
+
+def test_appends_that_meet_share_a_sync_and_keep_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced_to: list[int] = []
+    sync = Flush.sync
+
+    def counted(flush: Flush) -> None:
+        synced_to.append(flush.offset)
+        sync(flush)
+
+    async def scenario() -> Follower:
+        follower = Follower()
+        driver = open_driver(SystemDisk(), node_config(str(tmp_path)), follower)
+        await driver.start()
+        monkeypatch.setattr(Flush, "sync", counted)
+        offsets = await asyncio.gather(*(driver.append(topics([f"t{number}"])) for number in range(50)))
+        assert offsets == sorted(offsets)
+        assert driver.high_watermark == driver.next_offset
+        return follower
+
+    format_alone(SystemDisk(), str(tmp_path))
+    follower = asyncio.run(scenario())
+    assert follower.names == [f"t{number}" for number in range(50)]
+    assert synced_to == [4, 53], "the first append goes alone, all that came meanwhile go together"
+
+
+def test_nothing_is_written_by_a_node_that_does_not_lead(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        driver = open_driver(SystemDisk(), node_config(str(tmp_path)), Follower())
+        with pytest.raises(ApiError) as refused:
+            driver.append(topics(["a"]))
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+        await driver.start()
+        await driver.stop()
+        with pytest.raises(ApiError):
+            driver.append(topics(["a"]))
+
+    asyncio.run(scenario())
+
+
+def test_snapshots_follow_the_bytes_and_old_ones_go_with_their_log(tmp_path: Path) -> None:
+    format_alone(SystemDisk(), str(tmp_path))
+    settings = {
+        "metadata.log.max.record.bytes.between.snapshots": 2000,
+        "metadata.max.retention.bytes": 3000,
+    }
+    names = [f"topic-{number:03}" for number in range(100)]
+    asyncio.run(run_and_append(tmp_path, names, **settings))
+    found = list_snapshots(SystemDisk(), str(folder(tmp_path)))
+    latest = read_snapshot(SystemDisk(), str(folder(tmp_path)), found[-1])
+    assert latest.kraft_version == 1
+    assert latest.voters == ALONE
+    assert [record.name for record in latest.records] == names[: len(latest.records)]
+    assert found[0].end_offset > 0, "the first snapshot went"
+    assert not (folder(tmp_path) / "00000000000000000000.log").exists(), "and the log that it stood for"
+
+    follower = asyncio.run(run_and_append(tmp_path, [], **settings))
+    assert follower.names == names
+    assert follower.snapshots[0].id == found[-1]
+
+
+def test_a_damaged_snapshot_is_passed_over_while_the_log_reaches_back(tmp_path: Path) -> None:
+    format_alone(SystemDisk(), str(tmp_path))
+    settings = {"metadata.log.max.record.bytes.between.snapshots": 1000}
+    asyncio.run(run_and_append(tmp_path, [f"t{number}" for number in range(30)], **settings))
+    found = list_snapshots(SystemDisk(), str(folder(tmp_path)))
+    assert len(found) > 1
+    path = folder(tmp_path) / found[-1].file_name
+    path.write_bytes(path.read_bytes()[:-20])
+    follower = asyncio.run(run_and_append(tmp_path, []))
+    assert len(follower.names) == 30
+    assert follower.snapshots[0].id == found[-2]
+    for snapshot in list_snapshots(SystemDisk(), str(folder(tmp_path))):
+        (folder(tmp_path) / snapshot.file_name).write_bytes(b"")
+    min(folder(tmp_path).glob("*.log")).unlink()
+    with pytest.raises(InvalidBytesError, match="no readable snapshot for the records before offset"):
+        asyncio.run(run_and_append(tmp_path, []))
+
+
+def test_what_is_left_of_a_snapshot_that_was_never_finished_is_removed(tmp_path: Path) -> None:
+    format_alone(SystemDisk(), str(tmp_path))
+    left = folder(tmp_path) / (SnapshotId(9, 1).file_name + ".tmp")
+    left.write_bytes(b"half")
+    asyncio.run(run_and_append(tmp_path, ["a"]))
+    assert not left.exists()
