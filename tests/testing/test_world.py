@@ -111,13 +111,25 @@ def test_a_supervised_program_comes_back():
         raise OSError("gone")
 
     async def script():
-        world.keep_running(machine, program)
+        world.keep_running(machine, program, may_end_with=(OSError,))
         await asyncio.sleep(1)
-        machine.crash(Crash.KILL)
+        machine.crash(Crash.POWER_CUT)
         await world.until(lambda: machine.boots == 4, timeout_s=60, what="three boots after the crash")
 
     world.run(script())
-    assert [name for name, _ in world.exits] == ["node", "node"]
+    assert machine.crashes == [Crash.POWER_CUT, Crash.KILL, Crash.KILL]
+
+
+def test_a_supervised_program_must_not_end_with_another_error():
+    world = World(1)
+
+    async def program(own):
+        await asyncio.sleep(2)
+        raise ValueError("a mistake")
+
+    world.keep_running(world.machine("node"), program, may_end_with=(OSError,))
+    with pytest.raises(ValueError, match="a mistake"):
+        world.run(asyncio.sleep(60))
 
 
 def test_unsupervised_failures_and_stray_exceptions_break_the_run():

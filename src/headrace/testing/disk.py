@@ -20,7 +20,7 @@ from typing import Final
 from headrace.base.chunks import Buffer
 from headrace.base.clock import Clock
 from headrace.testing.clock import VirtualClock
-from headrace.testing.disk_faults import DiskFaults, Operation, ProcessEndedError, flip_one_bit
+from headrace.testing.disk_faults import DiskFaults, Operation, ProcessEndedError
 from headrace.testing.file_content import FileContent
 from headrace.testing.file_tree import FileTree, Folder, fault
 
@@ -283,12 +283,14 @@ class VirtualDisk:
         """The paths of all files."""
         return [path for path, _ in self.tree.walk()]
 
-    def flip_bit(self, path: str) -> None:
-        """Damage the file at rest, in a place the seed chooses."""
-        content = self.tree.file(path)
-        if content.data:
-            content.data[:] = flip_one_bit(bytes(content.data), self.rng)
-            self._note(f"bit flipped in {path}")
+    def flip_bit(self, path: str, position: int | None = None) -> None:
+        """Damage the file at rest, at a byte that the seed chooses unless it is told."""
+        data = self.tree.file(path).data
+        if position is None and data:
+            position = self.rng.randrange(len(data))
+        if position is not None:
+            data[position] ^= 1 << self.rng.randrange(8)
+            self._note(f"bit flipped in byte {position} of {path}")
 
     def lose(self, path: str) -> None:
         """A file or folder is gone, durably, without anybody having removed it."""

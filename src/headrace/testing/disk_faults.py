@@ -74,13 +74,11 @@ class DiskFaults:
         """What a read gives: now and then with one bit wrong."""
         if not data or not self.flipped_read_rate or not self.concerns(path):
             return data
-        return flip_one_bit(data, self.rng) if self.rng.random() < self.flipped_read_rate else data
-
-
-def flip_one_bit(data: bytes, rng: random.Random) -> bytes:
-    flipped = bytearray(data)
-    flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
-    return bytes(flipped)
+        if self.rng.random() >= self.flipped_read_rate:
+            return data
+        flipped = bytearray(data)
+        flipped[self.rng.randrange(len(flipped))] ^= 1 << self.rng.randrange(8)
+        return bytes(flipped)
 
 
 def _every_path(path: str) -> bool:

@@ -53,6 +53,7 @@ class SimulatedMachine:
         self.boots = 0
         self.process: Surroundings | None = None
         self.on_crash: list[Callable[[], None]] = []
+        self.crashes: list[Crash] = []
 
     @property
     def is_running(self) -> bool:
@@ -87,6 +88,7 @@ class SimulatedMachine:
         if self.process is None:
             return
         process, self.process = self.process, None
+        self.crashes.append(how)
         self.world.note(f"{self.name} ends: {how.value}")
         process.loop.end()
         self.disk = self.disk.crash(how)

@@ -6,6 +6,7 @@ for good: what must come about once faults stop is measured from there.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any
@@ -46,14 +47,13 @@ class Nemesis:
         victims: Sequence[SimulatedMachine],
         kinds: Sequence[Trouble],
         *,
-        may_flip: Callable[[str], bool] = lambda path: True,
+        flip: Callable[[SimulatedMachine, random.Random], None] | None = None,
     ) -> None:
         self.world = world
         self.victims = victims
         self.kinds = kinds
-        self.may_flip = may_flip
         self.strikes: list[Trouble] = []
-        self.damaged_paths: list[str] = []
+        self._flip = flip or flip_any_file
         self._rng = world.scheduler.random_for("nemesis")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -162,8 +162,10 @@ class Nemesis:
             loop.run_jobs_at_usual_speed()
 
     async def _bit_flip(self, victim: SimulatedMachine) -> None:
-        paths = [path for path in victim.disk.files() if self.may_flip(path)]
-        if paths:
-            path = self._rng.choice(paths)
-            victim.disk.flip_bit(path)
-            self.damaged_paths.append(path)
+        self._flip(victim, self._rng)
+
+
+def flip_any_file(victim: SimulatedMachine, rng: random.Random) -> None:
+    paths = victim.disk.files()
+    if paths:
+        victim.disk.flip_bit(rng.choice(paths))

@@ -48,8 +48,9 @@ class World:
         self.rng = self.scheduler.random_for("world")
         self.machines: dict[str, SimulatedMachine] = {}
         self.loops: list[SimulatedLoop] = []
-        self.exits: list[tuple[str, BaseException | None]] = []
+        self._failure: BaseException | None = None
         self.driver = self.new_loop("driver")
+        self.check_every_step(self._raise_failure)
 
     # --- making ---
 
@@ -68,8 +69,17 @@ class World:
         """`check` is called after every step and raises where a rule is broken."""
         self.scheduler.after_step.append(check)
 
-    def keep_running(self, machine: SimulatedMachine, program: Program) -> None:
-        """Boot the program, and boot it again whenever it ends: a supervisor that is never away for long."""
+    def keep_running(
+        self,
+        machine: SimulatedMachine,
+        program: Program,
+        *,
+        may_end_with: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        """Boot the program, and boot it again whenever it ends: a supervisor that is never away for long.
+
+        A program that ends by itself, with any other error than these, has broken a rule.
+        """
 
         def boot() -> None:
             if machine.process is None:
@@ -81,8 +91,10 @@ class World:
             self.scheduler.after(machine.rng.uniform(0.05, 1.5), boot)
 
         def ended(task: "asyncio.Task[Any]") -> None:
-            self.note(f"{machine.name} ended by itself")
-            self.exits.append((machine.name, task.exception()))
+            error = task.exception()
+            self.note(f"{machine.name} ends by itself: {type(error).__name__}")
+            if error is not None and not isinstance(error, may_end_with):
+                self.fail(error)
             machine.retire()
 
         boot()
@@ -135,6 +147,15 @@ class World:
 
     def note(self, text: str) -> None:
         self.scheduler.note(text)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run after this step: something found a broken rule where it could not raise."""
+        if self._failure is None:
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def check_uncaught(self) -> None:
         """No process let an exception through to its loop."""
