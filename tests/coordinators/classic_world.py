@@ -5,13 +5,9 @@ from itertools import count
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_group import ClassicGroup
-from headrace.coordinators.group.classic_protocol import (
-    Assignments,
-    Caller,
-    ClassicLimits,
-    ClassicProtocol,
-    JoinFeatures,
-)
+from headrace.coordinators.group.classic_protocol import Caller, ClassicProtocol
+from headrace.coordinators.group.classic_replies import JoinFeatures
+from headrace.coordinators.group.rebalances import Assignments, ClassicLimits
 from headrace.coordinators.runtime import Done
 from headrace.coordinators.timers import Timers
 from headrace.wire.schemas.heartbeat import HeartbeatRequest

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_group import GroupState
-from headrace.coordinators.group.classic_protocol import ClassicLimits
+from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.wire.schemas.leave_group import MemberIdentity
 from tests.coordinators.classic_world import GROUP, World
 

@@ -13,8 +13,8 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.coordinators.group.classic_protocol import ClassicLimits
 from headrace.coordinators.group.machine import GroupLimits, GroupMachine
+from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.java_hash import partition_for
 from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime
 from headrace.coordinators.timers import Timers

@@ -13,8 +13,9 @@ from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
 from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
-from headrace.coordinators.group.classic_protocol import Assignments, ClassicLimits, ClassicProtocol
+from headrace.coordinators.group.classic_protocol import ClassicProtocol
 from headrace.coordinators.group.offsets import Offsets
+from headrace.coordinators.group.rebalances import Assignments, ClassicLimits
 from headrace.coordinators.group.subscription import subscribed_topics
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers

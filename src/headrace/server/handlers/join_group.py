@@ -11,7 +11,8 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.classic_protocol import Caller, JoinFeatures
+from headrace.coordinators.group.classic_protocol import Caller
+from headrace.coordinators.group.classic_replies import JoinFeatures
 from headrace.server.context import RequestContext
 from headrace.server.pending import settle
 from headrace.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse

@@ -1,0 +1,229 @@
+"""A rebalance: from the first member that joins to the assignment that everyone has.
+
+    members join ─► all here, or time is up ─► a generation begins ─► the assignment is written ─► stable
+
+It also holds what may start one: a member that falls silent, leaves, or never asks for its share.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.base.error_codes import ErrorCode
+from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
+from headrace.coordinators.group.classic_replies import join_error, join_reply, sync_reply
+from headrace.coordinators.timers import Timers
+from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
+
+Assignments = dict[str, bytes]
+Persist = Callable[[ClassicGroup, Assignments, Callable[[ErrorCode], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicLimits:
+    """The broker's settings for classic groups; see `group.*` in the settings room."""
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    size_max: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
+    new_member_join_timeout_ms: int = 300_000
+
+
+class Rebalances:
+    """Moves classic groups through their states."""
+
+    def __init__(self, *, limits: ClassicLimits, timers: Timers, persist: Persist) -> None:
+        self._limits = limits
+        self._timers = timers
+        self._persist = persist
+
+    def begin(self, group: ClassicGroup, now_ms: int) -> None:
+        """Begin a rebalance, or see whether the one under way can now complete."""
+        if group.is_in(GroupState.PREPARING):
+            if ("initial", group.id) not in self._timers:
+                self._complete_join_if_all_here(group, now_ms)
+            return
+        if group.is_in(GroupState.COMPLETING):
+            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            for member in group.members.values():
+                member.assignment = b""
+        was_empty = group.is_in(GroupState.EMPTY)
+        group.pending_sync.clear()
+        self._timers.cancel(("sync", group.id))
+        group.move(GroupState.PREPARING)
+        if was_empty and self._limits.initial_rebalance_delay_ms > 0:
+            self._delay_first(group, now_ms, group.rebalance_timeout_ms())
+            return
+        self._timers.set(
+            ("join", group.id),
+            now_ms + group.rebalance_timeout_ms(),
+            lambda now: self._complete_join(group, now),
+        )
+        self._complete_join_if_all_here(group, now_ms)
+
+    def _delay_first(self, group: ClassicGroup, now_ms: int, left_ms: int) -> None:
+        """An empty group waits a moment for more members, and again while they keep coming (KIP-134)."""
+        delay_ms = min(self._limits.initial_rebalance_delay_ms, left_ms)
+        group.new_member_added = False
+
+        def look_again(now: int) -> None:
+            if group.new_member_added and left_ms > delay_ms:
+                self._delay_first(group, now, left_ms - delay_ms)
+            else:
+                self._complete_join(group, now)
+
+        self._timers.set(("initial", group.id), now_ms + delay_ms, look_again)
+
+    def _complete_join_if_all_here(self, group: ClassicGroup, now_ms: int) -> None:
+        if group.all_joined():
+            self._complete_join(group, now_ms)
+
+    def _complete_join(self, group: ClassicGroup, now_ms: int) -> None:
+        """The time is up or all are here: who did not come is out (static members keep their seat)."""
+        self._timers.cancel(("join", group.id))
+        self._timers.cancel(("initial", group.id))
+        if not group.is_in(GroupState.PREPARING):
+            return
+        for member in [each for each in group.members.values() if each.joining is None]:
+            if member.instance_id is None:
+                self.unseat(group, member.id)
+        if group.members and all(member.joining is None for member in group.members.values()):
+            # Only absent static members are left: wait on, until one of them comes or its session ends.
+            self._timers.set(
+                ("join", group.id),
+                now_ms + group.rebalance_timeout_ms(),
+                lambda now: self._complete_join(group, now),
+            )
+            return
+        group.generation += 1
+        group.new_member_added = False
+        if group.members:
+            self._begin_generation(group, now_ms)
+        else:
+            self._become_empty(group)
+
+    def _become_empty(self, group: ClassicGroup) -> None:
+        group.move(GroupState.EMPTY)
+        group.protocol = None
+        group.leader_id = None
+        self._persist(group, {}, lambda error: None)
+
+    def _begin_generation(self, group: ClassicGroup, now_ms: int) -> None:
+        if group.leader_id is None or group.members[group.leader_id].joining is None:
+            group.leader_id = next(each.id for each in group.members.values() if each.joining is not None)
+        group.protocol = group.choose_protocol()
+        group.move(GroupState.COMPLETING)
+        group.pending_sync = set(group.members)
+        self._timers.set(
+            ("sync", group.id),
+            now_ms + group.rebalance_timeout_ms(),
+            lambda now: self._expire_sync(group, now),
+        )
+        for member in list(group.members.values()):
+            answer, member.joining = member.joining, None
+            member.is_new = False
+            self.expect_heartbeat(group, member, now_ms)
+            if answer is not None:
+                answer(join_reply(group, member))
+
+    def take_assignment(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> None:
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        generation = group.generation
+
+        def written(error: ErrorCode) -> None:
+            if not group.is_in(GroupState.COMPLETING) or group.generation != generation:
+                return  # another rebalance began while this was written: its members will ask again
+            if error is not ErrorCode.NONE:
+                self._answer_syncs(group, error)
+                self.begin(group, now_ms)
+                return
+            for member in group.members.values():
+                member.assignment = assignments.get(member.id, b"")
+            group.move(GroupState.STABLE)
+            self._answer_syncs(group, ErrorCode.NONE)
+
+        self._persist(group, assignments, written)
+
+    @staticmethod
+    def _answer_syncs(group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members.values():
+            answer, member.syncing = member.syncing, None
+            if answer is not None:
+                ok = error is ErrorCode.NONE
+                answer(sync_reply(group, member) if ok else SyncGroupResponse(error_code=error))
+
+    def _expire_sync(self, group: ClassicGroup, now_ms: int) -> None:
+        """Members that joined and never asked for their share are out."""
+        if not group.is_in(GroupState.COMPLETING, GroupState.STABLE) or not group.pending_sync:
+            return
+        for member_id in list(group.pending_sync):
+            self.unseat(group, member_id)
+        self.begin(group, now_ms)
+
+    # --- members that come and go ---
+
+    def expect_heartbeat(
+        self, group: ClassicGroup, member: Member, now_ms: int, timeout_ms: int | None = None
+    ) -> None:
+        self._timers.set(
+            ("heartbeat", group.id, member.id),
+            now_ms + (timeout_ms or member.session_timeout_ms),
+            lambda now: self._expire_member(group, member, now),
+        )
+
+    def _expire_member(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        if group.members.get(member.id) is not member:
+            return
+        if not member.is_new and (member.joining is not None or member.syncing is not None):
+            # It waits for us, so its silence is ours.
+            self.expect_heartbeat(group, member, now_ms)
+            return
+        self.unseat(group, member.id)
+        self.after_leave(group, now_ms)
+
+    def expire_pending(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+        group.pending_ids.discard(member_id)
+        self.after_leave(group, now_ms)
+
+    def fence(self, group: ClassicGroup, member: Member) -> None:
+        self._timers.cancel(("heartbeat", group.id, member.id))
+        if member.joining is not None:
+            member.joining(join_error(member.id, ErrorCode.FENCED_INSTANCE_ID))
+            member.joining = None
+        if member.syncing is not None:
+            member.syncing(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+            member.syncing = None
+
+    def unseat(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(("heartbeat", group.id, member_id))
+        member = group.remove(member_id)
+        if member is None:
+            return
+        if member.joining is not None:
+            member.joining(join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            member.joining = None
+        if member.syncing is not None:
+            member.syncing(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            member.syncing = None
+
+    def after_leave(self, group: ClassicGroup, now_ms: int) -> None:
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING):
+            self.begin(group, now_ms)
+        elif group.is_in(GroupState.PREPARING) and ("initial", group.id) not in self._timers:
+            self._complete_join_if_all_here(group, now_ms)
+
+    def forget(self, group: ClassicGroup) -> None:
+        """The group is deleted, or its partition moved away: nobody waits for it any more."""
+        self._timers.cancel(("join", group.id))
+        self._timers.cancel(("initial", group.id))
+        self._timers.cancel(("sync", group.id))
+        for member_id in list(group.pending_ids):
+            self._timers.cancel(("pending", group.id, member_id))
+        for member in list(group.members.values()):
+            self._timers.cancel(("heartbeat", group.id, member.id))
+            if member.joining is not None:
+                member.joining(join_error(member.id, ErrorCode.NOT_COORDINATOR))
+            if member.syncing is not None:
+                member.syncing(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+        group.move(GroupState.DEAD)

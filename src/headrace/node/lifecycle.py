@@ -1,0 +1,98 @@
+"""A node as a process: from its settings to `ready`, and from a signal to a clean stop.
+
+The first SIGTERM or SIGINT stops in order: no new connections, waiting requests answered, logs closed. A second one ends
+the process at once, which is what a person who presses Ctrl-C again wants; the logs then recover at the next start.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+
+from headrace.base.clock import SystemClock
+from headrace.log.system_disk import SystemDisk
+from headrace.node.assembly import Node, start_node
+from headrace.settings.broker_config import BrokerConfig
+from headrace.transport.system_network import SocketOptions, SystemNetwork
+
+logger = logging.getLogger(__name__)
+
+OnReady = Callable[[list[tuple[str, int]]], None]
+"""Called with the addresses for clients once they can be served."""
+
+
+def run(config: BrokerConfig, on_ready: OnReady, *, on_progress: Callable[[str], None] | None = None) -> int:
+    """Run a node until a signal ends it. Returns the exit status; start-up errors are raised."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_serve(config, on_ready, on_progress))
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed; asyncio's own loop serves as well, at half the pace."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def system_network(config: BrokerConfig) -> SystemNetwork:
+    return SystemNetwork(
+        SocketOptions(
+            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+        )
+    )
+
+
+async def _serve(
+    config: BrokerConfig, on_ready: OnReady, on_progress: Callable[[str], None] | None
+) -> int:
+    loop = asyncio.get_running_loop()
+    stop = loop.create_future()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _on_signal, stop, number)
+    node = await start_node(
+        config,
+        loop=loop,
+        clock=SystemClock(),
+        disk=SystemDisk(),
+        network=system_network(config),
+        rng=random.SystemRandom(),
+        on_progress=on_progress,
+        on_failure=lambda error: stop.done() or stop.set_exception(error),
+    )
+    on_ready(node.addresses)
+    load_kernels_behind()
+    return await _until_stopped(node, stop)
+
+
+async def _until_stopped(node: Node, stop: "asyncio.Future[int]") -> int:
+    status = 0
+    try:
+        number = await stop
+        logger.info("stopping on %s", signal.Signals(number).name)
+    except Exception as error:
+        logger.critical("stopping because of a fault: %s", error)
+        status = 1
+    await node.stop()
+    return status
+
+
+def _on_signal(stop: "asyncio.Future[int]", number: int) -> None:
+    if stop.done():
+        os._exit(128 + number)
+    stop.set_result(number)
+
+
+def load_kernels_behind() -> threading.Thread:
+    """Load the compiled kernels in a thread, while their plain twins already serve."""
+    from headrace.records.kernel_choice import load_compiled
+
+    thread = threading.Thread(target=load_compiled, name="kernels", daemon=True)
+    thread.start()
+    return thread
