@@ -17,9 +17,7 @@ T = TypeVar("T")
 
 
 class Aiokafka(Client):
-    """Its admin client has no DeleteGroups, and alters configurations by the older request."""
-
-    cannot = frozenset({"delete_group"})
+    """Its admin client alters configurations by the older request."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -124,7 +122,7 @@ class Aiokafka(Client):
         return {"state": state, "members": len(members)}
 
     def delete_group(self, group: str) -> None:
-        raise AssertionError("see `cannot`")
+        raise AssertionError("aiokafka has no DeleteGroups; roster.py says so")
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         wanted = {TopicPartition(topic, at): RecordsToDelete(offset) for at, offset in before.items()}

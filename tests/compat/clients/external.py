@@ -81,9 +81,8 @@ class Program:
 class External(Client):
     """Every call is handed on; only maps and records change their form."""
 
-    def __init__(self, command: Sequence[str], cannot: frozenset[str] = frozenset()) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self.program = Program(command)
-        self.cannot = cannot
         self._ask = self.program.ask
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[int]:

@@ -53,13 +53,7 @@ def refusal_of(error: Exception) -> RefusedError:
 
 
 class Client(ABC):
-    """A client library, connected to one broker.
-
-    `cannot` names what the library itself has no way to do: a method of this class, or a kind of record in
-    samples.py that it cannot send. Scenarios leave that out; it says nothing about the broker.
-    """
-
-    cannot: frozenset[str] = frozenset()
+    """A client library, connected to one broker."""
 
     @abstractmethod
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[int]:

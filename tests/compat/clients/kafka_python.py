@@ -19,9 +19,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class KafkaPython(Client):
-    """The oldest Python client. It refuses to send a header without a value."""
-
-    cannot = frozenset({"null header"})
+    """The oldest Python client."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

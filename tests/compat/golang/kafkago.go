@@ -12,11 +12,14 @@ import (
 // segment is segmentio/kafka-go: older versions of each request, a connection for each reader.
 type segment struct {
 	bootstrap string
-	client    *kafka.Client
 }
 
-func newKafkaGo(bootstrap string) (client, error) {
-	return &segment{bootstrap, &kafka.Client{Addr: kafka.TCP(bootstrap), Timeout: waitTime}}, nil
+func newKafkaGo(bootstrap string) (client, error) { return &segment{bootstrap}, nil }
+
+// now is a client for one call: a transport keeps its view of the cluster for seconds, and a test's topic is younger.
+func (k *segment) now() *kafka.Client {
+	transport := &kafka.Transport{IdleTimeout: time.Second}
+	return &kafka.Client{Addr: kafka.TCP(k.bootstrap), Timeout: waitTime, Transport: transport}
 }
 
 func (k *segment) produce(ctx context.Context, topic string, records []record, codec string) ([]int64, error) {
@@ -26,7 +29,7 @@ func (k *segment) produce(ctx context.Context, topic string, records []record, c
 	offsets := make([]int64, len(records))
 	var mu sync.Mutex
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(k.bootstrap), Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codecs[codec],
+		Addr: kafka.TCP(k.bootstrap), Transport: k.now().Transport, Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codecs[codec],
 		BatchBytes: 10_000_000, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 3,
 		// The writer has no fixed partition: its balancer is told one with each message.
 		Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int { return int(records[m.WriterData.(int)].Partition) }),
@@ -100,7 +103,7 @@ func (k *segment) offsetsForTime(ctx context.Context, topic string, timestampMs 
 	for at := range places {
 		requests = append(requests, kafka.TimeOffsetOf(int(at), time.UnixMilli(timestampMs)))
 	}
-	found, err := k.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: requests}})
+	found, err := k.now().ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: requests}})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +128,7 @@ func (k *segment) bounds(ctx context.Context, topic string) (map[int32][2]int64,
 	for at := range places {
 		requests = append(requests, kafka.FirstOffsetOf(int(at)), kafka.LastOffsetOf(int(at)))
 	}
-	found, err := k.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: requests}})
+	found, err := k.now().ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: requests}})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func (k *segment) committed(ctx context.Context, group, topic string) (map[int32
 	for at := range places {
 		wanted = append(wanted, int(at))
 	}
-	found, err := k.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: wanted}})
+	found, err := k.now().OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: wanted}})
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func (k *segment) createTopic(ctx context.Context, topic string, partitions int3
 	for name, value := range config {
 		wanted.ConfigEntries = append(wanted.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
 	}
-	answer, err := k.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{wanted}})
+	answer, err := k.now().CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{wanted}})
 	if err != nil {
 		return err
 	}
@@ -248,7 +251,7 @@ func (k *segment) createTopic(ctx context.Context, topic string, partitions int3
 }
 
 func (k *segment) topics(ctx context.Context) ([]string, error) {
-	found, err := k.client.Metadata(ctx, &kafka.MetadataRequest{})
+	found, err := k.now().Metadata(ctx, &kafka.MetadataRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +271,7 @@ func ids(brokers []kafka.Broker) []int32 {
 }
 
 func (k *segment) describeTopic(ctx context.Context, topic string) (map[int32]place, error) {
-	found, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	found, err := k.now().Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +284,7 @@ func (k *segment) describeTopic(ctx context.Context, topic string) (map[int32]pl
 
 func (k *segment) addPartitions(ctx context.Context, topic string, count int32) error {
 	wanted := []kafka.TopicPartitionsConfig{{Name: topic, Count: count}}
-	answer, err := k.client.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: wanted})
+	answer, err := k.now().CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: wanted})
 	if err != nil {
 		return err
 	}
@@ -289,7 +292,7 @@ func (k *segment) addPartitions(ctx context.Context, topic string, count int32) 
 }
 
 func (k *segment) deleteTopic(ctx context.Context, topic string) error {
-	answer, err := k.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	answer, err := k.now().DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
 	if err != nil {
 		return err
 	}
@@ -298,7 +301,7 @@ func (k *segment) deleteTopic(ctx context.Context, topic string) error {
 
 func (k *segment) topicConfig(ctx context.Context, topic string) (map[string]string, error) {
 	wanted := []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}}
-	found, err := k.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: wanted})
+	found, err := k.now().DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: wanted})
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +319,7 @@ func (k *segment) alterTopicConfig(ctx context.Context, topic string, config map
 			Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet,
 		})
 	}
-	answer, err := k.client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{
+	answer, err := k.now().IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{
 		Resources: []kafka.IncrementalAlterConfigsRequestResource{wanted},
 	})
 	if err != nil {
@@ -326,7 +329,7 @@ func (k *segment) alterTopicConfig(ctx context.Context, topic string, config map
 }
 
 func (k *segment) cluster(ctx context.Context) (clusterState, error) {
-	found, err := k.client.Metadata(ctx, &kafka.MetadataRequest{})
+	found, err := k.now().Metadata(ctx, &kafka.MetadataRequest{})
 	if err != nil {
 		return clusterState{}, err
 	}
@@ -338,7 +341,7 @@ func (k *segment) cluster(ctx context.Context) (clusterState, error) {
 }
 
 func (k *segment) groups(ctx context.Context) ([]string, error) {
-	found, err := k.client.ListGroups(ctx, &kafka.ListGroupsRequest{})
+	found, err := k.now().ListGroups(ctx, &kafka.ListGroupsRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +353,7 @@ func (k *segment) groups(ctx context.Context) ([]string, error) {
 }
 
 func (k *segment) describeGroup(ctx context.Context, group string) (groupState, error) {
-	found, err := k.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+	found, err := k.now().DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 	if err != nil {
 		return groupState{}, err
 	}
@@ -358,7 +361,7 @@ func (k *segment) describeGroup(ctx context.Context, group string) (groupState, 
 }
 
 func (k *segment) deleteGroup(ctx context.Context, group string) error {
-	answer, err := k.client.DeleteGroups(ctx, &kafka.DeleteGroupsRequest{GroupIDs: []string{group}})
+	answer, err := k.now().DeleteGroups(ctx, &kafka.DeleteGroupsRequest{GroupIDs: []string{group}})
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ func saramaConfig() *sarama.Config {
 	config.Producer.MaxMessageBytes = 10_000_000
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Frequency = 5 * time.Millisecond
+	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond

@@ -13,7 +13,7 @@ import java.util.Map;
 
 /**
  * The Java client and Apache Kafka's tools behind the face of tests/compat/clients: calls as JSON lines on stdin, one
- * answer a line on stdout. Usage: java Compat HOST:PORT
+ * answer a line on stdout. Usage: java Compat [HOST:PORT], which tools alone do not need.
  */
 public final class Compat {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -23,13 +23,18 @@ public final class Compat {
         PrintStream out = System.out;
         System.setOut(System.err);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 20);
-        JavaClient client = new JavaClient(arguments[0]);
+        JavaClient client = null;
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             JsonNode call = JSON.readTree(line);
             Map<String, Object> answer = new HashMap<>();
             try {
                 String op = call.get("op").asText();
-                answer.put("result", op.equals("tool") ? Tools.run(call.get("args")) : client.answer(op, call.get("args")));
+                if (op.equals("tool")) {
+                    answer.put("result", Tools.run(call.get("args")));
+                } else {
+                    client = client == null ? new JavaClient(arguments[0]) : client;
+                    answer.put("result", client.answer(op, call.get("args")));
+                }
             } catch (Throwable error) {
                 answer.put("error", describe(error));
             }

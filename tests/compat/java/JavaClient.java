@@ -235,7 +235,7 @@ final class JavaClient {
 
     private static Map<String, String> strings(JsonNode object) {
         Map<String, String> values = new HashMap<>();
-        object.fields().forEachRemaining(each -> values.put(each.getKey(), each.getValue().asText()));
+        object.properties().forEach(each -> values.put(each.getKey(), each.getValue().asText()));
         return values;
     }
 

@@ -20,6 +20,7 @@ final class Tools {
 
     private Tools() { }
 
+    @SuppressWarnings("serial")
     private static final class ExitCalled extends Error {
         ExitCalled(int code) {
             super("exit " + code, null, false, false);

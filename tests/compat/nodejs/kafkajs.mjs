@@ -23,7 +23,7 @@ const kafka = new Kafka({
   brokers: [process.argv[2]],
   clientId: 'kafkajs',
   logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 50, retries: 8 },
+  retry: { initialRetryTime: 50, retries: 5 },
 })
 const admin = kafka.admin()
 const members = new Map()

@@ -1,0 +1,113 @@
+"""Apache Kafka's own DumpLogSegments over every file of a data directory: it must read all, and find nothing
+wrong.
+
+`python -m tests.compat.dump_check FOLDER` does the same to any folder whose broker has stopped.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.compat import prepare
+from tests.compat.brokers import Broker
+from tests.compat.clients.external import Program
+
+SEGMENT_SUFFIXES = frozenset({".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"})
+CHECKPOINTS = frozenset(
+    {
+        "cleaner-offset-checkpoint",
+        "leader-epoch-checkpoint",
+        "log-start-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+)
+OTHER_FILES = frozenset(
+    {"meta.properties", "partition.metadata", "quorum-state", ".lock", ".kafka_cleanshutdown"}
+)
+
+# What the tool prints when it finds fault, beside ending with another code than 0.
+FAULTS = re.compile(
+    r"isvalid: false|mismatch|out of order|invalid bytes|non-consecutive|could not|corrupt|exception|error",
+    re.IGNORECASE,
+)
+
+
+def check_files(broker: Broker) -> None:
+    """Stops the broker in order, and has all its files read. A broker that is not ours cannot be checked."""
+    broker.stop()
+    if broker.data is not None:
+        check_folder(broker.data)
+
+
+def check_folder(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    strangers = [path for path in files if not _is_known(path)]
+    assert not strangers, f"Apache Kafka has no such files: {strangers}"
+    for path in files:
+        if path.name in CHECKPOINTS:
+            _check_checkpoint(path)
+    dumpable = [path for path in files if path.suffix in SEGMENT_SUFFIXES]
+    assert any(path.suffix == ".log" for path in dumpable), f"no log at all in {folder}"
+    program = Program([*prepare.java_command(classes=prepare.java_program()), "Compat"])
+    try:
+        for decoder, group in _by_decoder(dumpable).items():
+            _dump(program, decoder, group)
+    finally:
+        program.close()
+
+
+def _by_decoder(files: Iterable[Path]) -> dict[str, list[Path]]:
+    groups: dict[str, list[Path]] = {}
+    for path in files:
+        if path.parent.name.startswith("__cluster_metadata-") or path.suffix == ".checkpoint":
+            decoder = "--cluster-metadata-decoder"
+        elif path.parent.name.startswith("__consumer_offsets-"):
+            decoder = "--offsets-decoder"
+        elif path.parent.name.startswith("__transaction_state-"):
+            decoder = "--transaction-log-decoder"
+        else:
+            decoder = "--deep-iteration"
+        groups.setdefault(decoder, []).append(path)
+    return groups
+
+
+def _dump(program: Program, decoder: str, files: list[Path]) -> None:
+    """First everything with its content, then the indexes checked against their logs."""
+    logs = [path for path in files if path.suffix != ".checkpoint"]
+    indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
+    options = {decoder, "--deep-iteration", "--skip-record-metadata"}
+    _run(program, files, *sorted(options))
+    if indexes:
+        assert logs
+        _run(program, indexes, "--index-sanity-check")
+        _run(program, indexes, "--verify-index-only")
+
+
+def _run(program: Program, files: list[Path], *options: str) -> None:
+    arguments = ["--files", ",".join(map(str, files)), *options]
+    done = program.ask("tool", main="org.apache.kafka.tools.DumpLogSegments", arguments=arguments, stdin="")
+    said = done["out"] + done["err"]
+    faults = [line for line in said.splitlines() if FAULTS.search(line)]
+    assert done["code"] == 0, (
+        f"DumpLogSegments {' '.join(options)} ended with {done['code']}:\n{said[-4000:]}"
+    )
+    assert not faults, f"DumpLogSegments {' '.join(options)} found fault:\n" + "\n".join(faults[:20])
+
+
+def _is_known(path: Path) -> bool:
+    return path.suffix in SEGMENT_SUFFIXES or path.name in CHECKPOINTS or path.name in OTHER_FILES
+
+
+def _check_checkpoint(path: Path) -> None:
+    """A version, a count, and as many lines of numbers."""
+    version, count, *entries = path.read_text().split("\n")
+    assert version == "0", f"{path}: version {version!r}"
+    assert entries[-1] == "", f"{path}: does not end with a line break"
+    assert len(entries) - 1 == int(count), f"{path}: {count} entries announced, {len(entries) - 1} there"
+
+
+if __name__ == "__main__":
+    check_folder(Path(sys.argv[1]))
+    print("nothing wrong")
