@@ -42,9 +42,9 @@ class Randomizer:
         self._largest = largest
 
     def message(self, cls: type[Any], version: int) -> Any:
-        return self._struct(plan_message(cls, version))
+        return self.struct(plan_message(cls, version))
 
-    def _struct(self, plan: StructPlan) -> Any:
+    def struct(self, plan: StructPlan) -> Any:
         value = plan.cls()
         for field in plan.fields:
             setattr(value, field.spec.name, self._field(field))
@@ -71,7 +71,7 @@ class Randomizer:
 
     def _value(self, field: FieldPlan) -> Any:
         if field.struct is not None:
-            return self._struct(field.struct)
+            return self.struct(field.struct)
         kind = field.spec.wire.name
         if kind == "string":
             return self._text()
@@ -100,4 +100,4 @@ class Randomizer:
         if self._tame and kind == "int64":
             return self._random.choice((0, 1, 1_600_000_000_000, self._random.randrange(1 << 40)))
         low, high = (0, (1 << bits) - 1) if kind.startswith("u") else (-(1 << bits - 1), (1 << bits - 1) - 1)
-        return self._random.choice((low, high, 0, 1, self._random.randint(low, high)))
+        return self._random.choice((low, high, 0, 1, max(low, -1), self._random.randint(low, high)))

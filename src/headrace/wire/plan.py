@@ -30,6 +30,7 @@ _STRING: Final = Wire("string")
 _BYTES: Final = Wire("bytes")
 _BOOL: Final = Wire("bool", "?")
 _STRUCT: Final = Wire("struct")
+_OBJECTS_OF_BYTES: Final = frozenset({"string", "bytes", "uuid", "records"})
 FIXED_SIZES: Final = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 _FIELDS: Final[dict[type[Any], tuple[FieldSpec, ...]]] = {}
@@ -94,10 +95,18 @@ class FieldPlan:
 
     @property
     def element_memory(self) -> int:
-        """About what an element of this array takes in memory once it is read."""
+        """About what an element of this array takes in memory once it is read, its pointer included."""
         if self.struct is not None:
-            return self.struct.memory
-        return 64 if self.spec.wire.name in ("string", "uuid") else 40
+            return 8 + self.struct.memory
+        return 8 + (64 if self.spec.wire.name in _OBJECTS_OF_BYTES else 32)
+
+    @property
+    def memory(self) -> int:
+        """About what a value takes in memory, without an array's elements or a string's content."""
+        if self.struct is not None and not self.spec.is_array:
+            return 8 + self.struct.memory
+        is_object = self.spec.is_array or self.spec.wire.name in _OBJECTS_OF_BYTES
+        return 8 + (64 if is_object else 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +125,9 @@ class StructPlan:
 
     @property
     def memory(self) -> int:
-        """About what an empty one takes in memory: the object, a pointer per field, its lists and structs."""
-        memory = 48 + 8 * len(fields_of(self.cls))
-        for field in self.fields + self.tagged:
-            if field.spec.is_array:
-                memory += 56
-            elif field.struct is not None:
-                memory += field.struct.memory
-        return memory
+        """About what one takes in memory; fields that are absent cost their pointer."""
+        present = sum(field.memory for field in self.fields + self.tagged)
+        return 48 + present + 8 * len(self.absent)
 
 
 def plan_message(cls: type[Any], version: int) -> StructPlan:
