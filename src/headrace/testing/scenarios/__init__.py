@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import echo
+from headrace.testing.scenarios import echo, log
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "echo": echo.play,
+    "log": log.play,
 }

@@ -1,0 +1,305 @@
+"""The log on a disk that cannot be trusted: appends, syncs, rolls and reads, and every way to be interrupted.
+
+Rules: what was synced survives a power cut, what was acknowledged survives a kill; what is damaged is
+never given out as good; an idempotent producer's repetition is recognised; times are found where they are;
+the log always opens again, and appends again once faults stop.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.log.flush import Flush
+from headrace.log.log_store import LogStore
+from headrace.log.partition_log import PartitionLog
+from headrace.records.batch import Record, build_batch
+from headrace.records.header import batches
+from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.topic import TopicConfig
+from headrace.testing.machine import SimulatedMachine, Surroundings
+from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
+from headrace.testing.scenarios.log_ledger import Ledger, Written
+from headrace.testing.world import CheckFailedError, World
+
+RAGE_S: Final = 3.0
+PROGRESS_S: Final = 10.0
+PARTITIONS: Final = tuple(TopicPartition("events", number) for number in range(3))
+PRODUCERS: Final = (1000, 1001)
+KINDS: Final = (
+    *CRASHES,
+    Trouble.CLOCK_JUMP,
+    Trouble.DISK_FULL,
+    Trouble.DISK_ERRORS,
+    Trouble.SLOW_DISK,
+    Trouble.BIT_FLIP,
+)
+# Bytes of a batch's header that its checksum does not cover: base offset, and leader epoch.
+UNCOVERED: Final = frozenset((*range(8), *range(12, 16)))
+
+
+class DiskFailedError(Exception):
+    """All log directories went offline: the process gives up, and its supervisor starts another."""
+
+
+def play(world: World) -> None:
+    """One process on one disk, stopped in many ways."""
+    world.run(_Run(world).script())
+
+
+class _Run:
+    """One run: what was written, and who is out to destroy it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        rng = world.rng
+        self.machine = world.machine("node", disk_bytes=rng.choice([300_000, 4_000_000]))
+        self.ledgers = {partition: Ledger(str(partition)) for partition in PARTITIONS}
+        self.crashes_seen = 0
+        self.appends = 0
+        self.kinds = [kind for kind in KINDS if rng.random() < 0.4]
+        self.config = TopicConfig(
+            segment_bytes=rng.choice([500, 3_000, 50_000]),
+            index_interval_bytes=rng.choice([1, 200, 4_096]),
+            segment_index_bytes=rng.choice([120, 10_000]),
+            file_delete_delay_ms=500,
+            preallocate=rng.random() < 0.2,
+            # A repetition keeps its time, and the clock may have been set back since.
+            message_timestamp_after_max_ms=10**12,
+        )
+        self.broker = BrokerConfig(
+            {"log.dirs": rng.choice(["/mount/data", "/mount/one,/mount/two"]), "node.id": "1"}, check=False
+        )
+        # The mount point is the operator's.
+        self.machine.disk.make_folder("/mount")
+        self.machine.disk.sync_folder("/")
+
+    async def script(self) -> None:
+        nemesis = Nemesis(self.world, [self.machine], self.kinds, flip=self.flip)
+        self.world.keep_running(self.machine, self.program, may_end_with=(DiskFailedError,))
+        await nemesis.rage(RAGE_S)
+        nemesis.calm()
+        before = self.appends
+        await self.world.until(
+            lambda: self.appends > before + 20, timeout_s=PROGRESS_S, what="appends after faults stopped"
+        )
+
+    async def program(self, own: Surroundings) -> None:
+        for how in self.machine.crashes[self.crashes_seen :]:
+            for ledger in self.ledgers.values():
+                ledger.crashed(how)
+        self.crashes_seen = len(self.machine.crashes)
+        await _Process(self, own).run()
+
+    def flip(self, victim: SimulatedMachine, rng: random.Random) -> None:
+        """Damage a file that the log can notice to be damaged."""
+        suffixes = (".log", ".log", ".index", ".timeindex", ".snapshot")
+        suffix = rng.choice(suffixes)
+        paths = [path for path in victim.disk.files() if path.endswith(suffix)]
+        if not paths:
+            return
+        path = rng.choice(paths)
+        data = bytes(victim.disk.tree.file(path).data)
+        if suffix != ".log":
+            victim.disk.flip_bit(path)
+            return
+        found = list(batches(data))
+        if found and found[-1][0] + found[-1][1].size <= len(data):
+            start, header = rng.choice(found)
+            position = start + rng.choice([at for at in range(header.size) if at not in UNCOVERED])
+            victim.disk.flip_bit(path, position)
+            partition = TopicPartition("events", int(path.split("/")[-2].rpartition("-")[2]))
+            self.ledgers[partition].damaged(header.base_offset)
+
+
+class _Process:
+    """One life of the process: opens the store, compares it with the ledgers, then works on it."""
+
+    def __init__(self, run: _Run, own: Surroundings) -> None:
+        self.run_ = run
+        self.own = own
+        self.rng = own.rng
+        self.store = LogStore(own.disk, run.broker, own.clock, own.rng)
+        self.flushing: set[TopicPartition] = set()
+
+    async def run(self) -> None:
+        try:
+            self.open()
+            while True:
+                await self.step()
+                await asyncio.sleep(self.rng.random() * 0.01)
+        except OSError as error:
+            raise DiskFailedError from error
+        except ApiError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            raise DiskFailedError from error
+
+    def open(self) -> None:
+        self.store.lock()
+        self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
+        self.store.open_all(lambda topic: self.run_.config)
+        self.need_all_folders()
+        for partition, ledger in self.run_.ledgers.items():
+            log = self.store.get(partition)
+            ledger.reopened(log)
+            if log is None:
+                topic_id = TopicId(partition.partition.to_bytes(16, "big"))
+                self.store.create(partition, topic_id, self.run_.config)
+
+    def need_all_folders(self) -> None:
+        if len(self.store.online_folders()) < len(self.store.folders):
+            raise DiskFailedError
+
+    async def step(self) -> None:
+        self.need_all_folders()
+        partition = self.rng.choice(PARTITIONS)
+        log, ledger = self.store.get(partition), self.run_.ledgers[partition]
+        assert log is not None
+        luck = self.rng.random()
+        if luck < 0.60:
+            self.append(log, ledger)
+        elif luck < 0.68:
+            self.repeat(log, ledger)
+        elif luck < 0.76:
+            self.flush(partition, log, ledger)
+        elif luck < 0.86:
+            self.look(log, ledger)
+        elif luck < 0.90:
+            self.seek(log, ledger)
+        elif luck < 0.92:
+            log.roll(self.own.clock.now_ms())
+        elif luck < 0.93:
+            self.delete_some(log)
+        else:
+            await self.regular_work()
+
+    # --- writing ---
+
+    def append(self, log: PartitionLog, ledger: Ledger) -> None:
+        now_ms = self.own.clock.now_ms()
+        count = self.rng.randint(1, 4)
+        batch = Written(
+            first=log.log_end_offset,
+            values=[self.rng.randbytes(self.rng.choice([5, 50, 400])) for _ in range(count)],
+            timestamps=[now_ms + self.rng.randint(-100, 100) for _ in range(count)],
+            leader_epoch=self.run_.machine.boots,
+        )
+        if self.rng.random() < 0.5:
+            batch.producer_id = self.rng.choice(PRODUCERS)
+            batch.base_sequence = _next_sequence(ledger, batch.producer_id)
+        ledger.pending = batch
+        try:
+            result = log.append_as_leader(_encode(batch), leader_epoch=batch.leader_epoch, now_ms=now_ms)
+        except ApiError as error:
+            ledger.pending = None
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR and self.own.disk.faults.is_full:
+                return
+            raise
+        if (result.first_offset, result.duplicate) != (batch.first, False):
+            raise CheckFailedError(f"{ledger.name}: {result} for a new batch at {batch.first}")
+        ledger.confirm()
+        self.run_.appends += 1
+        if self.rng.random() < 0.9:
+            log.advance_high_watermark(log.log_end_offset)
+
+    def repeat(self, log: PartitionLog, ledger: Ledger) -> None:
+        """Send a producer's last batch again, as a producer that missed its answer does."""
+        producer_id = self.rng.choice(PRODUCERS)
+        sent = [batch for batch in ledger.written if batch.producer_id == producer_id]
+        if not sent or sent[-1].first < log.log_start_offset:
+            return
+        # A snapshot has room for one batch of each producer: of those before a restart only the last is
+        # known.
+        known = [batch for batch in sent[-5:] if batch is sent[-1] or self._is_of_this_life(batch)]
+        batch = self.rng.choice(known)
+        if batch.first < log.log_start_offset:
+            return
+        result = log.append_as_leader(
+            _encode(batch), leader_epoch=self.run_.machine.boots, now_ms=self.own.clock.now_ms()
+        )
+        if not result.duplicate or result.first_offset != batch.first:
+            raise CheckFailedError(f"{ledger.name}: {result} for a repetition of the batch at {batch.first}")
+
+    def _is_of_this_life(self, batch: Written) -> bool:
+        return batch.leader_epoch == self.run_.machine.boots
+
+    def flush(self, partition: TopicPartition, log: PartitionLog, ledger: Ledger) -> None:
+        flush = log.begin_flush()
+        if flush is not None:
+            self.own.loop.create_task(self._finish_flush(log, flush, ledger))
+
+    async def _finish_flush(self, log: PartitionLog, flush: Flush, ledger: Ledger) -> None:
+        def sync() -> None:
+            try:
+                flush.sync()
+            except OSError:
+                ledger.sync_failed()
+                raise
+            ledger.synced(flush.offset)
+
+        try:
+            await self.own.loop.run_in_executor(None, sync)
+        except OSError as error:
+            log.abandon_flush(flush, error)
+            return
+        log.finish_flush(flush, now_ms=self.own.clock.now_ms())
+
+    async def regular_work(self) -> None:
+        """What a node does now and then, in threads where it blocks."""
+        loop = self.own.loop
+        for log, flush in self.store.take_flushes():
+            await self._finish_flush(log, flush, self.run_.ledgers[log.topic_partition])
+        try:
+            for write in self.store.begin_checkpoint():
+                await loop.run_in_executor(None, write.write)
+            for removal in self.store.take_removals():
+                await loop.run_in_executor(None, removal.run)
+        except OSError as error:
+            if not self.own.disk.faults.is_full:
+                raise DiskFailedError from error
+
+    def delete_some(self, log: PartitionLog) -> None:
+        if log.high_watermark > log.log_start_offset:
+            log.advance_log_start(self.rng.randint(log.log_start_offset, log.high_watermark))
+            log.apply_retention(self.own.clock.now_ms())
+
+    # --- reading ---
+
+    def look(self, log: PartitionLog, ledger: Ledger) -> None:
+        if log.log_start_offset < log.log_end_offset:
+            offset = self.rng.randrange(log.log_start_offset, log.log_end_offset)
+            first = max(ledger.batch_at(offset).first, log.log_start_offset)
+            ledger.check_read(log, first, self.rng.choice([1, 500, 100_000]))
+
+    def seek(self, log: PartitionLog, ledger: Ledger) -> None:
+        """Look a time up."""
+        if ledger.damaged_from < ledger.end or log.log_start_offset == log.log_end_offset:
+            return
+        offset = self.rng.randrange(log.log_start_offset, log.log_end_offset)
+        batch = ledger.batch_at(offset)
+        wanted = batch.timestamps[offset - batch.first] + self.rng.randint(-1, 1)
+        expected = next((o for o, time in ledger.records(log.log_start_offset) if time >= wanted), None)
+        found = log.offset_for_timestamp(wanted)
+        if (None if found is None else found.offset) != expected:
+            raise CheckFailedError(f"{ledger.name}: time {wanted} found at {found}, it is at {expected}")
+
+
+def _next_sequence(ledger: Ledger, producer_id: int) -> int:
+    sent = [batch for batch in ledger.written if batch.producer_id == producer_id]
+    return sent[-1].base_sequence + len(sent[-1].values) if sent else 0
+
+
+def _encode(batch: Written) -> bytearray:
+    records = [
+        Record(0, timestamp, None, value)
+        for timestamp, value in zip(batch.timestamps, batch.values, strict=True)
+    ]
+    return build_batch(
+        records,
+        producer_id=batch.producer_id,
+        producer_epoch=0 if batch.producer_id >= 0 else -1,
+        base_sequence=batch.base_sequence,
+    )
