@@ -240,6 +240,7 @@ class Connection:
                 self._pause_if_peer_is_slow()
         except InvalidBytesError as error:
             self._complaints.about(self, error)
+            self._flush()  # what was asked properly before has been answered
             self.abort(str(error))
         except Exception as error:
             log.exception("closing %r: its frame could not be handled", self)

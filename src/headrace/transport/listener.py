@@ -68,15 +68,12 @@ class Admission:
         for listener in self._listeners:
             listener.admit_again()
 
-    def close_quietest(self, spared: Listener) -> bool:
-        """Make room for a listener that may not be kept out. False: all connections are its own."""
+    def close_quietest(self, spared: Listener) -> None:
+        """Make room for a listener that may not be kept out, if any connection is not its own."""
         others = [c for listener in self._listeners if listener is not spared for c in listener.connections]
-        if not others:
-            return False
-        min(others, key=lambda connection: connection.active_at).abort(
-            "made room for a connection between brokers"
-        )
-        return True
+        if others:
+            quietest = min(others, key=lambda connection: connection.active_at)
+            quietest.abort("made room for a connection between brokers")
 
 
 class Listener:
@@ -129,7 +126,7 @@ class Listener:
         """Accept, unless that is under way, impossible or against the limits."""
         if self._socket is None or self._accepting or self._retry is not None:
             return
-        if self._between_brokers or not self._admission.is_full():
+        if self._has_room():
             self._accepting = True
             self._loop.add_reader(self._socket.fileno(), self._on_newcomers)
 
@@ -154,9 +151,7 @@ class Listener:
             self._let_in(socket)
 
     def _has_room(self) -> bool:
-        if not self._admission.is_full():
-            return True
-        if self._between_brokers and self._admission.close_quietest(self):
+        if self._between_brokers or not self._admission.is_full():
             return True
         self._stop_accepting()
         return False
@@ -171,6 +166,8 @@ class Listener:
         self.admit_again()
 
     def _let_in(self, socket: Socket) -> None:
+        if self._admission.is_full():
+            self._admission.close_quietest(self)
         if not self._admission.enter(socket.peer[0]):
             log.info("refused a connection from %s: it has as many as one address may have", socket.peer[0])
             socket.close()

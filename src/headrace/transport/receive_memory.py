@@ -45,7 +45,7 @@ class ReceiveMemory:
         self._loop = loop
         self.limits = limits or ReceiveLimits()
         self.held_bytes = 0
-        self._spare_bytes = 0
+        self.spare_bytes = 0
         self._spare: dict[int, list[ReceiveBuffer]] = {}
         # Holder -> (bytes, when it last moved), the stalest first.
         self._holders: dict[Holder, tuple[int, float]] = {}
@@ -59,7 +59,7 @@ class ReceiveMemory:
             size *= 2
         spare = self._spare.get(size)
         if spare:
-            self._spare_bytes -= size
+            self.spare_bytes -= size
             return spare.pop()
         data = bytearray(size)
         return ReceiveBuffer(data, memoryview(data))
@@ -72,9 +72,9 @@ class ReceiveMemory:
     def give_back(self, buffer: ReceiveBuffer) -> None:
         """The buffer is free again: nothing may use a view of it from here on."""
         size = len(buffer.data)
-        if self._spare_bytes + size <= self.limits.spare_bytes_max and self._is_pooled_size(size):
+        if self.spare_bytes + size <= self.limits.spare_bytes_max and self._is_pooled_size(size):
             self._spare.setdefault(size, []).append(buffer)
-            self._spare_bytes += size
+            self.spare_bytes += size
 
     def _is_pooled_size(self, size: int) -> bool:
         base = self.limits.buffer_bytes

@@ -1,0 +1,10 @@
+import pytest
+
+from tests.transport.harness import KINDS, Place
+
+
+@pytest.fixture(params=KINDS)
+def place(request):
+    place = Place(request.param)
+    yield place
+    place.close()

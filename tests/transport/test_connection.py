@@ -1,0 +1,356 @@
+"""A connection: frames in, replies out in order, and bounds on what a peer can make us hold."""
+
+import asyncio
+import logging
+import random
+import struct
+
+import pytest
+
+from headrace.base.chunks import FileSlice
+from headrace.transport.limits import ConnectionLimits
+from tests.transport.harness import REAL_KINDS, Place, echo, frame
+
+
+def test_many_frames_in_one_segment_are_answered_in_order(place):
+    async def main():
+        peer = await place.peer(place.listen(echo))
+        bodies = [b"%d" % number * 10 for number in range(200)]
+        await peer.write(b"".join(map(frame, bodies)))
+        assert [await peer.read_frame() for _ in bodies] == bodies
+
+    place.run(main())
+
+
+def test_a_frame_may_come_byte_by_byte(place):
+    async def main():
+        peer = await place.peer(place.listen(echo))
+        for byte in frame(b"slow but sure") + frame(b"again"):
+            await peer.write(bytes([byte]))
+            await place.turn()
+        assert await peer.read_frame() == b"slow but sure"
+        assert await peer.read_frame() == b"again"
+
+    place.run(main())
+
+
+def test_frames_of_all_sizes_arrive_unharmed(place):
+    async def main():
+        peer = await place.peer(place.listen(echo))
+        rng = random.Random(5)
+        for _ in range(10):
+            bodies = [
+                rng.randbytes(rng.choice([1, 3, 100, 5_000, 40_000])) for _ in range(rng.randrange(1, 9))
+            ]
+            reading = asyncio.ensure_future(asyncio.wait_for(read_all(peer, len(bodies)), 60))
+            await peer.write(b"".join(map(frame, bodies)))
+            assert await reading == bodies
+        assert place.memory.held_bytes == 0
+
+    place.run(main())
+
+
+async def read_all(peer, count):
+    return [await peer.read_frame() for _ in range(count)]
+
+
+def test_replies_leave_in_the_order_of_requests(place):
+    async def main():
+        slots = []
+        listener = place.listen(
+            lambda connection, data: slots.append((connection.begin_reply(), bytes(data)))
+        )
+        peer = await place.peer(listener)
+        await peer.write(b"".join(frame(b"%d" % number) for number in range(20)))
+        await place.until(lambda: len(slots) == 20)
+        order = list(range(20))
+        random.Random(3).shuffle(order)
+        for number in order:
+            slot, body = slots[number]
+            slot.send((frame(body),))
+        assert await read_all(peer, 20) == [b"%d" % number for number in range(20)]
+
+    place.run(main())
+
+
+def test_a_reply_that_is_ready_waits_behind_one_that_is_not(place):
+    async def main():
+        held = []
+
+        def on_frame(connection, data):
+            if data[0:1] == b"w":
+                held.append(connection.begin_reply())
+            else:
+                connection.send((frame(bytes(data)),))
+
+        listener = place.listen(on_frame)
+        peer = await place.peer(listener)
+        await peer.write(frame(b"wait") + frame(b"quick"))
+        (connection,) = listener.connections
+        await place.until(lambda: connection.outstanding == 2)
+        assert connection.unsent_bytes == len(frame(b"quick"))
+        held[0].send((frame(b"waited"),))
+        assert await read_all(peer, 2) == [b"waited", b"quick"]
+
+    place.run(main())
+
+
+def test_a_slot_may_stay_without_a_reply(place):
+    async def main():
+        def on_frame(connection, data):
+            if data[0:1] == b"n":
+                place.loop.call_soon(connection.begin_reply().send, ())
+            else:
+                echo(connection, data)
+
+        peer = await place.peer(place.listen(on_frame))
+        await peer.write(frame(b"no reply") + frame(b"reply"))
+        assert await peer.read_frame() == b"reply"
+
+    place.run(main())
+
+
+@pytest.mark.parametrize("length", [0, -1, -(2**31), 2**31 - 1, 101, 0x47455420])
+def test_a_length_that_cannot_be_closes_the_connection(place, length):
+    async def main():
+        listener = place.listen(echo, limits=ConnectionLimits(frame_bytes_max=100))
+        peer = await place.peer(listener)
+        await peer.write(frame(b"good") + struct.pack(">i", length))
+        assert await peer.read_frame() == b"good"
+        assert await peer.is_closed()
+        assert not listener.connections
+        other = await place.peer(listener)
+        await other.write(frame(b"still here"))
+        assert await other.read_frame() == b"still here"
+
+    place.run(main())
+
+
+def test_what_a_handler_raises_closes_its_connection_only(place, caplog):
+    async def main():
+        def on_frame(connection, data):
+            if bytes(data) == b"bad":
+                raise ValueError("what is this")
+            echo(connection, data)
+
+        listener = place.listen(on_frame)
+        one, other = await place.peer(listener), await place.peer(listener)
+        await one.write(frame(b"bad"))
+        assert await one.is_closed()
+        await other.write(frame(b"good"))
+        assert await other.read_frame() == b"good"
+
+    place.run(main())
+    assert "what is this" in caplog.text
+
+
+def test_a_view_that_outlives_its_handler_is_found(place, caplog):
+    async def main():
+        kept = []
+        peer = await place.peer(place.listen(lambda connection, data: kept.append(data[1:3])))
+        await peer.write(frame(b"mine"))
+        assert await peer.is_closed()
+
+    with caplog.at_level(logging.ERROR):
+        place.run(main())
+    assert "BufferError" in caplog.text
+
+
+def test_frames_are_writable_in_place(place):
+    async def main():
+        def on_frame(connection, data):
+            data[0:2] = b"XX"
+            echo(connection, data)
+
+        for check_views in (True, False):
+            peer = await place.peer(place.listen(on_frame, limits=ConnectionLimits(check_views=check_views)))
+            await peer.write(frame(b"abcd"))
+            assert await peer.read_frame() == b"XXcd"
+
+    place.run(main())
+
+
+def test_a_peer_that_reads_nothing_holds_a_bounded_amount(place):
+    """Requests are small and replies large: without a bound, a few kilobytes sent would cost gigabytes."""
+    limits = ConnectionLimits(unsent_bytes_max=100_000)
+    reply_bytes = 50_000
+    requests = 2_000
+
+    async def main():
+        handled = []
+
+        def on_frame(connection, data):
+            handled.append(bytes(data))
+            connection.send((frame(bytes(data).ljust(reply_bytes, b".")),))
+
+        listener = place.listen(on_frame, limits=limits)
+        peer = await place.peer(listener)
+        writing = asyncio.ensure_future(peer.write(b"".join(frame(b"%06d" % n) for n in range(requests))))
+        await place.until(lambda: listener.connections)
+        (connection,) = listener.connections
+        await place.until(lambda: connection.unsent_bytes > limits.unsent_bytes_max)
+        for _ in range(50):
+            await place.turn()
+            assert connection.unsent_bytes <= limits.unsent_bytes_max + reply_bytes + 4
+        assert len(handled) < requests
+        for number in range(requests):
+            body = await peer.read_frame()
+            assert body[:6] == b"%06d" % number
+            assert connection.unsent_bytes <= limits.unsent_bytes_max + reply_bytes + 4
+        await writing
+        assert len(handled) == requests
+
+    place.run(main())
+
+
+def test_requests_without_a_reply_are_bounded(place):
+    async def main():
+        slots = []
+        listener = place.listen(
+            lambda connection, data: slots.append(connection.begin_reply()),
+            limits=ConnectionLimits(outstanding_max=10),
+        )
+        peer = await place.peer(listener)
+        await peer.write(frame(b"x") * 35)
+        await place.until(lambda: len(slots) == 10)
+        await place.turn(50)
+        assert len(slots) == 10
+        for number in range(35):
+            await place.until(lambda number=number: len(slots) > number)
+            slots[number].send((frame(b"%d" % number),))
+            assert await peer.read_frame() == b"%d" % number
+
+    place.run(main())
+
+
+def test_half_a_frame_then_silence_does_not_trouble_others(place):
+    async def main():
+        listener = place.listen(echo)
+        silent = [await place.peer(listener) for _ in range(10)]
+        for number, peer in enumerate(silent):
+            await peer.write(frame(bytes(20_000))[: 3 + number * 900])
+        other = await place.peer(listener)
+        await other.write(frame(b"hello"))
+        assert await other.read_frame() == b"hello"
+        assert len(listener.connections) == 11
+
+    place.run(main())
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_a_huge_frame_grows_its_buffer_and_leaves_none_behind(kind):
+    place = Place(kind)
+    size = 30 * 1024 * 1024
+
+    async def main():
+        sizes = []
+
+        def on_frame(connection, data):
+            sizes.append(len(data))
+            connection.send((frame(b"%d" % len(data)),))
+
+        peer = await place.peer(place.listen(on_frame, limits=ConnectionLimits()))
+        await peer.write(struct.pack(">i", size) + bytes(size) + frame(b"small"))
+        assert await peer.read_frame() == b"%d" % size
+        assert await peer.read_frame() == b"5"
+        assert sizes == [size, 5]
+        assert place.memory.held_bytes == 0
+        assert place.memory.spare_bytes <= place.memory.limits.spare_bytes_max
+
+    place.run(main())
+    place.close()
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_a_claim_of_a_huge_frame_costs_no_memory(kind):
+    place = Place(kind)
+
+    async def main():
+        listener = place.listen(echo, limits=ConnectionLimits())
+        peers = [await place.peer(listener) for _ in range(20)]
+        for peer in peers:
+            await peer.write(struct.pack(">i", 100 * 1024 * 1024) + bytes(5_000))
+        await place.until(lambda: place.memory.held_bytes > 0)
+        assert place.memory.held_bytes <= 20 * place.memory.limits.buffer_bytes
+
+    place.run(main())
+    place.close()
+
+
+class Opened:
+    """A file as the log gives it."""
+
+    def __init__(self, path, data):
+        path.write_bytes(data)
+        self._file = path.open("rb")
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def read(self, position, count):
+        self._file.seek(position)
+        return self._file.read(count)
+
+    def close(self):
+        self._file.close()
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = Opened(tmp_path / "segment", random.Random(1).randbytes(3_000_000))
+    yield file
+    file.close()
+
+
+@pytest.mark.parametrize("sizes", [[10], [100_000], [2_900_000], [5, 70_000, 1, 40_000, 0, 30_000, 16_384]])
+def test_slices_of_files_leave_among_bytes(place, file, sizes):
+    async def main():
+        def on_frame(connection, data):
+            chunks, total = [], 0
+            for size in sizes:
+                chunks += [b"[%d]" % size, FileSlice(file, 1_000, size)]
+            total = sum(map(len, chunks))
+            connection.send([struct.pack(">i", total), *chunks])
+
+        peer = await place.peer(place.listen(on_frame))
+        await peer.write(frame(b"a") * 3)
+        expected = b"".join(b"[%d]" % size + file.read(1_000, size) for size in sizes)
+        assert [await peer.read_frame() for _ in range(3)] == [expected] * 3
+
+    place.run(main())
+
+
+@pytest.mark.parametrize("size", [500, 10_000, 1_000_000])
+def test_a_file_that_ends_early_closes_the_connection(place, file, size):
+    async def main():
+        def on_frame(connection, data):
+            connection.send([struct.pack(">i", size), FileSlice(file, 3_000_000 - size // 2, size)])
+
+        peer = await place.peer(place.listen(on_frame))
+        await peer.write(frame(b"a"))
+        assert await peer.read_frame() is None
+
+    place.run(main())
+
+
+def test_a_long_file_leaves_room_for_others(place, file):
+    """One connection's turn is bounded: another's short reply overtakes the rest of a long one."""
+
+    async def main():
+        def on_frame(connection, data):
+            if bytes(data) == b"long":
+                part = FileSlice(file, 0, 3_000_000)
+                connection.send([struct.pack(">i", 3_000_000 * 5), part, part, part, part, part])
+            else:
+                echo(connection, data)
+
+        listener = place.listen(on_frame, limits=ConnectionLimits(turn_bytes_max=10_000))
+        greedy, modest = await place.peer(listener), await place.peer(listener)
+        await greedy.write(frame(b"long"))
+        reading = asyncio.ensure_future(greedy.read_frame())
+        await modest.write(frame(b"short"))
+        assert await modest.read_frame() == b"short"
+        assert not reading.done()
+        assert len(await reading) == 15_000_000
+
+    place.run(main())
