@@ -224,7 +224,7 @@ def _pack_lz4(data: Buffer, level: int | None) -> memoryview:
     packer = cramjam.lz4.Compressor(
         level=1 if fast else min(level or 1, _LZ4_LEVEL_MAX), content_checksum=False, block_linked=False
     )
-    packer.compress(data)
+    packer.compress(bytes(data))  # it takes nothing but bytes
     return memoryview(packer.finish())
 
 
