@@ -6,7 +6,6 @@ beside them. Nothing here writes, so a running node's files can be looked at; th
 may then look cut off, and its indexes may be behind.
 """
 
-import os.path
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -133,8 +132,8 @@ def dump_file(
     `records` opens the batches of a log; `decode` is given each record, for topics whose records are
     messages of ours. `verify` compares an index with its log.
     """
-    name = os.path.basename(path)
-    suffix = os.path.splitext(name)[1]
+    name = path.rpartition("/")[2]
+    suffix = name[name.rfind(".") :] if "." in name else ""
     try:
         if suffix in (LOG, METADATA_SNAPSHOT):
             yield from _dump_batches(disk, path, records=records or decode is not None, decode=decode)
@@ -221,7 +220,7 @@ def _decoded(record: Record, decode: Decode | None) -> Any:
 
 
 def _base_offset(path: str) -> int:
-    parsed = parse_segment_file(os.path.basename(path))
+    parsed = parse_segment_file(path.rpartition("/")[2])
     if parsed is None:
         raise InvalidBytesError("the name does not start with a base offset of 20 digits")
     return parsed.base_offset

@@ -83,6 +83,7 @@ class LogFolder:
     def write_meta(self, meta: MetaProperties) -> None:
         """Give the folder its identity; durable at once."""
         self.disk.replace_file(f"{self.path}/{META_PROPERTIES}", meta.encode())
+        self.disk.sync_folder(self.path.rpartition("/")[0] or ("/" if self.path[0] == "/" else "."))
         self.meta = meta
 
     # -- opening ---------------------------------------------------------------------------------------------

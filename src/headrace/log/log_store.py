@@ -111,9 +111,15 @@ class LogStore:
         ]
         for folder in self.folders:
             folder.storage.on_failure = self._failure_of(folder)
+            folder.storage.on_recovery_point_back = self._checkpoint_of(folder)
 
     def _failure_of(self, folder: LogFolder) -> Callable[[str, OSError], None]:
         return lambda _, error: self.fail_folder(folder, error)
+
+    def _checkpoint_of(self, folder: LogFolder) -> Callable[[PartitionLog], None]:
+        """Blocks, but only where a follower truncates below what was flushed."""
+        path = f"{folder.path}/{RECOVERY_POINTS}"
+        return lambda _: folder.disk.replace_file(path, _checkpoint(folder, RECOVERY_POINTS))
 
     # -- starting --------------------------------------------------------------------------------------------
 

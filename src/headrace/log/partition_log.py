@@ -262,7 +262,8 @@ class PartitionLog:
             snapshot = self.snapshots.take(self.producers) if self.size_bytes else None
             if snapshot is not None:
                 self.unsynced_paths.append(snapshot)
-            self.unsynced_paths += self.segments.active.indexes.paths()
+            active = self.segments.active
+            self.unsynced_paths += [active.path, *active.indexes.paths()]
         return self.begin_flush()
 
     def let_go(self, refusal: ApiError) -> None:

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.base.errors import InvalidBytesError
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.batch_scan import scan_batches
 from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
@@ -176,17 +176,27 @@ def _load_epochs(log: PartitionLog) -> None:
     except (FileNotFoundError, InvalidBytesError):
         entries = []
     log.epochs = LeaderEpochs(entries)
-    if not entries and log.size_bytes:
+    if log.size_bytes and not (entries and _epochs_fit(log)):
+        log.epochs.clear()
         for segment in log.segments:
-            for _, header in _walkable(segment):
-                _note_epoch(log.epochs, header)
+            with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
+                for _, header in segment.headers():
+                    _note_epoch(log.epochs, header)
 
 
-def _walkable(segment: Segment) -> list[tuple[int, BatchHeader]]:
-    found: list[tuple[int, BatchHeader]] = []
-    with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
-        found.extend(segment.headers())
-    return found
+def _epochs_fit(log: PartitionLog) -> bool:
+    """Whether the batches where epochs start are of those epochs, or later ones if compaction took them."""
+    for epoch, start_offset in log.epochs.entries():
+        segment = log.segments[max(log.segments.number_of(start_offset), 0)]
+        try:
+            for _, header in segment.headers(segment.locate(start_offset)):
+                moved = header.base_offset > start_offset
+                if header.leader_epoch != epoch and not (moved and header.leader_epoch > epoch):
+                    return False
+                break
+        except (ApiError, InvalidBytesError):
+            continue  # recovery decides what to do about it
+    return True
 
 
 def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
@@ -207,7 +217,7 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     log.epochs.truncate_from_end(first.base_offset)
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
-        if segment.base_offset < end_offset or (segment.size == 0 and done < len(segments)):
+        if segment.base_offset < end_offset:
             discard(log, log.segments.drop_from(number + done - 1), now_ms)
             break
         if done > 1:
@@ -219,7 +229,7 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
         if on_progress is not None:
             cut = size_before - segment.size
             on_progress(RecoveryProgress(log.folder, done, len(segments), bytes_done, cut))
-        if segment.size < size_before:
+        if segment.size < size_before or (segment.size == 0 and done < len(segments)):
             discard(log, log.segments.drop_from(number + done), now_ms)
             break
     _close_recovered(log, number)
@@ -236,6 +246,9 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> int:
     try:
         for position, header, batch in scan_batches(file, 0, size):
             _check_batch(segment, position, header, batch, end_offset)
+            if 0 <= header.leader_epoch < log.epochs.latest:
+                # What was truncated before the crash has come back: a later leader has written since.
+                raise InvalidBytesError(f"the epoch of the batch at byte {position} is an older one")
             segment.note_batch(header.size, header.last_offset, header.max_timestamp)
             end_offset = header.next_offset
             _note_epoch(log.epochs, header)

@@ -45,7 +45,10 @@ def roll_to(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
 
 
 def _note_unsynced(log: "PartitionLog", segment: Segment) -> None:
-    """A closed segment's indexes must be durable before the recovery point passes it."""
-    log.unsynced_paths += segment.indexes.paths()
+    """A closed segment's indexes must be durable before the recovery point passes it.
+
+    So must the cut of its reserved room, which the next flush would miss where the data was flushed before.
+    """
+    log.unsynced_paths += [segment.path, *segment.indexes.paths()]
     if log.folder not in log.unsynced_folders:
         log.unsynced_folders.append(log.folder)

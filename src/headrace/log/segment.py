@@ -190,13 +190,16 @@ class Segment:
 
     def seal(self) -> None:
         """Write the indexes out with the segment's largest timestamp, and cut off reserved room."""
-        max_timestamp, offset = self.max_timestamp()
-        if max_timestamp >= 0:
-            self.indexes.times().append_if_later(max_timestamp, offset)
+        self._note_max_timestamp()
         self.indexes.write_out()
         file = self.file
         if file.size() != self.size:
             file.truncate(self.size)
+
+    def _note_max_timestamp(self) -> None:
+        max_timestamp, offset = self.max_timestamp()
+        if max_timestamp >= 0:
+            self.indexes.times().append_if_later(max_timestamp, offset)
 
     def retire(self) -> None:
         """Grow no more. The segment was sealed."""
@@ -278,8 +281,18 @@ class Segment:
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and the last offset of its batch; (-1, base offset) where there is none."""
         if self._max_timestamp == _UNREAD:
-            self._max_timestamp, self._max_timestamp_offset = self.time_index().last()
+            timestamp, offset = self.time_index().last()
+            if timestamp >= 0 and not self._holds(timestamp, offset):
+                self.rebuild_indexes()  # retention must not act on a broken entry
+            else:
+                self._max_timestamp, self._max_timestamp_offset = timestamp, offset
         return self._max_timestamp, self._max_timestamp_offset
+
+    def _holds(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch that ends with `offset` has this largest timestamp."""
+        for _, header in self.headers(self.locate(offset)):
+            return header.max_timestamp == timestamp
+        return False
 
     def largest_timestamp(self) -> int:
         """For retention: of the records, or of the file where they have none."""
@@ -310,7 +323,8 @@ class Segment:
         if active:
             self._tail_offsets, self._tail_positions = tail
         else:
-            self.seal()
+            self._note_max_timestamp()
+            self.indexes.write_out(durable=True)
             self.retire()
 
     def truncate(self, offset: int) -> int:

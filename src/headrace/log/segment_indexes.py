@@ -8,6 +8,7 @@ until the pool takes them back.
 
 from typing import Final
 
+from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX
 from headrace.log.offset_index import OffsetIndex
@@ -124,15 +125,18 @@ class SegmentIndexes:
             self._offsets.data = offsets
             self._times.data = times
 
-    def write_out(self) -> None:
-        """Bring the files up to what is in memory. Not synced: that is the flush's work."""
+    def write_out(self, *, durable: bool = False) -> None:
+        """Bring the files up to what is in memory. Mostly not synced: that is the flush's work."""
         if self.active:
             assert self._offsets is not None
             assert self._times is not None
-            self._write(INDEX, self._offsets.data)
-            self._write(TIME_INDEX, self._times.data)
+            self._write(INDEX, self._offsets.data, durable)
+            self._write(TIME_INDEX, self._times.data, durable)
 
-    def _write(self, suffix: str, data: bytes | bytearray | memoryview) -> None:
+    def _write(self, suffix: str, data: Buffer, durable: bool) -> None:
+        if durable:
+            self._storage.disk.replace_file(self.stem + suffix, bytes(data))
+            return
         file = self._storage.disk.open(self.stem + suffix, create=True)
         file.write(0, (data,))
         file.truncate(len(data))

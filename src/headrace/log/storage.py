@@ -98,10 +98,17 @@ def _ignore_failure(folder: str, error: OSError) -> None:
     pass
 
 
+def _ignore_log(log: "PartitionLog") -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Storage:
-    """The surroundings of a log. `on_failure(folder, error)` hears of a disk that can no longer be
-    trusted."""
+    """The surroundings of a log.
+
+    `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_recovery_point_back(log)`
+    of a truncation below what a checkpoint vouches for.
+    """
 
     disk: Disk
     rng: Random = field(default_factory=lambda: Random(0))
@@ -110,6 +117,7 @@ class Storage:
     maps: Pool = field(default_factory=lambda: Pool(MAPS_MAX))
     removals: Removals = field(default_factory=Removals)
     on_failure: Callable[[str, OSError], None] = _ignore_failure
+    on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
     to_flush: "set[PartitionLog]" = field(
         default_factory=set
     )  # logs that rolled a segment since their last flush

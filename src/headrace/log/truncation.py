@@ -24,7 +24,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
     number = log.segments.number_of(offset)
-    discard(log, log.segments.drop_from(number + 1), now_ms)
+    _drop_durably(log, number + 1, now_ms)
     active = log.segments.active
     active.reopen()
     end_offset = active.truncate(offset)
@@ -32,7 +32,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     log.generation += 1
     log.log_end_offset = end_offset
     log.log_start_offset = min(log.log_start_offset, end_offset)
-    log.recovery_point = min(log.recovery_point, end_offset)
+    _move_recovery_point_back(log, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
     log.epochs.truncate_from_end(end_offset)
     rebuild_producers(log.producers, log.snapshots, log.segments, log.log_start_offset, end_offset, now_ms)
@@ -41,13 +41,28 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
 
 def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -> None:
     """An empty log that goes on at `offset`, as a follower needs whose leader has dropped what it lacks."""
-    discard(log, log.segments.drop_from(0), now_ms)
+    _drop_durably(log, 0, now_ms)
     log.snapshots.remove_outside(above=offset, up_to=offset)
     segment = create_segment(log.storage, log.folder, offset, config=log.config, now_ms=now_ms)
     segment.start_tail(offset)
     log.segments.add(segment)
     log.generation += 1
     log.log_start_offset = log.log_end_offset = log.high_watermark = offset
-    log.recovery_point = min(log.recovery_point, offset)
+    _move_recovery_point_back(log, offset)
     log.epochs.clear()
     log.producers.clear(offset)
+
+
+def _drop_durably(log: "PartitionLog", number: int, now_ms: int) -> None:
+    """Drop segments so that no power cut brings them back behind what is written next. Blocks; rare."""
+    dropped = log.segments.drop_from(number)
+    if dropped:
+        discard(log, dropped, now_ms)
+        log.storage.disk.sync_folder(log.folder)
+
+
+def _move_recovery_point_back(log: "PartitionLog", end_offset: int) -> None:
+    """A checkpointed recovery point above the new end would vouch for what is written there next."""
+    if log.recovery_point > end_offset:
+        log.recovery_point = end_offset
+        log.storage.on_recovery_point_back(log)
