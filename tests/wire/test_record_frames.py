@@ -62,7 +62,7 @@ def test_malformed_frames_are_refused(value: bytes, error: type[Exception]) -> N
 @pytest.mark.parametrize("family", [GROUP, TRANSACTION, SHARE], ids=lambda family: family[0])
 def test_coordinator_records_come_back(family: tuple[str, ...]) -> None:
     keys = [cls for stem in family for cls in messages_of(stem) if cls.__name__.endswith("Key")]
-    assert sorted(cls.__schema__.api_key for cls in keys) == list(range(len(keys)))
+    assert len({cls.__schema__.api_key for cls in keys}) == len(keys)
     for cls in keys:
         key = Randomizer(cls.__name__).message(cls, 0)
         data = encode_key(key)

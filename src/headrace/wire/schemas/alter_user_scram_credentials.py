@@ -19,7 +19,7 @@ class ScramCredentialDeletion:
 @struct
 class ScramCredentialUpsertion:
     name: str = ""
-    mechanism: int8 = 0
+    mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: int32 = 0
     salt: bytes = b""
     salted_password: bytes = b""

@@ -1,6 +1,6 @@
 """BrokerHeartbeat (63), v0-2: a broker is alive, and how far it has replayed.
 
-v1 failed log directories (KIP-858), v2 cordoned ones.
+v1 failed log directories (KIP-858), v2 cordoned ones (KIP-1066).
 """
 
 from __future__ import annotations

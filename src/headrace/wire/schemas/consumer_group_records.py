@@ -20,6 +20,7 @@ class ConsumerGroupMetadataKey:
 @message(api_key=3, versions=range(1), flexible_from=0)
 class ConsumerGroupMetadataValue:
     epoch: int32 = 0
+    # of the topics subscribed to: a change starts a rebalance (KIP-1101)
     metadata_hash: Annotated[int64, Tag(0)] = 0
 
 

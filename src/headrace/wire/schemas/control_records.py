@@ -7,6 +7,7 @@ from headrace.wire.notation import int16, int32, message
 
 @message(versions=range(1))
 class ControlRecordTypeSchema:
+    # 0 abort, 1 commit, 2 leader change, 3/4 snapshot header/footer, 5 kraft version, 6 voters
     type: int16 = 0
 
 

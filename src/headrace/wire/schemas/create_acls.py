@@ -18,7 +18,7 @@ class AclCreation:
     principal: str = ""
     host: str = ""
     operation: int8 = 0
-    permission_type: int8 = 0
+    permission_type: int8 = 0  # 2 deny, 3 allow
 
 
 @message(api_key=30, versions=range(1, 4), flexible_from=2)

@@ -26,7 +26,7 @@ class AclDescription:
     principal: str = ""
     host: str = ""
     operation: int8 = 0
-    permission_type: int8 = 0
+    permission_type: int8 = 0  # 2 deny, 3 allow
 
 
 @struct

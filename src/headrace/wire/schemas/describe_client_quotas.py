@@ -13,7 +13,7 @@ from headrace.wire.notation import float64, int8, int16, int32, message, struct
 @struct
 class ComponentData:
     entity_type: str = ""
-    match_type: int8 = 0
+    match_type: int8 = 0  # 0 this name, 1 the default, 2 any name
     match: str | None = ""
 
 

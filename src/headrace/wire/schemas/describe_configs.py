@@ -37,9 +37,11 @@ class DescribeConfigsResourceResult:
     name: str = ""
     value: str | None = ""
     read_only: bool = False
+    # 1 topic, 2 broker, 3 all brokers, 4 properties file, 5 default, 6 logger, 7 client metrics, 8 group
     config_source: int8 = -1
     is_sensitive: bool = False
     synonyms: list[DescribeConfigsSynonym] = field(default_factory=list)
+    # 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password
     config_type: Annotated[int8, Since(3), IGNORABLE] = 0
     documentation: Annotated[str | None, Since(3), IGNORABLE] = ""
 

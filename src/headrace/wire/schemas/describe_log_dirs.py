@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), v1-5: log directories of a broker, with their replicas and sizes.
 
-v2 flexible, v3 an error for the whole reply, v4 size of the volume (KIP-827), v5 cordoned directories.
+v2 flexible, v3 an error for the whole reply, v4 size of the volume (KIP-827), v5 cordoned directories
+(KIP-1066).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ForgottenTopic:
 
 @message(api_key=1, versions=range(4, 19), flexible_from=12)
 class FetchRequest:
-    # only between voters of the metadata quorum
+    # set by nodes that fetch the metadata log
     cluster_id: Annotated[str | None, Since(12), Tag(0), IGNORABLE] = None
     replica_id: Annotated[int32, Until(14)] = -1  # -1 for consumers; from v15 on it moves into replica_state
     replica_state: Annotated[ReplicaState | None, Since(15), Tag(1), OMITTED_IS_NONE] = None
@@ -83,7 +83,7 @@ class FetchRequest:
 @struct
 class EpochEndOffset:
     epoch: int32 = -1
-    end_offset: int64 = -1
+    end_offset: int64 = -1  # where that epoch ends, -1 if it is not known
 
 
 @struct

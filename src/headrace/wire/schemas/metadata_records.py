@@ -227,7 +227,7 @@ class RemoveAccessControlEntryRecord:
 @message(api_key=11, versions=range(1), flexible_from=0)
 class UserScramCredentialRecord:
     name: str = ""
-    mechanism: int8 = 0
+    mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     salt: bytes = b""
     stored_key: bytes = b""
     server_key: bytes = b""

@@ -27,7 +27,7 @@ class OffsetForLeaderTopic:
 
 @message(api_key=23, versions=range(2, 5), flexible_from=4)
 class OffsetForLeaderEpochRequest:
-    replica_id: Annotated[int32, Since(3), IGNORABLE] = -2
+    replica_id: Annotated[int32, Since(3), IGNORABLE] = -2  # -2 debugging, -1 consumer
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)
 
 
@@ -36,7 +36,7 @@ class EpochEndOffset:
     error_code: int16 = 0
     partition: int32 = 0
     leader_epoch: int32 = -1
-    end_offset: int64 = -1
+    end_offset: int64 = -1  # where that epoch ends, -1 if it is not known
 
 
 @struct

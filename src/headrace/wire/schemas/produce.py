@@ -3,8 +3,9 @@
 Acks -1 waits for the in-sync set, 1 for the leader's log, 0 for nothing: then no response is sent at all.
 Versions 0-2 carried the old message formats and are only advertised, never parsed. Request: v13 names
 topics by id. Response: v5 log start offset, v8 errors per record (KIP-467), v10 the current leader so that
-a client need not ask for metadata (KIP-951). v9 is the first flexible version. v7 promises zstd, v11 and
-v12 promise that the client knows the transaction errors of KIP-890.
+a client need not ask for metadata (KIP-951). v9 is the first flexible version. v7 promises zstd, v11 that
+the client knows TRANSACTION_ABORTABLE, and with v12 a batch joins its transaction without
+AddPartitionsToTxn (KIP-890).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ReadShareGroupStateRequest:
 class StateBatch:
     first_offset: int64 = 0
     last_offset: int64 = 0
-    delivery_state: int8 = 0
+    delivery_state: int8 = 0  # 0 available, 2 acknowledged, 4 archived
     delivery_count: int16 = 0
 
 

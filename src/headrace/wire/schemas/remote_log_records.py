@@ -38,7 +38,7 @@ class RemoteLogSegmentMetadataRecord:
     segment_leader_epochs: list[SegmentLeaderEpochEntry] = field(default_factory=list)
     segment_size_in_bytes: int32 = 0
     custom_metadata: bytes | None = None
-    remote_log_segment_state: int8 = 0
+    remote_log_segment_state: int8 = 0  # 0 copy started, 1 copied, 2 delete started, 3 deleted
     txn_index_empty: Annotated[bool, Tag(0)] = False
 
 
@@ -48,7 +48,7 @@ class RemoteLogSegmentMetadataUpdateRecord:
     broker_id: int32 = 0
     event_timestamp_ms: int64 = 0
     custom_metadata: bytes | None = None
-    remote_log_segment_state: int8 = 0
+    remote_log_segment_state: int8 = 0  # 0 copy started, 1 copied, 2 delete started, 3 deleted
 
 
 @message(api_key=2, versions=range(1), flexible_from=0)
@@ -56,7 +56,7 @@ class RemotePartitionDeleteMetadataRecord:
     topic_id_partition: TopicIdPartitionEntry = field(default_factory=TopicIdPartitionEntry)
     broker_id: int32 = 0
     event_timestamp_ms: int64 = 0
-    remote_partition_delete_state: int8 = 0
+    remote_partition_delete_state: int8 = 0  # 0 marked, 1 started, 2 finished
 
 
 @message(api_key=3, versions=range(1), flexible_from=0)

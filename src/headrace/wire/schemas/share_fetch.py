@@ -1,6 +1,7 @@
 """ShareFetch (78), v1-2: acquire records of a share group, acknowledging earlier ones on the way.
 
-KIP-932. v1 bounds the records and the batch size, v2 the mode of acquiring and renewals of locks.
+KIP-932. v1 bounds the records and the batch size, v2 the mode of acquiring (KIP-1206) and renewals of locks
+(KIP-1222).
 """
 
 from __future__ import annotations

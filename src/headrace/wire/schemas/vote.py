@@ -45,7 +45,7 @@ class RequestTopicData:
 @message(api_key=52, versions=range(3), flexible_from=0)
 class VoteRequest:
     cluster_id: str | None = None
-    voter_id: Annotated[int32, Since(1), IGNORABLE] = -1
+    voter_id: Annotated[int32, Since(1), IGNORABLE] = -1  # the voter asked, so that a wrong one can tell
     topics: list[RequestTopicData] = field(default_factory=list)
 
 

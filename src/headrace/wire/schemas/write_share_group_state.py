@@ -15,7 +15,7 @@ from headrace.wire.notation import IGNORABLE, NO_UUID, Since, int8, int16, int32
 class StateBatch:
     first_offset: int64 = 0
     last_offset: int64 = 0
-    delivery_state: int8 = 0
+    delivery_state: int8 = 0  # 0 available, 2 acknowledged, 4 archived
     delivery_count: int16 = 0
 
 
