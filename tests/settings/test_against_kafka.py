@@ -15,6 +15,7 @@ from headrace.settings.changes import check_topic_settings
 from headrace.settings.definition import NoDefault, Setting, SettingError, render
 from headrace.settings.group import GROUP
 from headrace.settings.topic import TOPIC
+from tests.compat import prepare
 from tests.settings.test_broker_config import NODE
 
 pytestmark = pytest.mark.java
@@ -151,24 +152,19 @@ DIFFERENCES = (
 )
 
 
-@pytest.fixture(scope="module")
-def jars() -> str:
-    versions = sorted(Path.home().glob(".cache/peers/kafka/*/libs"))
-    if not versions:
-        pytest.skip("Apache Kafka's jars are not in ~/.cache/peers/kafka")
-    return f"{versions[-1]}/*"
-
-
-def ask_kafka(jars: str, *arguments: str) -> list[list[str]]:
-    command = ["java", "-cp", jars, str(PROGRAM), *arguments]
+def ask_kafka(*arguments: str) -> list[list[str]]:
+    try:
+        command = [*prepare.java_command(), str(PROGRAM), *arguments]
+    except prepare.UnavailableError as reason:
+        pytest.skip(str(reason))
     run = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, run.stderr
     return [line.split("\t") for line in run.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def facts(jars: str) -> list[list[str]]:
-    return ask_kafka(jars)
+def facts() -> list[list[str]]:
+    return ask_kafka()
 
 
 def test_names_kinds_defaults_and_modes(facts: list[list[str]]) -> None:
@@ -217,12 +213,12 @@ def test_stand_ins(facts: list[list[str]]) -> None:
     assert ours == theirs
 
 
-def test_what_is_refused(jars: str, tmp_path: Path) -> None:
+def test_what_is_refused(tmp_path: Path) -> None:
     cases = tmp_path / "cases"
     cases.write_text(
         "\n".join([*map(line_of, broker_cases()), *(line_of({"TOPIC": "1"} | case) for case in TOPIC_CASES)])
     )
-    answers = [answer for answer in ask_kafka(jars, str(cases)) if answer[0] in ("ok", "refused")]
+    answers = [answer for answer in ask_kafka(str(cases)) if answer[0] in ("ok", "refused")]
     ours = [refused_broker(case) for case in broker_cases()] + [refused_topic(case) for case in TOPIC_CASES]
     assert len(answers) == len(ours)
     for case, theirs, refusal in zip((*BROKER_CASES, *TOPIC_CASES), answers, ours, strict=True):

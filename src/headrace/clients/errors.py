@@ -1,0 +1,79 @@
+"""What can go wrong for a client, told so that a person knows what happened and what to do."""
+
+from typing import Final
+
+from headrace.base.error_codes import RETRIABLE, ErrorCode
+
+
+class ClientError(Exception):
+    """The text is for a person: what was tried, what happened, what would help."""
+
+
+class UnreachableError(ClientError):
+    """No broker could be reached, or one that could be was lost."""
+
+
+class TimedOutError(ClientError):
+    """The cluster did not answer, or did not become ready, in the time given."""
+
+
+class UnsupportedError(ClientError):
+    """The broker has no version of a request that this client speaks."""
+
+
+class RefusedError(ClientError):
+    """The cluster answered with an error code."""
+
+    def __init__(self, code: int, what: str, detail: str | None = None) -> None:
+        self.code = error_code(code)
+        self.detail = detail or ""
+        # Brokers often send the code's own name as the message; that tells a person nothing more.
+        reason = detail if detail and detail != self.code.name else self.code.name.replace("_", " ").lower()
+        advice = _ADVICE.get(self.code)
+        super().__init__(f"{what}: {reason.rstrip('.')}" + (f"; {advice}" if advice else ""))
+
+    @property
+    def retriable(self) -> bool:
+        return self.code in RETRIABLE
+
+
+class NoSuchTopicError(RefusedError):
+    """A topic that was meant to be there is not; waiting would not help."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}", "there is no such topic")
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code of a number; one of a newer Kafka's counts as an unknown error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def raise_for(code: int, what: str, detail: str | None = None) -> None:
+    """RefusedError unless the code says that all is well."""
+    if code != ErrorCode.NONE:
+        raise RefusedError(code, what, detail)
+
+
+_ADVICE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "see what there is with `headrace topic list`",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or change it with `headrace topic alter`",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "ask for no more replicas than there are brokers",
+    ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise the topic's max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller records, or raise the topic's segment.bytes",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "wait until more replicas are in sync, or lower min.insync.replicas",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the records are written, but on too few replicas",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask for the right to use this topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask for the right to do this on the cluster",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "read from the beginning or from a later offset",
+    ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead it now; are its brokers up?",
+    ErrorCode.INVALID_PARTITIONS: "the number of a topic's partitions can only grow",
+}
