@@ -27,9 +27,12 @@ OTHER_FILES = frozenset(
     {"meta.properties", "partition.metadata", "quorum-state", ".lock", ".kafka_cleanshutdown"}
 )
 
+# The tool reads whole entries only and says nothing of a rest.
+ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
+
 # What the tool prints when it finds fault, beside ending with another code than 0.
 FAULTS = re.compile(
-    r"isvalid: false|mismatch|out of order|invalid bytes|non-consecutive|could not|corrupt|exception|error",
+    r"isvalid: false|mismatch|not found|out of order|invalid|non-consecutive|failed|corrupt|exception|error",
     re.IGNORECASE,
 )
 
@@ -48,6 +51,8 @@ def check_folder(folder: Path) -> None:
     for path in files:
         if path.name in CHECKPOINTS:
             _check_checkpoint(path)
+        size = path.stat().st_size
+        assert size % ENTRY_BYTES.get(path.suffix, 1) == 0, f"{path}: {size} bytes are not whole entries"
     dumpable = [path for path in files if path.suffix in SEGMENT_SUFFIXES]
     assert any(path.suffix == ".log" for path in dumpable), f"no log at all in {folder}"
     program = Program([*prepare.java_command(classes=prepare.java_program()), "Compat"])
@@ -74,15 +79,12 @@ def _by_decoder(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def _dump(program: Program, decoder: str, files: list[Path]) -> None:
-    """First everything with its content, then the indexes checked against their logs."""
-    logs = [path for path in files if path.suffix != ".checkpoint"]
+    """First everything with its content, then the indexes against their logs."""
+    _run(program, files, *sorted({decoder, "--deep-iteration"}))
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
-    options = {decoder, "--deep-iteration", "--skip-record-metadata"}
-    _run(program, files, *sorted(options))
-    if indexes:
-        assert logs
-        _run(program, indexes, "--index-sanity-check")
-        _run(program, indexes, "--verify-index-only")
+    for option in ("--index-sanity-check", "--verify-index-only"):
+        if indexes:
+            _run(program, indexes, option)
 
 
 def _run(program: Program, files: list[Path], *options: str) -> None:
@@ -101,7 +103,9 @@ def _is_known(path: Path) -> bool:
 
 
 def _check_checkpoint(path: Path) -> None:
-    """A version, a count, and as many lines of numbers."""
+    """A version, a count, and as many lines of numbers; or nothing at all, if it was never written."""
+    if path.stat().st_size == 0:
+        return
     version, count, *entries = path.read_text().split("\n")
     assert version == "0", f"{path}: version {version!r}"
     assert entries[-1] == "", f"{path}: does not end with a line break"

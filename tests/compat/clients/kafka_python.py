@@ -1,6 +1,7 @@
 """kafka-python: pure Python, synchronous."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from tests.compat.clients.face import WAIT_SECONDS, Client, Record, check_code, refusal_of
+from tests.compat.clients.face import WAIT_SECONDS, Client, Record, RefusedError, check_code, refusal_of
 from tests.compat.clients.member import PolledMember
 from tests.compat.clients.reading import Reading, records_of
 
@@ -137,7 +138,11 @@ class KafkaPython(Client):
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         with _refusals():
-            self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))])
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))
+            outcome = self._admin.alter_configs([resource])["topic"][topic]
+            refused = re.match(r"\[Error (\d+)\]", outcome)  # the code is only in the text
+            if refused:
+                raise RefusedError(int(refused[1]), outcome)
 
     def cluster(self) -> dict[str, Any]:
         with _refusals():

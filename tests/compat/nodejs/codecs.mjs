@@ -31,6 +31,26 @@ function lz4Frame(data) {
   return frame
 }
 
+// The frame is taken apart here because lz4js stumbles over check sums of blocks, which aiokafka writes.
+function unlz4(frame) {
+  const flags = frame[4]
+  const blockBytesMax = 1 << (8 + 2 * ((frame[5] >> 4) & 7))
+  const blocks = []
+  let at = flags & 0x08 ? 15 : 7
+  for (let size = frame.readUInt32LE(at); size !== 0; size = frame.readUInt32LE(at)) {
+    const stored = size & 0x7fffffff
+    const block = frame.subarray(at + 4, at + 4 + stored)
+    if (size >>> 31) {
+      blocks.push(block)
+    } else {
+      const out = Buffer.alloc(blockBytesMax)
+      blocks.push(out.subarray(0, lz4.decompressBlock(block, out, 0, stored, 0)))
+    }
+    at += 4 + stored + (flags & 0x10 ? 4 : 0)
+  }
+  return Buffer.concat(blocks)
+}
+
 export async function installCodecs() {
   await zstd.init()
   CompressionCodecs[CompressionTypes.Snappy] = () => ({
@@ -39,7 +59,7 @@ export async function installCodecs() {
   })
   CompressionCodecs[CompressionTypes.LZ4] = () => ({
     compress: async (encoder) => lz4Frame(encoder.buffer),
-    decompress: async (data) => Buffer.from(lz4.decompress(data)),
+    decompress: async (data) => unlz4(data),
   })
   CompressionCodecs[CompressionTypes.ZSTD] = () => ({
     compress: async (encoder) => Buffer.from(zstd.compress(encoder.buffer)),

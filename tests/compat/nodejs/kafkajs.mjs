@@ -181,7 +181,9 @@ const calls = {
 
   async create_topic({ topic, partitions, config }) {
     const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }))
-    await admin.createTopics({ topics: [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }] })
+    const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }]
+    // kafkajs answers false, not an error, where the topic exists.
+    if (!(await admin.createTopics({ topics }))) throw Object.assign(new Error('exists'), { code: 36 })
   },
 
   async topics() {
@@ -250,7 +252,8 @@ const calls = {
 function codeOf(error) {
   if (!error) return null
   if (typeof error.code === 'number') return error.code
-  const inside = [error.cause, error.originalError, ...(error.errors ?? []), ...(error.groups ?? []).map((g) => g.error)]
+  const parts = [...(error.groups ?? []), ...(error.partitions ?? [])].map((part) => part.error)
+  const inside = [error.cause, error.originalError, ...(error.errors ?? []), ...parts]
   for (const each of inside) {
     const code = each && each !== error ? codeOf(each) : null
     if (code !== null) return code

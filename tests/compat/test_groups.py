@@ -1,0 +1,100 @@
+"""Every client in a group: two members share the partitions, one leaves, the next resumes after the commits."""
+
+import pytest
+
+from tests.compat.brokers import Broker
+from tests.compat.clients.face import Client, Record, RefusedError, eventually
+from tests.compat.clients.roster import Entry, as_params
+from tests.compat.conftest import MakeTopic
+from tests.compat.dump_check import check_files
+from tests.compat.samples import hour_ago_ms
+
+PARTITIONS = 4
+EACH = 25
+
+
+def _fill(client: Client, topic: str, first_value: int) -> set[bytes]:
+    """EACH records to every partition; answers their values, which no two records share."""
+    values = range(first_value, first_value + PARTITIONS * EACH)
+    sent = [Record(at % PARTITIONS, hour_ago_ms(), b"key", b"value-%d" % at) for at in values]
+    client.produce(topic, sent, "lz4")
+    return {b"value-%d" % at for at in values}
+
+
+def _values(client: Client, member: str) -> set[bytes | None]:
+    return {record.value for record in client.taken(member)}
+
+
+def _await_assignment(client: Client, **counts: int) -> None:
+    """Until the members own as many partitions as said, and together every one exactly once."""
+
+    def is_shared() -> bool:
+        owned = {member: client.assigned(member) for member in counts}
+        partitions = sorted(at for each in owned.values() for at in each)
+        return partitions == list(range(PARTITIONS)) and all(
+            len(each) == counts[member] for member, each in owned.items()
+        )
+
+    eventually(is_shared, f"members to own {counts}")
+
+
+@pytest.mark.parametrize("entry", as_params())
+def test_two_members_share_and_a_third_resumes(
+    entry: Entry, client: Client, make_topic: MakeTopic, group: str
+) -> None:
+    topic = make_topic(PARTITIONS)
+    first = _fill(client, topic, 0)
+    client.join("a", group, topic)
+    _await_assignment(client, a=4)
+    eventually(lambda: first <= _values(client, "a"), "the first member to read everything")
+    client.commit("a")
+    assert client.committed(group, topic) == dict.fromkeys(range(PARTITIONS), EACH)
+
+    client.join("b", group, topic)
+    _await_assignment(client, a=2, b=2)
+    second = _fill(client, topic, 1000)
+    eventually(lambda: second <= _values(client, "a") | _values(client, "b"), "both to read what is new")
+    assert _values(client, "b") <= second, "the second member read again what was committed"
+    assert not _values(client, "a") & _values(client, "b"), "both members read the same record"
+    client.commit("a")
+    client.commit("b")
+    client.leave("b")
+
+    _await_assignment(client, a=4)
+    client.leave("a")
+    assert client.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 2 * EACH)
+    third = _fill(client, topic, 2000)
+    client.join("c", group, topic)
+    eventually(lambda: third <= _values(client, "c"), "a new member to read what was not committed")
+    assert _values(client, "c") == third
+    client.leave("c")
+
+
+@pytest.mark.parametrize("entry", as_params("delete_group"))
+def test_group_is_listed_described_and_deleted(
+    entry: Entry, client: Client, make_topic: MakeTopic, group: str
+) -> None:
+    topic = make_topic(PARTITIONS)
+    _fill(client, topic, 0)
+    client.join("a", group, topic)
+    _await_assignment(client, a=4)
+    assert client.describe_group(group) == {"state": "Stable", "members": 1}
+    assert group in client.groups()
+    with pytest.raises(RefusedError) as refusal:
+        client.delete_group(group)
+    assert refusal.value.code == 68  # NON_EMPTY_GROUP
+    eventually(lambda: len(client.taken("a")) == PARTITIONS * EACH, "everything to be read")
+    client.commit("a")
+    client.leave("a")
+    assert client.describe_group(group) == {"state": "Empty", "members": 0}
+    assert client.committed(group, topic) == dict.fromkeys(range(PARTITIONS), EACH)
+    client.delete_group(group)
+    assert group not in client.groups()
+    with pytest.raises(RefusedError) as refusal:
+        client.delete_group(group)
+    assert refusal.value.code == 69  # GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.java
+def test_apache_kafka_reads_every_file(broker: Broker) -> None:
+    check_files(broker)
