@@ -24,7 +24,7 @@ TIMEOUT_MS = 100
 
 
 class Quorum:
-    """Several cores under one script: `new 1 of 1,2,3`, `1 start`, `1 tick 100`, `2 durable 5`, `mail`, ..."""
+    """Several cores under one script: `new 1 of 1,2,3`, `1 start`, `1 tick 100`, `mail`, ..."""
 
     def __init__(self) -> None:
         self.cores: dict[int, RaftCore] = {}

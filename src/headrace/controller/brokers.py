@@ -209,11 +209,11 @@ def _leads(cluster: Cluster, broker_id: int) -> bool:
     return any(partition.leader == broker_id for _, _, partition in cluster.image.topics.partitions())
 
 
-def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int) -> Decision[int | None]:
+def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int, *, spare: int) -> Decision[int | None]:
     """Fence one broker whose session is over; the reply names it. One at a time: each moves leaders to
     others.
     """
-    for broker_id in sessions.silent(now_ms):
+    for broker_id in sessions.silent(now_ms, spare):
         sessions.end(broker_id)
         broker = cluster.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:

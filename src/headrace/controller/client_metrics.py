@@ -1,4 +1,4 @@
-"""The settings of a client metrics subscription (KIP-714): which clients push which metrics, and how often."""
+"""The settings of a client metrics subscription (KIP-714): which clients push which metrics, how often."""
 
 from typing import Final
 

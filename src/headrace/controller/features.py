@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.controller.activation import min_isr_default
 from headrace.controller.cluster import Cluster
 from headrace.controller.decision import Decision
 from headrace.metadata.brokers import VersionRange
@@ -21,8 +22,7 @@ from headrace.metadata.features import (
     SUPPORTED,
 )
 from headrace.metadata.image import MetadataRecord
-from headrace.metadata.resources import CLUSTER_DEFAULT
-from headrace.wire.schemas.metadata_records import ConfigRecord, FeatureLevelRecord
+from headrace.wire.schemas.metadata_records import FeatureLevelRecord
 from headrace.wire.schemas.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -96,18 +96,6 @@ def _update(
     if name == ELR_VERSION and level and not current:
         records += min_isr_default(cluster)
     return records
-
-
-def min_isr_default(cluster: Cluster) -> list[MetadataRecord]:
-    """Eligible leaders need one min.insync.replicas for the whole cluster: fix the one in force as its
-    default.
-    """
-    default = cluster.image.config_of(*CLUSTER_DEFAULT)
-    if "min.insync.replicas" in default:
-        return []
-    value = str(cluster.config.int("min.insync.replicas"))
-    kind, name = CLUSTER_DEFAULT
-    return [ConfigRecord(resource_type=kind, resource_name=name, name="min.insync.replicas", value=value)]
 
 
 def _direction(update: FeatureUpdateKey, api_version: int) -> int:

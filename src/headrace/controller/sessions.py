@@ -54,12 +54,20 @@ class Sessions:
             self._sessions[other].metadata_offset >= needed for other in active if other in self._sessions
         )
 
-    def next_expiry_ms(self) -> int | None:
-        """When the next broker falls silent if nothing is heard."""
-        contacts = [session.last_contact_ms for session in self._sessions.values()]
+    def next_expiry_ms(self, spare: int) -> int | None:
+        """When the next broker falls silent if nothing is heard; `spare` is never silent (see `silent`)."""
+        contacts = [each.last_contact_ms for broker_id, each in self._sessions.items() if broker_id != spare]
         return min(contacts) + self.timeout_ms + 1 if contacts else None
 
-    def silent(self, now_ms: int) -> list[int]:
-        """Brokers whose session is over, the longest silent first."""
-        over = [broker_id for broker_id in self._sessions if not self.is_alive(broker_id, now_ms)]
+    def silent(self, now_ms: int, spare: int) -> list[int]:
+        """Brokers whose session is over, the longest silent first.
+
+        The broker that shares the controller's process is spared: it lives as long as the controller does,
+        and a process that was paused for a session must not fence itself when it goes on.
+        """
+        over = [
+            broker_id
+            for broker_id in self._sessions
+            if broker_id != spare and not self.is_alive(broker_id, now_ms)
+        ]
         return sorted(over, key=lambda broker_id: self._sessions[broker_id].last_contact_ms)

@@ -116,6 +116,18 @@ class ClusterImage:
         self.epoch = epoch
         self.timestamp_ms = timestamp_ms
 
+    def clear(self) -> None:
+        """Forget everything the log said; tables that others hold on to are emptied, not replaced."""
+        tables: tuple[dict[Any, Any], ...] = (
+            *(self.topics.by_name, self.topics.by_id, self.topics.by_folded_name),
+            *(self.brokers, self.controllers, self.configs, self.features),
+            *(self.security.acls, self.security.scram, self.security.quotas, self.security.tokens),
+        )
+        for table in tables:
+            table.clear()
+        self.producer_ids = None
+        self._held = None
+
     def copy(self) -> "ClusterImage":
         """A picture of now that later replays do not touch. Cheap: what never changes is shared."""
         twin = ClusterImage(self.cluster_id)

@@ -160,10 +160,15 @@ class RaftDriver:
         assert entries, "an append writes something"
         answer: asyncio.Future[int] = self._loop.create_future()
         now_ms = self._clock.now_ms()
-        written = [
-            self._write(batch, [entry.record for entry in part], now_ms)
-            for batch, part in data_batches(entries, now_ms=now_ms)
-        ]
+        written: list[Commit] = []
+        try:
+            for batch, part in data_batches(entries, now_ms=now_ms):
+                written.append(self._write(batch, [entry.record for entry in part], now_ms))
+        except ApiError as error:
+            if written:
+                # Half a change is in the log and will be committed, though its writer is told that it failed.
+                self._fail(error)
+            raise
         self._waiting += (_Waiting(commit, None) for commit in written[:-1])
         self._waiting.append(_Waiting(written[-1], answer))
         self._flush()

@@ -1,0 +1,173 @@
+"""The broker's half of its life in the cluster: registered, unfenced, kept alive by heartbeats, shut down
+in order.
+
+Calls go straight to the controller of the same process. A broker is registered when its logs are open,
+unfenced when it has replayed its own registration, and handed over before it stops: its leaders move away,
+or, where it is alone, its partitions note that it left them whole. Only then may its clean shutdown be
+written down, with `epoch` as the proof.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.base.clock import Clock
+from headrace.base.errors import ApiError
+from headrace.controller.driver import Controller
+from headrace.metadata.brokers import Endpoint
+from headrace.metadata.features import SUPPORTED
+from headrace.settings.broker_config import BrokerConfig
+from headrace.wire.schemas import controller_registration
+from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from headrace.wire.schemas.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_EPOCH: Final = -1
+SHUTDOWN_POLL_S: Final = 0.02
+"""How often a broker that hands over asks whether it may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who registers: `incarnation_id` is new for every process, `previous_epoch` is the proof of a clean
+    shutdown.
+    """
+
+    node_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    directories: tuple[bytes, ...]
+    rack: str | None = None
+    previous_epoch: int = UNKNOWN_EPOCH
+
+
+class BrokerLifecycle:
+    """One broker. `replayed_to` tells the last offset of the metadata log that its image has."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        identity: Identity,
+        config: BrokerConfig,
+        *,
+        replayed_to: Callable[[], int],
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+    ) -> None:
+        self._controller = controller
+        self._identity = identity
+        self._interval_ms = config.int("broker.heartbeat.interval.ms")
+        self._replayed_to = replayed_to
+        self._loop = loop
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._failed_directories: list[bytes] = []
+        self.epoch = UNKNOWN_EPOCH
+        self.fenced = True
+
+    async def register(self, listeners: Sequence[Endpoint]) -> int:
+        """Make the broker known, fenced; returns its epoch."""
+        identity = self._identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=[
+                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in listeners
+            ],
+            features=[
+                Feature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
+                for name, levels in SUPPORTED.items()
+            ],
+            rack=identity.rack,
+            log_dirs=list(identity.directories),
+            previous_broker_epoch=identity.previous_epoch,
+        )
+        response = await self._controller.register_broker(request)
+        self.epoch = response.broker_epoch
+        return self.epoch
+
+    async def unfence(self) -> None:
+        """Begin to serve, and keep the session alive from now on."""
+        while self.fenced:
+            response = await self._heartbeat()
+            self.fenced = response.is_fenced
+            if self.fenced and not response.is_caught_up:
+                await asyncio.sleep(self._interval_ms / 1000)
+        self._beat_later()
+
+    async def shut_down(self) -> None:
+        """Hand over, as the controller allows. A controller that is gone does not hold a broker back."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.epoch == UNKNOWN_EPOCH:
+            return
+        try:
+            while not (await self._heartbeat(want_shut_down=True)).should_shut_down:
+                await asyncio.sleep(SHUTDOWN_POLL_S)
+        except ApiError as error:
+            logger.warning("the broker stops without handing over: %s", error)
+        self.fenced = True
+
+    def report_failed_directory(self, directory_id: bytes) -> None:
+        """A log directory went offline: its replicas must not lead or count as in sync any more."""
+        self._failed_directories.append(directory_id)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._beat()
+
+    def _heartbeat(self, *, want_shut_down: bool = False) -> "asyncio.Future[BrokerHeartbeatResponse]":
+        return self._controller.heartbeat(
+            BrokerHeartbeatRequest(
+                broker_id=self._identity.node_id,
+                broker_epoch=self.epoch,
+                current_metadata_offset=self._replayed_to(),
+                want_shut_down=want_shut_down,
+                offline_log_dirs=list(self._failed_directories),
+                cordoned_log_dirs=[],
+            )
+        )
+
+    def _beat_later(self) -> None:
+        self._timer = self._loop.call_later(self._interval_ms / 1000, self._beat)
+
+    def _beat(self) -> None:
+        self._beat_later()
+        try:
+            self._heartbeat().add_done_callback(self._heard)
+        except ApiError as error:
+            logger.warning("no heartbeat could be sent: %s", error)
+
+    def _heard(self, done: "asyncio.Future[BrokerHeartbeatResponse]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            logger.warning("a heartbeat failed: %s", error)
+        elif not done.cancelled():
+            self.fenced = done.result().is_fenced
+
+
+def controller_registration_request(
+    *, node_id: int, incarnation_id: bytes, listeners: Sequence[Endpoint]
+) -> controller_registration.ControllerRegistrationRequest:
+    """What a controller tells the quorum's leader of itself when it starts."""
+    return controller_registration.ControllerRegistrationRequest(
+        controller_id=node_id,
+        incarnation_id=incarnation_id,
+        listeners=[
+            controller_registration.Listener(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in listeners
+        ],
+        features=[
+            controller_registration.Feature(
+                name=name, min_supported_version=levels.min, max_supported_version=levels.max
+            )
+            for name, levels in SUPPORTED.items()
+        ],
+    )

@@ -1,0 +1,49 @@
+"""The controller's mind: one image, one decision at a time, and the records of each replayed before the next.
+
+The image here is ahead of what brokers see: a decision rests on all that were decided before it, committed
+or not. That is safe because replies wait for the commit, and a controller whose writing fails never decides
+again: what it thought is thrown away with it.
+"""
+
+from collections.abc import Sequence
+
+from headrace.controller.activation import activate
+from headrace.controller.cluster import Cluster
+from headrace.controller.decision import Decision
+from headrace.controller.sessions import Sessions
+from headrace.metadata.image import ClusterImage, MetadataRecord
+from headrace.metadata.resources import ResourceType
+from headrace.settings.broker_config import BrokerConfig
+
+
+class ControllerCore:
+    """What decisions are made on: `cluster` is the state of the log, `sessions` is who is alive."""
+
+    def __init__(self, cluster_id: str, config: BrokerConfig) -> None:
+        self._config = config
+        self.node_id = config.node_id
+        self.sessions = Sessions(config.int("broker.session.timeout.ms"))
+        self.image = ClusterImage(cluster_id)
+        self.cluster = Cluster(self.image, config)
+
+    def start_over(self, records: Sequence[MetadataRecord], kraft_version: int) -> None:
+        """Forget everything, and begin with a snapshot's records."""
+        self.image = ClusterImage(self.image.cluster_id)
+        self.image.kraft_version = kraft_version
+        self.image.replay_all(records)
+        self.cluster = Cluster(self.image, self._config)
+
+    def replay(self, records: Sequence[MetadataRecord]) -> None:
+        """Change the image as these records say."""
+        delta = self.image.replay_all(records)
+        if any(key.resource_type == ResourceType.BROKER for key in delta.configs_changed):
+            self.cluster.follow_settings()
+
+    def activate(self, bootstrap: Sequence[MetadataRecord], now_ms: int) -> Decision[None]:
+        """Become active. Every unfenced broker gets a session, but for one on this very node: that died
+        with the process before this one, and its successor must not wait for it."""
+        self.sessions = Sessions(self.sessions.timeout_ms)
+        for broker in self.image.brokers.values():
+            if not broker.fenced and broker.id != self.node_id:
+                self.sessions.begin(broker.id, now_ms)
+        return activate(self.cluster, bootstrap)
