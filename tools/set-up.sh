@@ -104,7 +104,7 @@ install_locked() {
 # Compiled kernels are kept beside their source, so the first start need not compile them.
 warm_kernels() {
   say "compiling the record kernels"
-  "$root/.venv/bin/python" -m headrace.records.warm >"$root/.venv.log" 2>&1 || {
+  "$root/.venv/bin/python" -c 'from headrace.records.kernel_choice import warm; warm()' >"$root/.venv.log" 2>&1 || {
     tail -n 12 "$root/.venv.log" >&2
     fail "the record kernels did not compile; the lines above say why and .venv.log has all of them"
   }

@@ -243,6 +243,7 @@ const calls = {
   },
 
   async delete_records({ topic, before }) {
+    await admin.fetchTopicOffsets(topic) // or the client does not know the topic's leaders
     const partitions = before.map(([partition, offset]) => ({ partition, offset: String(offset) }))
     await admin.deleteTopicRecords({ topic, partitions })
   },
