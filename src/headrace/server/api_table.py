@@ -78,6 +78,3 @@ class ApiTable:
         """The row that serves this version of this request kind."""
         row = self._by_key.get(key)
         return row if row is not None and row.min_version <= version <= row.max_version else None
-
-    def row(self, key: int) -> Row | None:
-        return self._by_key.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class SaslExchange(Protocol):
     """A SASL authentication under way on one connection."""
 
     @property
-    def mechanisms(self) -> list[str]:
+    def mechanisms(self) -> Sequence[str]:
         """The mechanisms that this listener offers."""
         ...
 

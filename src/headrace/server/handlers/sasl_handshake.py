@@ -21,5 +21,5 @@ def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandsh
     try:
         sasl.begin(request.mechanism)
     except ApiError as error:
-        return SaslHandshakeResponse(error.code, sasl.mechanisms)
-    return SaslHandshakeResponse(ErrorCode.NONE, sasl.mechanisms)
+        return SaslHandshakeResponse(error.code, list(sasl.mechanisms))
+    return SaslHandshakeResponse(ErrorCode.NONE, list(sasl.mechanisms))
