@@ -96,6 +96,7 @@ def open_node(
     *,
     incarnation: int = 1,
     previous_epoch: int = -1,
+    directory_id: bytes = DIRECTORY_ID,
     loop: asyncio.AbstractEventLoop | None = None,
     clock: Clock | None = None,
     rng: Random | None = None,
@@ -109,7 +110,7 @@ def open_node(
     image = ClusterImage(CLUSTER_ID)
     raft = open_member(
         config,
-        directory_id=DIRECTORY_ID,
+        directory_id=directory_id,
         disk=disk,
         loop=loop,
         clock=clock,
@@ -131,7 +132,7 @@ def open_node(
     raft.subscribe(controller)
     raft.subscribe(publisher)
     identity = Identity(
-        1, CLUSTER_ID, bytes([incarnation]) * 16, (DIRECTORY_ID,), previous_epoch=previous_epoch
+        1, CLUSTER_ID, bytes([incarnation]) * 16, (directory_id,), previous_epoch=previous_epoch
     )
     lifecycle = BrokerLifecycle(
         controller, identity, config, replayed_to=lambda: image.offset, loop=loop, clock=clock
