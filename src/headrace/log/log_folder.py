@@ -91,6 +91,9 @@ class LogFolder:
     def open_logs(self, config_of: ConfigOf, *, now_ms: int, on_progress: OnProgress | None) -> None:
         """Open every partition's log in the folder. OSError where the disk fails."""
         self._take_clean_shutdown()
+        if not self.was_clean:
+            # Partitions that the last process made may be here by the page cache's grace only.
+            self.disk.sync_folder(self.path)
         starts = self._load_offsets(LOG_STARTS)
         points = self._load_offsets(RECOVERY_POINTS)
         watermarks = self._load_offsets(HIGH_WATERMARKS)

@@ -28,6 +28,7 @@ from headrace.log.retention import discard
 from headrace.log.segment import RELATIVE_OFFSET_MAX, Segment, create_segment
 from headrace.log.segments import Segments
 from headrace.log.storage import Storage
+from headrace.log.truncation import move_recovery_point_back
 from headrace.records.batch import BatchHeader, crc_matches
 from headrace.settings.topic import TopicConfig
 
@@ -120,7 +121,8 @@ def _load_topic_id(storage: Storage, folder: str) -> TopicId:
 
 def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProgress | None) -> None:
     _load_epochs(log)
-    first_bad = None if clean else log.segments.number_of(log.recovery_point)
+    # The segment before the recovery point is looked at too: the cut of its reserved room may be undone.
+    first_bad = None if clean else log.segments.number_of(log.recovery_point - 1)
     broken = _first_broken_txn_index(log)
     if broken is not None:
         first_bad = broken if first_bad is None else min(first_bad, broken)
@@ -132,7 +134,9 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
         rebuild_producers(
             log.producers, log.snapshots, log.segments, log.log_start_offset, log.log_end_offset, now_ms
         )
-    log.recovery_point = log.log_end_offset if clean else min(log.recovery_point, log.log_end_offset)
+    if clean:
+        log.recovery_point = log.log_end_offset
+    move_recovery_point_back(log, log.log_end_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.producers.on_log_start(log.log_start_offset)
@@ -217,7 +221,8 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     log.epochs.truncate_from_end(first.base_offset)
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
-        if segment.base_offset < end_offset:
+        # Offsets rise without a gap unless compaction made one: a gap is the lost end of a segment.
+        if segment.base_offset < end_offset or (segment.base_offset > end_offset and not log.config.compacts):
             discard(log, log.segments.drop_from(number + done - 1), now_ms)
             break
         if done > 1:
@@ -276,10 +281,10 @@ def _check_batch(
 
 
 def _close_recovered(log: PartitionLog, number: int) -> None:
-    """All recovered segments but the last have their indexes written and owed to the next flush."""
+    """All recovered segments but the last are owed to the next flush, with their indexes written."""
     for segment in log.segments.from_number(number):
         segment.seal()
         if segment is not log.segments.active:
             segment.retire()
-            log.unsynced_paths += segment.indexes.paths()
+            log.unsynced_paths += [segment.path, *segment.indexes.paths()]
     log.unsynced_folders.append(log.folder)

@@ -32,7 +32,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     log.generation += 1
     log.log_end_offset = end_offset
     log.log_start_offset = min(log.log_start_offset, end_offset)
-    _move_recovery_point_back(log, end_offset)
+    move_recovery_point_back(log, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
     log.epochs.truncate_from_end(end_offset)
     rebuild_producers(log.producers, log.snapshots, log.segments, log.log_start_offset, end_offset, now_ms)
@@ -48,7 +48,7 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -
     log.segments.add(segment)
     log.generation += 1
     log.log_start_offset = log.log_end_offset = log.high_watermark = offset
-    _move_recovery_point_back(log, offset)
+    move_recovery_point_back(log, offset)
     log.epochs.clear()
     log.producers.clear(offset)
 
@@ -61,7 +61,7 @@ def _drop_durably(log: "PartitionLog", number: int, now_ms: int) -> None:
         log.storage.disk.sync_folder(log.folder)
 
 
-def _move_recovery_point_back(log: "PartitionLog", end_offset: int) -> None:
+def move_recovery_point_back(log: "PartitionLog", end_offset: int) -> None:
     """A checkpointed recovery point above the new end would vouch for what is written there next."""
     if log.recovery_point > end_offset:
         log.recovery_point = end_offset
