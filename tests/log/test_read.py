@@ -5,6 +5,7 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.log.segment import TAIL_MAX
+from headrace.log.segment_indexes import OBJECT_BYTES
 from headrace.records.batch import batches
 from tests.log.building import NOW_MS, append, batch_of, offsets_of, read_all
 
@@ -114,9 +115,9 @@ def test_a_slice_stays_readable_when_its_segment_is_deleted(logs):
     assert chunk.read() == expected
 
 
-def test_files_and_maps_stay_bounded(logs):
+def test_files_and_indexes_stay_bounded(logs):
     logs.storage.files.limit = 4
-    logs.storage.maps.limit = 3
+    logs.storage.indexes.limit = 3 * OBJECT_BYTES
     log = filled(logs, 100, segment_bytes=2 * SIZE)
     log = logs.reopen(log, segment_bytes=2 * SIZE)
     for _ in range(3):

@@ -28,7 +28,7 @@ from headrace.log.log_folder import ConfigOf, LogFolder
 from headrace.log.meta_properties import MetaProperties
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import OnProgress
-from headrace.log.storage import MAPS_MAX, OPEN_FILES_MAX, Pool, Storage, remove_paths
+from headrace.log.storage import INDEX_BYTES_MAX, OPEN_FILES_MAX, Pool, Storage, remove_paths
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.topic import TopicConfig
 
@@ -87,13 +87,13 @@ class LogStore:
         *,
         on_folder_failed: OnFolderFailed | None = None,
         open_files_max: int = OPEN_FILES_MAX,
-        maps_max: int = MAPS_MAX,
+        index_bytes_max: int = INDEX_BYTES_MAX,
     ) -> None:
         self.config = config
         self.clock = clock
         self._on_folder_failed = on_folder_failed
         self._where: dict[TopicPartition, LogFolder] = {}
-        files, maps = Pool(open_files_max), Pool(maps_max)
+        files, indexes = Pool(open_files_max), Pool(index_bytes_max)
         self.to_flush: set[PartitionLog] = set()
         self.folders = [
             LogFolder(
@@ -103,7 +103,7 @@ class LogStore:
                     rng=rng,
                     producer_expiry_ms=config.int("producer.id.expiration.ms"),
                     files=files,
-                    maps=maps,
+                    indexes=indexes,
                     to_flush=self.to_flush,
                 ),
             )

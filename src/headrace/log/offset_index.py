@@ -5,7 +5,7 @@ Entries are 8 bytes: the offset relative to the segment's base (int32) and a pos
 `index.interval.bytes` of log lie between entries, so a search ends with a walk over a few batch headers.
 
 The two numbers of an entry, read as one int64, order as the entries do. The active segment's index is a
-bytearray in memory that is written out at roll and close; a closed segment's is mapped when first asked, and
+bytearray in memory that is written out at roll and close; a closed segment's is read when first asked, and
 may be dropped any time.
 """
 

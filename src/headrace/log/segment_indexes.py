@@ -1,9 +1,10 @@
 """A segment's three indexes as one thing that can be loaded, written out and dropped.
 
 While a segment is active its offset and time index live in memory and may be behind on disk: a crash rebuilds
-them from the log. `deactivate` writes them out; from then on they are mapped when asked for, and the pool may
-unmap them any time. Entries of the transaction index are rare and go to the file at once; reading keeps them
-until the pool takes them back.
+them from the log. `deactivate` writes them out; from then on they are read when asked for, and the pool may
+drop them any time. They are read, not mapped: a failing disk under a map, or a file cut by somebody else,
+would end the whole process instead of failing one directory. Entries of the transaction index are rare and go
+to the file at once; reading keeps them until the pool takes them back.
 """
 
 from typing import Final
@@ -18,6 +19,7 @@ from headrace.log.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
 from headrace.log.txn_index import AbortedTxn, read_aborted
 
 MISSING: Final = "the file is missing"
+OBJECT_BYTES: Final = 256  # what an index takes besides its entries, about
 
 
 class SegmentIndexes:
@@ -26,7 +28,6 @@ class SegmentIndexes:
     __slots__ = (
         "_aborted",
         "_offsets",
-        "_pooled",
         "_storage",
         "_times",
         "active",
@@ -43,7 +44,6 @@ class SegmentIndexes:
         self.has_aborted = has_aborted
         self.active = False
         self.touched = False
-        self._pooled = False
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._aborted: list[AbortedTxn] | None = None
@@ -55,20 +55,18 @@ class SegmentIndexes:
         segment."""
         self.touched = True
         if self._offsets is None:
-            index = OffsetIndex(self.base_offset, self._map(INDEX))
+            index = OffsetIndex(self.base_offset, self._load(INDEX))
             index.check(segment_bytes)
             self._offsets = index
-            self._admit()
         return self._offsets
 
     def times(self) -> TimeIndex:
         """The time index; InvalidBytesError where its file is missing or broken."""
         self.touched = True
         if self._times is None:
-            index = TimeIndex(self.base_offset, self._map(TIME_INDEX))
+            index = TimeIndex(self.base_offset, self._load(TIME_INDEX))
             index.check()
             self._times = index
-            self._admit()
         return self._times
 
     def aborted(self) -> list[AbortedTxn]:
@@ -77,24 +75,19 @@ class SegmentIndexes:
             return []
         self.touched = True
         if self._aborted is None:
-            self._aborted = list(read_aborted(self._storage.disk.read_file(self.stem + TXN_INDEX)))
-            self._admit()
+            self._aborted = list(read_aborted(self._load(TXN_INDEX)))
         return self._aborted
 
-    def _map(self, suffix: str) -> memoryview:
+    def _load(self, suffix: str) -> bytes:
         try:
-            return self._storage.disk.map(self.stem + suffix)
+            data = self._storage.disk.read_file(self.stem + suffix)
         except FileNotFoundError:
             raise InvalidBytesError(MISSING) from None
-
-    def _admit(self) -> None:
-        if not self.active and not self._pooled:
-            self._pooled = True
-            self._storage.maps.admit(self)
+        self._storage.indexes.admit(self, len(data) + OBJECT_BYTES)
+        return data
 
     def release(self) -> None:
-        """Unmap; the pool calls it for indexes that were not used lately."""
-        self._pooled = False
+        """Drop what was read; the pool calls it for indexes that were not used lately."""
         if not self.active:
             self._offsets = self._times = None
             self._aborted = None
@@ -154,7 +147,6 @@ class SegmentIndexes:
         self.has_aborted = True
         if self._aborted is None:
             self._aborted = known
-            self._admit()
         self._aborted.append(txn)
 
     def truncate(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What all logs of a node share: the disk, the bound on open files and maps, and the files waiting for
+"""What all logs of a node share: the disk, the bounds on open files and indexes, and the files waiting for
 removal.
 
 A node may hold far more segments than a process may hold descriptors, so files open at first use, and a
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Well below the usual hard limit of descriptors, and above what a busy node's active segments need.
 OPEN_FILES_MAX: Final = 4096
-# Linux allows 65,530 maps to a process; indexes not used lately gain nothing from staying mapped.
-MAPS_MAX: Final = 2048
+# A segment of 1 GiB has 5 MB of indexes at most; those of a hundred segments being read fit.
+INDEX_BYTES_MAX: Final = 512 << 20
 
 PRODUCER_EXPIRY_MS: Final = 86_400_000  # Kafka's producer.id.expiration.ms
 
@@ -32,34 +32,37 @@ class Evictable(Protocol):
     touched: bool
 
     def release(self) -> None:
-        """Drop the file or map; it is opened again at next use."""
+        """Drop the file or index; it is had again at next use."""
         ...
 
 
 class Pool:
-    """A bounded set of things that can be had again."""
+    """A bounded set of things that can be had again, each with a weight."""
 
-    __slots__ = ("_members", "limit")
+    __slots__ = ("_members", "held", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._members: deque[Evictable] = deque()
+        self.held = 0
+        self._members: deque[tuple[Evictable, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def admit(self, member: Evictable) -> None:
+    def admit(self, member: Evictable, weight: int = 1) -> None:
         """Take in a member that has just opened what it holds, and release who was not used lately."""
         members = self._members
-        members.append(member)
+        members.append((member, weight))
+        self.held += weight
         for _ in range(2 * len(members)):  # the second round finds every flag cleared
-            if len(members) <= self.limit:
+            if self.held <= self.limit:
                 return
-            oldest = members.popleft()
+            oldest, weight = members.popleft()
             if oldest is member or oldest.touched:
                 oldest.touched = False
-                members.append(oldest)
+                members.append((oldest, weight))
             else:
+                self.held -= weight
                 oldest.release()
 
 
@@ -114,7 +117,7 @@ class Storage:
     rng: Random = field(default_factory=lambda: Random(0))
     producer_expiry_ms: int = PRODUCER_EXPIRY_MS
     files: Pool = field(default_factory=lambda: Pool(OPEN_FILES_MAX))
-    maps: Pool = field(default_factory=lambda: Pool(MAPS_MAX))
+    indexes: Pool = field(default_factory=lambda: Pool(INDEX_BYTES_MAX))
     removals: Removals = field(default_factory=Removals)
     on_failure: Callable[[str, OSError], None] = _ignore_failure
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
