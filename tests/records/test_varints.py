@@ -5,20 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records.varints import encode_varint, read_varint, read_varlong, varint_size
-
-
-@given(value=st.integers(-(2**63), 2**63 - 1))
-def test_varlong_round_trip(value: int) -> None:
-    encoded = encode_varint(value)
-    assert read_varlong(b"\xff" + encoded, 1) == (value, 1 + len(encoded))
-    assert varint_size(value) == len(encoded)
+from headrace.records.varints import encode_varint, read_varint
 
 
 @given(value=st.integers(-(2**31), 2**31 - 1))
 def test_varint_round_trip(value: int) -> None:
     encoded = encode_varint(value)
-    assert read_varint(encoded, 0) == (value, len(encoded))
+    assert read_varint(b"\xff" + encoded, 1) == (value, 1 + len(encoded))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +36,3 @@ def test_too_long_or_cut_off() -> None:
     for bad in (b"", b"\x80", b"\x80" * 4, b"\x80" * 5 + b"\0"):
         with pytest.raises(InvalidBytesError):
             read_varint(bad, 0)
-    for bad in (b"\x80" * 9, b"\x80" * 10 + b"\0"):
-        with pytest.raises(InvalidBytesError):
-            read_varlong(bad, 0)

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records.codecs import Codec, compress, decompress
+from headrace.records.flaws import INT64_MIN, flaw_text
 from headrace.records.header import (
     CONTROL,
     DELETE_HORIZON,
@@ -43,7 +44,8 @@ from headrace.records.header import (
     stamp_append_time,
     stamp_timestamp,
 )
-from headrace.records.varints import encode_varint, read_varint, read_varlong
+from headrace.records.kernel_choice import decode_spans, kernels
+from headrace.records.varints import encode_varint, read_varint
 
 __all__ = [
     "HEADER_BYTES",
@@ -66,6 +68,7 @@ __all__ = [
     "control_type_of",
     "crc_matches",
     "encode_record",
+    "find_record",
     "join_batch",
     "read_control_type",
     "read_header",
@@ -185,46 +188,62 @@ def read_records(batch: Buffer, at: int = 0, *, limit_bytes: int = UNPACKED_BYTE
     """The records of the batch at `at`, one by one; InvalidBytesError where they do not follow the format."""
     header = read_header(batch, at)
     body = records_section(batch, header, at, limit_bytes=limit_bytes)
-    position = 0
-    for _ in range(header.record_count):
-        record, position = _read_record(body, position, header)
-        yield record
-    if position != len(body):
-        raise InvalidBytesError(f"{len(body) - position} bytes follow the batch's last record")
+    spans = decode_spans(
+        body, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp
+    )
+    data = body if isinstance(body, bytes) else bytes(body)
+    append_time = header.max_timestamp if header.log_append_time else None
+    columns = (column.tolist() for column in spans)
+    for offset, timestamp, key_at, key_size, value_at, value_size, headers_at, count in zip(
+        *columns, strict=True
+    ):
+        yield Record(
+            offset,
+            timestamp if append_time is None else append_time,
+            None if key_size < 0 else data[key_at : key_at + key_size],
+            None if value_size < 0 else data[value_at : value_at + value_size],
+            _read_headers(data, headers_at, count) if count else (),
+        )
 
 
-def _read_record(body: Buffer, at: int, header: BatchHeader) -> tuple[Record, int]:
-    size, at = read_varint(body, at)
-    end = at + size
-    if size < 0 or end > len(body):
-        raise InvalidBytesError(f"a record of {size} bytes at byte {at} does not fit its batch")
-    timestamp_delta, at = read_varlong(body, at + 1)
-    offset_delta, at = read_varint(body, at)
-    key, at = _read_bytes(body, at, end)
-    value, at = _read_bytes(body, at, end)
-    count, at = read_varint(body, at)
-    if not 0 <= count <= end - at:
-        raise InvalidBytesError(f"a record cannot have {count} headers in {end - at} bytes")
+def _read_headers(data: bytes, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
+    """A record's headers, whose sizes `decode_spans` has checked."""
     headers = []
     for _ in range(count):
-        name, at = _read_bytes(body, at, end)
-        if name is None:
-            raise InvalidBytesError("a record's header has no key")
-        field, at = _read_bytes(body, at, end)
-        headers.append((name.decode("utf-8", "replace"), field))
-    if at != end:
-        raise InvalidBytesError(f"a record of {size} bytes ends {at - end} bytes off its length")
-    timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), end
+        size, at = read_varint(data, at)
+        name = data[at : at + size].decode("utf-8", "replace")
+        value_size, at = read_varint(data, at + size)
+        headers.append((name, None if value_size < 0 else data[at : at + value_size]))
+        at += max(value_size, 0)
+    return tuple(headers)
 
 
-def _read_bytes(body: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
-    size, at = read_varint(body, at)
-    if size == -1:
-        return None, at
-    if size < 0 or size > end - at:
-        raise InvalidBytesError(f"a field of {size} bytes at byte {at} does not fit its record")
-    return bytes(body[at : at + size]), at + size
+def find_record(
+    batch: Buffer,
+    at: int = 0,
+    *,
+    timestamp_min: int,
+    offset_min: int,
+    limit_bytes: int = UNPACKED_BYTES_MAX,
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the batch's first record that is before neither; None where there is none."""
+    header = read_header(batch, at)
+    append_time = header.log_append_time
+    if append_time and header.max_timestamp < timestamp_min:
+        return None
+    body = records_section(batch, header, at, limit_bytes=limit_bytes)
+    flaw, index, offset_delta, timestamp, _ = kernels.find_record(
+        body,
+        header.record_count,
+        header.base_timestamp,
+        INT64_MIN if append_time else timestamp_min,
+        max(offset_min - header.base_offset, 0),
+    )
+    if flaw:
+        raise InvalidBytesError(flaw_text(flaw, index))
+    if index < 0:
+        return None
+    return header.base_offset + offset_delta, header.max_timestamp if append_time else timestamp
 
 
 class ControlType(IntEnum):

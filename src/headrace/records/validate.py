@@ -259,9 +259,7 @@ def _check_each(records: Buffer, header: BatchHeader, rules: ValidationRules, no
     for index in range(count):
         if rules.keys_needed and spans.key_size[index] < 0:
             errors.append((index, "a compacted topic takes no record without a key"))
-            continue
-        fault = _timestamp_fault(spans.timestamps[index], header, rules, now_ms)
-        if fault:
+        elif fault := _timestamp_fault(spans.timestamps[index], header, rules, now_ms):
             errors.append((index, fault))
             code = ErrorCode.INVALID_TIMESTAMP
         if len(errors) == RECORD_ERRORS_MAX:

@@ -3,7 +3,7 @@
 A signed number is folded so that small magnitudes of either sign become small unsigned ones (0, -1, 1, -2
 ... become 0, 1, 2, 3 ...), then written seven bits a byte, least significant first, the top bit saying that
 more follow. Lengths and offset deltas are 32-bit numbers and take at most 5 bytes; timestamp deltas are
-64-bit and take at most 10.
+64-bit and take at most 10. Whole records are read by the kernels; what is here serves single numbers.
 """
 
 from typing import Final
@@ -28,23 +28,8 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def varint_size(value: int) -> int:
-    """How many bytes `encode_varint` gives for it."""
-    folded = value << 1 if value >= 0 else (-value << 1) - 1
-    return max(1, (folded.bit_length() + 6) // 7)
-
-
 def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
     """A 32-bit number and the position behind it."""
-    return _read(buffer, at, 32)
-
-
-def read_varlong(buffer: Buffer, at: int) -> tuple[int, int]:
-    """A 64-bit number and the position behind it."""
-    return _read(buffer, at, 64)
-
-
-def _read(buffer: Buffer, at: int, bits: int) -> tuple[int, int]:
     folded = shift = 0
     try:
         while True:
@@ -54,9 +39,9 @@ def _read(buffer: Buffer, at: int, bits: int) -> tuple[int, int]:
             if byte < 128:
                 break
             shift += 7
-            if shift >= bits:
-                raise InvalidBytesError(f"a varint at byte {at} is longer than {bits} bits allow")
+            if shift >= 32:
+                raise InvalidBytesError(f"the varint that ends at byte {at} has more than 32 bits")
     except IndexError:
         raise InvalidBytesError(f"a varint is cut off at byte {at}") from None
-    folded &= (1 << bits) - 1
+    folded &= 0xFFFFFFFF
     return folded >> 1 ^ -(folded & 1), at
