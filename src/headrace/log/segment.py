@@ -235,6 +235,10 @@ class Segment:
     def _locate_by_index(self, offset: int) -> int:
         entry_offset, position = self.offset_index().lookup(offset)
         file, end, checked = self.file, self.size, position == 0
+        if position >= end and not checked:
+            # The index leads behind the log: it is broken, the batches need not be.
+            self.rebuild_indexes()
+            return self._locate_by_index(offset)
         while position < end:
             window = file.read(position, min(LOCATE_BYTES, end - position))
             at = 0
