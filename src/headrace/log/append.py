@@ -14,6 +14,7 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.faults import fail, undo_write
 from headrace.log.producer_states import BatchMark
 from headrace.log.roll import roll_to
+from headrace.log.segment import RELATIVE_OFFSET_MAX
 from headrace.records.batch import BatchHeader, batches, crc_matches, read_txn_marker, stamp
 from headrace.records.validate import validate_produced
 
@@ -167,13 +168,20 @@ def append_as_follower(log: "PartitionLog", data: Buffer, *, now_ms: int) -> int
         ):
             _write_run(log, view[run_at:run_end], run)
             run, run_at, run_bytes = [], at, 0
-            segment = roll_to(log, header.base_offset, now_ms)
+            segment = roll_to(log, _next_base(log, header), now_ms)
         run.append((at - run_at, header))
         run_end = at + header.size
         run_bytes += header.size
         next_offset = header.next_offset
     _write_run(log, view[run_at:run_end], run)
     return log.log_end_offset
+
+
+def _next_base(log: "PartitionLog", header: BatchHeader) -> int:
+    """The log's end, so that segments have no gap between them and recovery sees a lost end; unless offsets
+    jump further than a segment can hold."""
+    far = header.last_offset - log.log_end_offset > RELATIVE_OFFSET_MAX
+    return header.base_offset if far else log.log_end_offset
 
 
 def _checked_batches(log: "PartitionLog", view: memoryview) -> list[tuple[int, BatchHeader]]:

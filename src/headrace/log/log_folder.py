@@ -49,6 +49,7 @@ class LogFolder:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
         self.strays: list[str] = []
+        self.is_open = False
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._lock: File | None = None
@@ -122,6 +123,7 @@ class LogFolder:
                 log.advance_high_watermark(watermarks.get(partition, 0))
                 logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
                 logs[partition] = log
+        self.is_open = True
 
     def _take_clean_shutdown(self) -> None:
         """The mark of a clean stop holds for one start: a crash while opening is a crash."""

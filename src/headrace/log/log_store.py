@@ -117,9 +117,14 @@ class LogStore:
         return lambda _, error: self.fail_folder(folder, error)
 
     def _checkpoint_of(self, folder: LogFolder) -> Callable[[PartitionLog], None]:
-        """Blocks, but only where a follower truncates below what was flushed."""
-        path = f"{folder.path}/{RECOVERY_POINTS}"
-        return lambda _: folder.disk.replace_file(path, _checkpoint(folder, RECOVERY_POINTS))
+        """Blocks, but only where a log was truncated below what was flushed. While a folder opens, not all of
+        its logs are known: the checkpoint is written when they are."""
+
+        def write(_: PartitionLog) -> None:
+            if folder.is_open:
+                _write_checkpoint(folder, RECOVERY_POINTS)
+
+        return write
 
     # -- starting --------------------------------------------------------------------------------------------
 
@@ -164,6 +169,7 @@ class LogStore:
         for folder in self.online_folders():
             try:
                 folder.open_logs(config_of, now_ms=now_ms, on_progress=on_progress)
+                _write_checkpoint(folder, RECOVERY_POINTS)
             except OSError as error:
                 self.fail_folder(folder, error)
                 continue
@@ -322,8 +328,12 @@ def _close_folder(folder: LogFolder, broker_epoch: int) -> None:
             flush.sync()
             log.finish_flush(flush, now_ms=log.last_flush_ms)
     for name in CHECKPOINTS:
-        folder.disk.replace_file(f"{folder.path}/{name}", _checkpoint(folder, name))
+        _write_checkpoint(folder, name)
     folder.disk.replace_file(f"{folder.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
+
+
+def _write_checkpoint(folder: LogFolder, name: str) -> None:
+    folder.disk.replace_file(f"{folder.path}/{name}", _checkpoint(folder, name))
 
 
 def _checkpoint(folder: LogFolder, name: str) -> bytes:

@@ -221,8 +221,7 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     log.epochs.truncate_from_end(first.base_offset)
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
-        # Offsets rise without a gap unless compaction made one: a gap is the lost end of a segment.
-        if segment.base_offset < end_offset or (segment.base_offset > end_offset and not log.config.compacts):
+        if segment.base_offset < end_offset or _lacks_end(log, end_offset, segment):
             discard(log, log.segments.drop_from(number + done - 1), now_ms)
             break
         if done > 1:
@@ -240,6 +239,14 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     _close_recovered(log, number)
     log.segments = Segments(list(log.segments))  # sizes have changed
     log.producers.end_offset = end_offset
+
+
+def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
+    """Whether the segment that ends at `end_offset` lost its end, which a log must not have a hole for.
+
+    Behind the recovery point segments follow each other without a gap, unless compaction made one.
+    """
+    return following.base_offset > max(end_offset, log.recovery_point) and not log.config.compacts
 
 
 def _recover_segment(log: PartitionLog, segment: Segment) -> int:
