@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from headrace.base.chunks import FileSlice
-from headrace.transport.limits import ConnectionLimits
-from tests.transport.harness import REAL_KINDS, Place, echo, frame
+from headrace.transport.limits import ConnectionLimits, ReceiveLimits
+from tests.transport.harness import KINDS, REAL_KINDS, Place, echo, frame
 
 
 def test_many_frames_in_one_segment_are_answered_in_order(place):
@@ -354,3 +354,38 @@ def test_a_long_file_leaves_room_for_others(place, file):
         assert len(await reading) == 15_000_000
 
     place.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_large_frames_at_once_share_the_memory_there_is(kind):
+    """More unfinished frames than memory allows: some wait, none is lost, and the bound holds."""
+    receive = ReceiveLimits(
+        buffer_bytes=8 * 1024, buffer_bytes_expected_max=16 * 1024, unfinished_bytes_max=100_000
+    )
+    place = Place(kind, receive)
+    most = 0
+
+    async def main():
+        nonlocal most
+
+        def on_frame(connection, data):
+            connection.send((frame(b"%d" % len(data)),))
+
+        listener = place.listen(on_frame)
+        peers = [await place.peer(listener) for _ in range(20)]
+        message = frame(bytes(30_000))
+
+        async def send_slowly(peer):
+            nonlocal most
+            for start in range(0, len(message), 2_000):
+                await peer.write(message[start : start + 2_000])
+                await place.turn()
+                most = max(most, place.memory.held_bytes)
+
+        await asyncio.gather(*map(send_slowly, peers))
+        assert [await peer.read_frame() for peer in peers] == [b"30000"] * 20
+        assert place.memory.held_bytes == 0
+
+    place.run(main())
+    assert 100_000 < most <= 125_000 + 32 * 1024, "what all may hold, and the one that is favoured"
+    place.close()

@@ -1,7 +1,7 @@
 """Sending chunks in order, with few calls, over a socket that takes as much as it likes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.chunks import FileSlice, chunks_size
@@ -48,6 +48,7 @@ chunk = st.one_of(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.lists(chunk, max_size=6), max_size=6),
     st.lists(st.sampled_from([0, 1, 7, 100, 20_000, 10**6]), min_size=1, max_size=6).filter(any),

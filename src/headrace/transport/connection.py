@@ -202,6 +202,9 @@ class Connection:
 
     def _on_readable(self) -> None:
         self.active_at = self._idle.now
+        if self._memory.is_short and not self._memory.may_read(self):
+            self._pause(_MEMORY_IS_SHORT)
+            return
         left = self._limits.turn_bytes_max
         try:
             while not self._paused and left > 0:

@@ -20,9 +20,6 @@ from headrace.transport.network import Socket
 from headrace.transport.receive_memory import ReceiveBuffer, ReceiveMemory
 
 LENGTH_BYTES: Final = 4
-# A rest up to this size is copied out rather than keeping a whole buffer for it.
-STASH_BYTES_MAX: Final = 4096
-
 _length_at = struct.Struct(">i").unpack_from
 
 
@@ -81,7 +78,7 @@ class FrameReader:
         if self._largest:
             self._learn_size()
         rest = self._end - self._start
-        if rest > STASH_BYTES_MAX:
+        if rest > self._memory.stash_bytes_max:
             # One huge frame must not leave its buffer behind with a peer that sends small ones from then on.
             if len(buffer.data) > 4 * max(2 * rest, self._expected, self._memory.limits.buffer_bytes):
                 buffer = self._move_to(self._memory.take(max(2 * rest, self._expected)))

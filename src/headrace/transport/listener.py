@@ -110,11 +110,16 @@ class Listener:
         self._emptied: asyncio.Future[None] | None = None
         self.connections: dict[Connection, None] = {}  # in order of arrival
 
-    def listen(self, host: str, port: int, *, backlog: int = 50) -> tuple[str, int]:
-        """Open the address and begin to accept. Returns it with the port that was picked for 0."""
+    def listen(self, host: str, port: int, *, backlog: int = 50, admit: bool = True) -> tuple[str, int]:
+        """Open the address and begin to accept. Returns it with the port that was picked for 0.
+
+        Without `admit` newcomers wait in the backlog until `admit_again` is called: a node opens its ports,
+        tells the cluster which they are, and lets clients in when it can serve them.
+        """
         assert self._socket is None
         self._socket = self._network.listen(host, port, backlog=backlog)
-        self.admit_again()
+        if admit:
+            self.admit_again()
         return self._socket.address
 
     @property

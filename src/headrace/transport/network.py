@@ -50,6 +50,10 @@ class ListeningSocket(Protocol):
 class Network(Protocol):
     """Where listeners and connections come from."""
 
+    def own_name(self) -> str:
+        """The name under which others reach this machine, for listeners that name no host."""
+        ...
+
     def listen(self, host: str, port: int, *, backlog: int) -> ListeningSocket:
         """Port 0 picks a free one; the result's `address` says which."""
         ...

@@ -18,7 +18,7 @@ from headrace.transport.network import Socket
 GATHER_COUNT_MAX: Final = 64
 GATHER_BYTES_MAX: Final = 256 * 1024
 # A file slice up to this size costs less to read and copy than a call and a packet of its own.
-SLICE_READ_BYTES_MAX: Final = 16 * 1024
+SLICE_READ_BYTES_MAX: Final = 8 * 1024
 
 
 class FileEndedError(OSError):

@@ -109,6 +109,9 @@ class SystemNetwork:
     def __init__(self, options: SocketOptions | None = None) -> None:
         self._options = options or SocketOptions()
 
+    def own_name(self) -> str:
+        return socket.getfqdn()
+
     def listen(self, host: str, port: int, *, backlog: int) -> SystemListeningSocket:
         """An empty host means every address of the machine, of both families where the kernel can."""
         if not host and socket.has_dualstack_ipv6():
