@@ -1,7 +1,8 @@
 """A node as a process: from its settings to `ready`, and from a signal to a clean stop.
 
-The first SIGTERM or SIGINT stops in order: no new connections, waiting requests answered, logs closed. A second one ends
-the process at once, which is what a person who presses Ctrl-C again wants; the logs then recover at the next start.
+The first SIGTERM or SIGINT stops in order: no new connections, waiting requests answered, logs closed. A
+second one ends the process at once, which is what a person who presses Ctrl-C again wants; the logs then
+recover at the next start.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from headrace.base.clock import SystemClock
 from headrace.log.system_disk import SystemDisk
@@ -49,9 +51,7 @@ def system_network(config: BrokerConfig) -> SystemNetwork:
     )
 
 
-async def _serve(
-    config: BrokerConfig, on_ready: OnReady, on_progress: Callable[[str], None] | None
-) -> int:
+async def _serve(config: BrokerConfig, on_ready: OnReady, on_progress: Callable[[str], None] | None) -> int:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,7 +64,7 @@ async def _serve(
         network=system_network(config),
         rng=random.SystemRandom(),
         on_progress=on_progress,
-        on_failure=lambda error: stop.done() or stop.set_exception(error),
+        on_failure=partial(_on_failure, stop),
     )
     on_ready(node.addresses)
     load_kernels_behind()
@@ -81,6 +81,11 @@ async def _until_stopped(node: Node, stop: "asyncio.Future[int]") -> int:
         status = 1
     await node.stop()
     return status
+
+
+def _on_failure(stop: "asyncio.Future[int]", error: Exception) -> None:
+    if not stop.done():
+        stop.set_exception(error)
 
 
 def _on_signal(stop: "asyncio.Future[int]", number: int) -> None:

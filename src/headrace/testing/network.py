@@ -100,6 +100,9 @@ class Host:
     def name(self) -> str:
         return self.machine.name
 
+    def own_name(self) -> str:
+        return self.machine.address
+
     def listen(self, host: str, port: int, *, backlog: int) -> Listening:
         self._check_alive()
         if host not in (*_EVERY_ADDRESS, *_LOOPBACK, self.machine.name, self.machine.address):

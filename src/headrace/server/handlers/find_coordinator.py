@@ -43,7 +43,7 @@ def handle(
         if not created.done():
             created.set_result(_answer(context, request))
 
-    parts.controller.create_topics(_offsets_topic(parts), internal=True).add_done_callback(when_created)
+    parts.controller.create_topics(_offsets_topic(parts)).add_done_callback(when_created)
     return created
 
 

@@ -1,0 +1,282 @@
+"""The one place where parts are joined into a node.
+
+Clock, disk, network, event loop and chance come in as parameters, so that the same node runs on the real
+ones and in simulation. Starting: folders, the quorum's member, the image of the cluster, the logs, what
+serves on top of them, and last the registration that lets clients in. Stopping goes the other way.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from headrace.base.clock import Clock
+from headrace.base.ids import TopicPartition
+from headrace.controller.activation import default_bootstrap
+from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
+from headrace.controller.cluster import Cluster
+from headrace.controller.driver import Controller
+from headrace.controller.log_entries import entries_of_image
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.log.disk import Disk
+from headrace.log.log_folder import LogFolder
+from headrace.log.log_store import LogStore
+from headrace.log.recovery import RecoveryProgress
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import ClusterImage
+from headrace.metadata.publisher import ImagePublisher
+from headrace.metadata.resources import ResourceType
+from headrace.node.listeners import Listeners
+from headrace.node.storage import directory_id_of, open_folders
+from headrace.raft.formatting import read_bootstrap
+from headrace.raft.member import open_member
+from headrace.replication.flushing import Flushing
+from headrace.replication.replicas import Replicas
+from headrace.replication.upkeep import Upkeep
+from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.parts import AllowAll, Parts
+from headrace.server.waiting import Waiting
+from headrace.settings.broker_config import BrokerConfig
+from headrace.transport.network import Network
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 5.0
+"""How long replies that are due may take to leave when the node stops."""
+
+OnFailure = Callable[[Exception], None]
+Say = Callable[[str], None]
+
+
+class Node:
+    """A broker and controller in one process. Made by `start_node`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        disk: Disk,
+        network: Network,
+        rng: random.Random,
+        on_failure: OnFailure,
+    ) -> None:
+        self._loop = loop
+        self._on_failure = on_failure
+        self._lifecycle: BrokerLifecycle | None = None
+        self._store, self.cluster_id = open_folders(
+            config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
+        )
+        self.image = ClusterImage(self.cluster_id)
+        # The node's own settings with the cluster's changes on top; everything below reads these.
+        self._cluster = Cluster(self.image, config)
+        self.config = self._cluster.config
+        self._raft = open_member(
+            config,
+            directory_id=directory_id_of(self._store, config.metadata_log_dir),
+            disk=disk,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+            entries_of_image=lambda: entries_of_image(self.image),
+            on_failure=on_failure,
+        )
+        bootstrap = read_bootstrap(disk, config.metadata_log_dir)
+        self._controller = Controller(
+            self._raft,
+            config,
+            cluster_id=self.cluster_id,
+            bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+        )
+        self._publisher = ImagePublisher(self.image)
+        self._raft.subscribe(self._controller)
+        self._raft.subscribe(self._publisher)
+        self.parts = self._make_parts(clock, rng)
+        self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
+        self._listeners = Listeners(self.parts, self.config, network)
+
+    def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
+        waiting = Waiting(self._loop)
+        replicas = Replicas(
+            node_id=self.config.node_id,
+            store=self._store,
+            topic_config=self._cluster.topic_config,
+            on_advance=self._advanced,
+        )
+        groups = GroupCoordinator(
+            config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
+        )
+        return Parts(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            config=self.config,
+            clock=clock,
+            loop=self._loop,
+            rng=rng,
+            image=self.image,
+            replicas=replicas,
+            logs=self._store,
+            flushing=Flushing(loop=self._loop, clock=clock, on_durable=waiting.notify),
+            sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
+            waiting=waiting,
+            controller=self._controller,
+            groups=groups,
+            authorizer=AllowAll(),
+        )
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients connect."""
+        return self._listeners.addresses()
+
+    # --- starting ---
+
+    async def start(self, say: Say | None) -> None:
+        self._listeners.open()
+        await self._raft.start()
+        await self._controller.settle()
+        await self._open_logs(say)
+        self._publisher.follow(self._follow)
+        self.parts.groups.start()
+        self._upkeep.start()
+        await self._register()
+        self._listeners.admit()
+
+    async def _open_logs(self, say: Say | None) -> None:
+        """Open and where needed recover every log, in a thread: it may take a while."""
+
+        def on_progress(progress: RecoveryProgress) -> None:
+            if say is not None:
+                self._loop.call_soon_threadsafe(say, _progress_text(progress))
+
+        def open_all() -> None:
+            self._store.open_all(self._cluster.topic_config, on_progress=on_progress)
+
+        await self._loop.run_in_executor(None, open_all)
+        _set_strays_aside(self._store, self.image, self.config.node_id)
+
+    async def _register(self) -> None:
+        node_id = self.config.node_id
+        folders = [folder.meta for folder in self._store.online_folders() if folder.meta is not None]
+        identity = Identity(
+            node_id=node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.parts.rng.randbytes(16),
+            directories=tuple(sorted(meta.directory_id for meta in folders)),
+            rack=self.config.str("broker.rack") or None,
+            previous_epoch=self._store.previous_broker_epoch,
+        )
+        self._lifecycle = BrokerLifecycle(
+            self._controller,
+            identity,
+            self.config,
+            replayed_to=lambda: self.image.offset,
+            loop=self._loop,
+            clock=self.parts.clock,
+        )
+        await self._controller.register_controller(
+            controller_registration_request(
+                node_id=node_id,
+                incarnation_id=identity.incarnation_id,
+                listeners=self._listeners.advertised_controllers(),
+            )
+        )
+        await self._lifecycle.register(self._listeners.advertised())
+        await self._lifecycle.unfence()
+
+    # --- following ---
+
+    def _follow(self, image: ClusterImage, delta: Delta) -> None:
+        """One commit of the metadata log: settings first, then partitions, then what lives in them."""
+        if any(key.resource_type == ResourceType.BROKER for key in delta.configs_changed):
+            self._cluster.follow_settings()
+            self.parts.replicas.follow_all_configs()
+        self.parts.replicas.apply(image, delta)
+        self.parts.groups.apply(delta)
+
+    def _advanced(self, topic_partition: TopicPartition) -> None:
+        """Somebody may wait for this partition to grow."""
+        self.parts.waiting.notify(topic_partition)
+        if topic_partition.topic == self.parts.groups.runtime.topic:
+            self.parts.groups.runtime.on_advance(topic_partition)
+
+    def _folder_failed(self, folder: LogFolder) -> None:
+        logger.error("log directory %s is offline: %s", folder.path, folder.failure)
+        if self._lifecycle is not None and folder.meta is not None:
+            self._lifecycle.report_failed_directory(folder.meta.directory_id)
+        if folder.failure is not None and not self._store.online_folders():
+            self._on_failure(folder.failure)
+
+    # --- stopping ---
+
+    async def stop(self) -> None:
+        """Answer who waits, hand over, close the logs, leave the mark of a clean stop."""
+        self.parts.waiting.close()
+        await self._listeners.drain(DRAIN_S)
+        if self._lifecycle is not None:
+            await self._lifecycle.shut_down()
+        self.parts.groups.stop()
+        self._upkeep.stop()
+        self._controller.stop()
+        await self._raft.stop()
+        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
+        await self._loop.run_in_executor(None, self._store.close, epoch)
+
+    def abandon(self) -> None:
+        """A start that failed: let go of ports and folders, write nothing."""
+        self._listeners.close()
+        self._store.unlock()
+
+
+async def start_node(
+    config: BrokerConfig,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    disk: Disk,
+    network: Network,
+    rng: random.Random,
+    on_progress: Say | None = None,
+    on_failure: OnFailure | None = None,
+) -> Node:
+    """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped."""
+    node = Node(
+        config,
+        loop=loop,
+        clock=clock,
+        disk=disk,
+        network=network,
+        rng=rng,
+        on_failure=on_failure or (lambda error: logger.critical("the node failed: %s", error)),
+    )
+    try:
+        await node.start(on_progress)
+    except BaseException:
+        node.abandon()
+        raise
+    return node
+
+
+def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> None:
+    """Logs of topics that were deleted or moved while this node was down are not this node's any more."""
+    for log in list(store.logs()):
+        topic = image.topics_by_name.get(log.topic_partition.topic)
+        partition = topic.partitions.get(log.topic_partition.partition) if topic is not None else None
+        at_home = (
+            topic is not None
+            and partition is not None
+            and topic.id == log.topic_id
+            and node_id in partition.replicas
+        )
+        if not at_home:
+            logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
+            store.mark_stray(log.topic_partition)
+
+
+def _progress_text(progress: RecoveryProgress) -> str:
+    text = f"recovering {progress.folder}: segment {progress.segments_done} of {progress.segments_total}"
+    return f"{text}, {progress.bytes_cut} damaged bytes cut off" if progress.bytes_cut else text
