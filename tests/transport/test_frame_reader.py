@@ -167,14 +167,15 @@ def test_all_but_one_wait_when_too_much_is_held():
 
 def test_one_goes_on_even_if_there_is_still_no_room():
     memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
-    one, two, three = (Holder(memory, name) for name in "abc")
-    memory.hold(one, 1_001)
-    memory.hold(two, 50)
-    memory.hold(three, 40)
-    memory.hold(one, 200)
-    memory.hold(Holder(memory, "d"), 900)
+    one, two, three, full = (Holder(memory, name) for name in "abcd")
+    assert memory.hold(full, 950)
+    assert memory.hold(one, 100)
+    assert not memory.hold(two, 60)
+    assert not memory.hold(three, 50)
     memory.release(one)
-    assert (two.resumed, three.resumed) == (1, 1)
+    assert (two.resumed, three.resumed) == (1, 0)
+    memory.release(two)
+    assert three.resumed == 1
 
 
 def test_far_too_much_is_refused():

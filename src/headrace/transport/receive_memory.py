@@ -116,8 +116,8 @@ class ReceiveMemory:
         self._holders[holder] = (size, self._loop.time())
         if not self.is_short or holder is self._favoured:
             return True
-        favoured_bytes = 0 if self._favoured is None else self._holders[self._favoured][0]
-        if self.held_bytes - favoured_bytes > self.limits.unfinished_bytes_max * OVERDRAFT:
+        others_bytes = self.held_bytes - (self._holders[self._favoured][0] if self._favoured else size)
+        if others_bytes > self.limits.unfinished_bytes_max * OVERDRAFT:
             holder.abort("too much memory is held by unfinished frames")
             return False
         return self._favour_or_queue(holder)
