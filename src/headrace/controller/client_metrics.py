@@ -13,3 +13,15 @@ match  list ""
 metrics  list ""
     Prefixes of the metrics' names; an asterisk stands for all.
 """)
+
+CLIENT_SELECTORS: Final = frozenset(
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+"""What a client can be matched by."""

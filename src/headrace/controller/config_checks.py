@@ -6,13 +6,13 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.client_metrics import CLIENT_METRICS
+from headrace.controller.client_metrics import CLIENT_METRICS, CLIENT_SELECTORS
 from headrace.controller.cluster import Cluster
 from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
 from headrace.metadata.topic_names import check_name
 from headrace.settings import changes
 from headrace.settings.broker_config import BrokerConfig, broker_setting
-from headrace.settings.definition import Kind, Setting, SettingError, Update, parse, unknown_setting
+from headrace.settings.definition import Kind, Setting, SettingError, parse, unknown_setting
 from headrace.settings.group import GROUP
 from headrace.settings.topic import TOPIC
 
@@ -35,7 +35,7 @@ def check_settings(
     elif key.resource_type == ResourceType.GROUP:
         _raise(changes.check_group_settings(cluster.config, settings))
     elif key.resource_type == ResourceType.CLIENT_METRICS:
-        _raise(_wrong_client_metrics(settings))
+        _check_client_metrics(settings)
 
 
 def check_resource(cluster: Cluster, key: ConfigKey) -> None:
@@ -93,23 +93,23 @@ def _check_broker_settings(
     wrong = changes.check_broker_settings(cluster.config, settings, per_broker=per_broker, changed=changed)
     if wrong is None:
         return
-    # What no value could make right is the request's fault, as Kafka has it.
-    setting = broker_setting(wrong.setting)
-    fixed = setting is not None and (
-        setting.update is Update.READ_ONLY or (setting.update is Update.PER_BROKER and not per_broker)
-    )
-    raise ApiError(ErrorCode.INVALID_REQUEST if fixed else ErrorCode.INVALID_CONFIG, str(wrong))
+    # A broker's setting is the request's fault, as Kafka has it: the broker refuses before the controller
+    # decides.
+    raise ApiError(ErrorCode.INVALID_REQUEST, str(wrong))
 
 
-def _wrong_client_metrics(settings: Mapping[str, str]) -> SettingError | None:
+def _check_client_metrics(settings: Mapping[str, str]) -> None:
     try:
         for name, value in settings.items():
             if name not in CLIENT_METRICS:
-                return unknown_setting(name, CLIENT_METRICS, "client metrics")
+                raise unknown_setting(name, CLIENT_METRICS, "client metrics")
             parse(CLIENT_METRICS[name], value)
     except SettingError as wrong:
-        return wrong
-    return None
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(wrong)) from wrong
+    for pattern in filter(None, settings.get("match", "").split(",")):
+        selector, found, _ = pattern.strip().partition("=")
+        if not found or selector not in CLIENT_SELECTORS:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 
 def _raise(wrong: SettingError | None) -> None:

@@ -16,7 +16,6 @@ from headrace.metadata.features import (
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_NAMES,
     NEEDS_METADATA_VERSION,
     NEW_RECORDS_FROM,
     SUPPORTED,
@@ -44,18 +43,19 @@ def update_features(
     cluster: Cluster, request: UpdateFeaturesRequest, *, api_version: int
 ) -> Decision[UpdateFeaturesResponse]:
     """All updates, or none with the error of the first that cannot be."""
-    response = UpdateFeaturesResponse(error_message=None)
-    names = [update.feature for update in request.feature_updates]
+    updates = {update.feature: update for update in request.feature_updates}
+    proposed = cluster.image.features | {u.feature: u.max_version_level for u in updates.values()}
+    records: list[MetadataRecord] = []
     try:
-        if len(set(names)) != len(names):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Each feature must be listed once.")
-        proposed = cluster.image.features | {u.feature: u.max_version_level for u in request.feature_updates}
-        records: list[MetadataRecord] = []
-        for update in request.feature_updates:
+        for update in updates.values():
             records += _update(cluster, update, proposed, api_version)
     except ApiError as error:
-        return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=error.message))
-    response.results = [UpdatableFeatureResult(feature=name, error_message=None) for name in names]
+        message = (
+            f"The update failed for all features since the following feature had an error: {error.message}"
+        )
+        return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
+    results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
+    response = UpdateFeaturesResponse(error_message=None, results=results)
     return Decision(() if request.validate_only else records, response)
 
 
@@ -70,7 +70,7 @@ def _update(
     if level < 0:
         raise _invalid(name, level, "A feature version cannot be less than 0.")
     if name == KRAFT_VERSION:
-        raise _invalid(name, level, "The version of the quorum is changed by the quorum itself.")
+        return _update_kraft_version(cluster, level)
     reason = _why_not(cluster, name, level)
     if reason is not None:
         raise _invalid(name, level, reason)
@@ -83,6 +83,8 @@ def _update(
         )
     if level > current and direction != UpgradeType.UPGRADE:
         raise _invalid(name, level, "Can't downgrade to a newer version.")
+    if level == current:
+        return []
     if name == METADATA_VERSION:
         _check_metadata_version(level, current, direction)
     needed = NEEDS_METADATA_VERSION.get((name, level), 0)
@@ -106,16 +108,25 @@ def _direction(update: FeatureUpdateKey, api_version: int) -> int:
     )
 
 
+def _update_kraft_version(cluster: Cluster, level: int) -> list[MetadataRecord]:
+    """The quorum's own version never goes back, and goes on only by records of the quorum itself."""
+    if level == cluster.image.kraft_version:
+        return []
+    if level < cluster.image.kraft_version:
+        raise _invalid(KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
+    raise _invalid(KRAFT_VERSION, level, "A quorum keeps the version that it was formatted with.")
+
+
 def _check_metadata_version(level: int, current: int, direction: int) -> None:
     """A lower level may not be able to hold what the log already has; then there is no way back."""
-    if level not in METADATA_VERSION_NAMES:
-        raise _invalid_metadata_version(level, "Unknown metadata.version.")
     if not any(level < brought <= current for brought in NEW_RECORDS_FROM):
         return
+    reason = "Refusing to perform the requested downgrade because it might delete metadata information."
     if direction == UpgradeType.UNSAFE_DOWNGRADE:
-        raise _invalid_metadata_version(level, "Unsafe metadata downgrade is not supported in this version.")
-    raise _invalid_metadata_version(
-        level, "Refusing to perform the requested downgrade because it might delete metadata information."
+        reason = "Unsafe metadata downgrade is not supported in this version."
+    raise ApiError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
     )
 
 
@@ -144,7 +155,3 @@ def _invalid(name: str, level: int, message: str) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {message}"
     )
-
-
-def _invalid_metadata_version(level: int, message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {message}")

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId
+from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.controller.assignments import check_assignment, new_partition
 from headrace.controller.cluster import Cluster
 from headrace.controller.config_checks import check_topic_settings
-from headrace.controller.decision import Decision, check_size
+from headrace.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, check_size
 from headrace.controller.placement import place
 from headrace.controller.topic_settings import created_topic_settings
 from headrace.metadata.image import MetadataRecord
 from headrace.metadata.resources import ResourceType
-from headrace.metadata.topic_names import CLUSTER_METADATA, check_name
+from headrace.metadata.topic_names import check_name
 from headrace.metadata.topics import PartitionImage, record_of
 from headrace.wire.schemas.create_topics import (
     CreatableTopic,
@@ -36,37 +37,42 @@ def create_topics(
     cluster: Cluster, request: CreateTopicsRequest, *, rng: random.Random
 ) -> Decision[CreateTopicsResponse]:
     """Decide about each topic of the request; with validate_only nothing is written."""
+    _check_total(cluster, request.topics)
     response = CreateTopicsResponse()
     records: list[MetadataRecord] = []
     names = Counter(topic.name for topic in request.topics)
-    taken: dict[str, str] = {}
-    for topic in request.topics:
-        if names[topic.name] > 1:
-            if topic.name not in taken:
-                error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                response.topics.append(_failed(topic, error))
-            taken[topic.name] = topic.name
-            continue
+    for topic in {topic.name: topic for topic in request.topics}.values():
         try:
-            made, result = _create(cluster, topic, taken, rng)
-            check_size([*records, *made])
+            if names[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            made, result = _create(cluster, topic, rng)
         except ApiError as error:
-            response.topics.append(_failed(topic, error))
+            response.topics.append(
+                CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            )
             continue
-        taken[topic.name.replace(".", "_")] = topic.name
         records += made
         response.topics.append(result)
+    check_size(records)
     return Decision(() if request.validate_only else records, response)
 
 
-def _failed(topic: CreatableTopic, error: ApiError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+def _check_total(cluster: Cluster, asked: Sequence[CreatableTopic]) -> None:
+    """POLICY_VIOLATION for the whole request where it asks for too many partitions."""
+    default = cluster.config.int("num.partitions")
+    total = 0
+    for topic in asked:
+        count = default if topic.num_partitions == _DEFAULT else topic.num_partitions
+        total += len(topic.assignments) or max(count, 0)
+    if total > RECORDS_PER_REQUEST_MAX:
+        message = "Excessively large number of partitions per request."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
 def _create(
-    cluster: Cluster, topic: CreatableTopic, taken: dict[str, str], rng: random.Random
+    cluster: Cluster, topic: CreatableTopic, rng: random.Random
 ) -> tuple[list[MetadataRecord], CreatableTopicResult]:
-    _check_new_name(cluster, topic.name, taken)
+    _check_new_name(cluster, topic.name)
     settings = _settings(cluster, topic)
     partitions = _partitions(cluster, topic, rng)
     topic_id = new_topic_id(rng)
@@ -100,15 +106,14 @@ def new_topic_id(rng: random.Random) -> TopicId:
             return TopicId(bytes(raw))
 
 
-def _check_new_name(cluster: Cluster, name: str, taken: dict[str, str]) -> None:
+def _check_new_name(cluster: Cluster, name: str) -> None:
     check_name(name)
-    if name == CLUSTER_METADATA:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
-        )
+    if name == METADATA_TOPIC:
+        message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if name in cluster.image.topics_by_name:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    alike = cluster.image.topics.collides_with(name) or taken.get(name.replace(".", "_"))
+    alike = cluster.image.topics.collides_with(name)
     if alike is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {alike}"
@@ -142,7 +147,6 @@ def _partitions(cluster: Cluster, topic: CreatableTopic, rng: random.Random) -> 
     factor = topic.replication_factor
     if factor == _DEFAULT:
         factor = config.int("default.replication.factor")
-    check_size(range(count))
     return placed_partitions(cluster, count=count, replication_factor=factor, rng=rng)
 
 

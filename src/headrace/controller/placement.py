@@ -23,7 +23,7 @@ def place(
     """The replicas of each new partition, its first leader in front. INVALID_REPLICATION_FACTOR if
     impossible.
     """
-    usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
+    usable = [broker for broker in brokers if not broker.in_controlled_shutdown and not broker.is_cordoned]
     live = sum(not broker.fenced for broker in usable)
     if replication_factor <= 0:
         raise _impossible(
@@ -34,7 +34,7 @@ def place(
     if replication_factor > len(usable):
         raise _impossible(
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(usable)} broker(s) are registered."
+            f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
     racks = _Racks(usable, rng)
     return [racks.next_partition(replication_factor) for _ in range(partitions)]

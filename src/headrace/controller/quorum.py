@@ -1,7 +1,7 @@
 """DescribeQuorum: who votes, who leads, how far each member has got (KIP-595, KIP-853)."""
 
 from headrace.base.error_codes import ErrorCode
-from headrace.metadata.topic_names import CLUSTER_METADATA
+from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.raft.driver import RaftDriver
 from headrace.wire.schemas.describe_quorum import (
     DescribeQuorumRequest,
@@ -19,11 +19,11 @@ def describe_quorum(
 ) -> DescribeQuorumResponse:
     """The one partition of the metadata log; any other is unknown here."""
     asked = {(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions}
-    if asked != {(CLUSTER_METADATA, 0)}:
+    if asked != {(METADATA_TOPIC, 0)}:
         return _unknown(request)
-    data = ResponsePartitionData(partition_index=0, error_message=None)
+    data = ResponsePartitionData(partition_index=0)
     response = DescribeQuorumResponse(
-        error_message=None, topics=[ResponseTopicData(topic_name=CLUSTER_METADATA, partitions=[data])]
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[data])]
     )
     if not raft.is_leader:
         data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -55,13 +55,14 @@ def describe_quorum(
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeQuorumResponse(
-        error_message=None,
         topics=[
             ResponseTopicData(
                 topic_name=topic.topic_name,
                 partitions=[
                     ResponsePartitionData(
-                        partition_index=p.partition_index, error_code=code, error_message=code.name
+                        partition_index=p.partition_index,
+                        error_code=code,
+                        error_message="This server does not host this topic-partition.",
                     )
                     for p in topic.partitions
                 ],

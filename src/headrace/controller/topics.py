@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from typing import TypeVar
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -27,38 +26,36 @@ from headrace.wire.schemas.delete_topics import (
 )
 from headrace.wire.schemas.metadata_records import RemoveTopicRecord
 
-T = TypeVar("T")
-
 
 def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
-    """Remove topics by name or id. A topic that is named twice is not removed at all."""
+    """Remove topics by name or id. A topic that is given twice is not removed at all."""
     if not cluster.config.bool("delete.topic.enable"):
-        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     asked = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
+    times = Counter((state.name, state.topic_id) for state in asked)
+    found: dict[TopicId, list[DeletableTopicResult]] = {}
     response = DeleteTopicsResponse()
-    found: list[TopicImage] = []
-    for state in asked:
-        try:
-            found.append(_find(cluster, state))
-        except ApiError as error:
-            response.responses.append(
-                DeletableTopicResult(
-                    name=state.name,
-                    topic_id=state.topic_id,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-            )
-    records: list[MetadataRecord] = []
-    counts = Counter(topic.id for topic in found)
-    for topic in {topic.id: topic for topic in found}.values():
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
-        if counts[topic.id] > 1:
-            result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = "The provided topic maps to an ID that was already supplied."
-        else:
-            records.append(RemoveTopicRecord(topic_id=topic.id))
+    for state in {(state.name, state.topic_id): state for state in asked}.values():
+        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         response.responses.append(result)
+        try:
+            if times[state.name, state.topic_id] > 1:
+                what = "id" if state.name is None else "name"
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            topic = _find(cluster, state)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        result.name, result.topic_id = topic.name, topic.id
+        found.setdefault(topic.id, []).append(result)
+    records: list[MetadataRecord] = []
+    for topic_id, results in found.items():
+        if len(results) == 1:
+            records.append(RemoveTopicRecord(topic_id=topic_id))
+            continue
+        for result in results:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "The provided topic name maps to an ID that was already supplied."
     check_size(records)
     return Decision(records, response)
 
@@ -74,12 +71,15 @@ def _find(cluster: Cluster, state: DeleteTopicState) -> TopicImage:
         return by_id
     if topic_id != NO_TOPIC_ID:
         raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    by_name = cluster.image.topics_by_name.get(state.name)
-    if by_name is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
-    return by_name
+    return _named(cluster, state.name)
+
+
+def _named(cluster: Cluster, name: str) -> TopicImage:
+    topic = cluster.image.topics_by_name.get(name)
+    if topic is None:
+        message = "This server does not host this topic-partition."
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return topic
 
 
 def create_partitions(
@@ -107,11 +107,7 @@ def create_partitions(
 def _more_partitions(
     cluster: Cluster, topic: CreatePartitionsTopic, rng: random.Random
 ) -> list[MetadataRecord]:
-    existing = cluster.image.topics_by_name.get(topic.name)
-    if existing is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
+    existing = _named(cluster, topic.name)
     present = len(existing.partitions)
     if topic.count == present:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")

@@ -71,6 +71,11 @@ class BrokerImage:
         """Whether new leaders and replicas may be put here."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether every directory is closed to new replicas (KIP-1066)."""
+        return bool(self.directories) and set(self.directories) <= set(self.cordoned_directories or ())
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerImage:

@@ -9,12 +9,6 @@ from headrace.base.errors import ApiError
 NAME_CHARS_MAX: Final = 249
 """A folder is named topic-partition and a file system allows 255 characters."""
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that brokers write for themselves."""
-
-CLUSTER_METADATA: Final = "__cluster_metadata"
-"""The metadata log looks like a topic on disk but is not one."""
-
 _ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -36,10 +30,6 @@ def check_name(name: str) -> None:
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-
-
-def is_internal(name: str) -> bool:
-    return name in INTERNAL_TOPICS
 
 
 def folded(name: str) -> str | None:
