@@ -34,6 +34,14 @@ def test_a_leader_numbers_and_stamps_in_place(logs):
     assert log.epochs.entries() == [(0, 0), (4, 3)]
 
 
+def test_a_leader_of_the_past_is_fenced(logs):
+    log = logs.open()
+    append(log, batch_of(), leader_epoch=4)
+    refused(ErrorCode.FENCED_LEADER_EPOCH, append, log, batch_of(), leader_epoch=3)
+    refused(ErrorCode.FENCED_LEADER_EPOCH, append, log, batch_of(), leader_epoch=3, origin=Origin.COORDINATOR)
+    assert log.log_end_offset == 1
+
+
 def test_bytes_that_cannot_be_stamped_are_copied(logs):
     log = logs.open()
     append(log, bytes(batch_of(2)))

@@ -68,7 +68,7 @@ def test_dropped_segments_are_removed_later(logs):
 
 def test_fully_and_start_elsewhere(logs):
     log = filled(logs)
-    append(log, sequenced(7, 0, 0))
+    append(log, sequenced(7, 0, 0), leader_epoch=2)
     log.truncate_fully_and_start_at(500, now_ms=NOW_MS)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
     assert log.epochs.entries() == []

@@ -98,6 +98,12 @@ def _write(
 ) -> None:
     """Give a batch its place, write it, and take it in."""
     size = len(batch)
+    latest_epoch = log.epochs.latest
+    if leader_epoch < latest_epoch:
+        raise ApiError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"{log.topic_partition} was written in epoch {latest_epoch}, epoch {leader_epoch} is over",
+        )
     last_offset = first_offset + header.last_offset_delta
     segment = log.segments.active
     if segment.should_roll(
@@ -115,7 +121,7 @@ def _write(
         raise undo_write(log, error) from error
     segment.note_batch(size, last_offset, header.max_timestamp)
     log.log_end_offset = last_offset + 1
-    if leader_epoch > log.epochs.latest:
+    if leader_epoch > latest_epoch:
         log.epochs.assign(leader_epoch, first_offset)
     if header.producer_id < 0:
         log.producers.end_offset = last_offset + 1

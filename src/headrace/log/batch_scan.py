@@ -4,6 +4,7 @@ Every length is checked against what the file holds before it is used. `InvalidB
 of the first batch that cannot be one; recovery cuts there.
 """
 
+import struct
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -15,6 +16,8 @@ from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeade
 # Large enough that reading is cheap beside checking, small enough to hold for a moment.
 SCAN_BYTES: Final = 1 << 20
 HEADER_SCAN_BYTES: Final = 16 << 10
+
+_OLD_START: Final = struct.Struct(">8xiIb")  # length, CRC-32 and magic of messages before record batches
 
 
 class OldFormatError(Exception):
@@ -59,27 +62,28 @@ def _window(file: File, position: int, end: int, count: int) -> memoryview:
 def check_header(window: memoryview, at: int, position: int, end: int) -> BatchHeader:
     """The header at `at` in a window of a file that ends at `end`, if a batch can start with it."""
     if len(window) - at < HEADER_BYTES:
+        _refuse_old_format(window, at)
         raise InvalidBytesError(f"the batch at byte {position} is cut off")
     header = read_header(window, at)
+    if header.magic != MAGIC:
+        _refuse_old_format(window, at)
+        raise InvalidBytesError(f"the batch at byte {position} has magic {header.magic}, not {MAGIC}")
     if header.length < HEADER_BYTES - LOG_OVERHEAD or header.length + LOG_OVERHEAD > end - position:
         raise InvalidBytesError(
             f"the batch at byte {position} says it is {header.length} bytes long, {end - position} are left"
         )
-    if header.magic != MAGIC:
-        _refuse_old_format(window, at, header)
-        raise InvalidBytesError(f"the batch at byte {position} has magic {header.magic}, not {MAGIC}")
     if header.base_offset < 0 or header.last_offset_delta < 0:
         raise InvalidBytesError(f"the batch at byte {position} has offsets below 0")
     return header
 
 
-def _refuse_old_format(window: memoryview, at: int, header: BatchHeader) -> None:
+def _refuse_old_format(window: memoryview, at: int) -> None:
     """A flipped bit looks like an old magic too; only a message whose own CRC-32 fits is one."""
-    end = at + header.length + LOG_OVERHEAD
-    if header.magic not in (0, 1) or end > len(window):
+    if len(window) - at < _OLD_START.size:
         return
-    stored = int.from_bytes(window[at + 12 : at + 16], "big")
-    if zlib.crc32(window[at + 16 : end]) == stored:
+    length, stored, magic = _OLD_START.unpack_from(window, at)
+    end = at + length + LOG_OVERHEAD
+    if magic in (0, 1) and at + 16 < end <= len(window) and zlib.crc32(window[at + 16 : end]) == stored:
         raise OldFormatError(
-            f"messages of format v{header.magic} cannot be read: let Apache Kafka 3.x rewrite the topic first"
+            f"messages of format v{magic} cannot be read: let Apache Kafka 3.x rewrite the topic first"
         )

@@ -12,7 +12,7 @@ from headrace.log.file_names import CLEANED, DELETED, LOG, SNAPSHOT, SWAP, Segme
 
 
 def settle_leftovers(disk: Disk, folder: str) -> list[SegmentFile]:
-    """Remove or rename leftovers; the segment and snapshot files that make up the log."""
+    """Remove or rename leftovers; the segment and snapshot files that make up the log, in order."""
     found: dict[str, SegmentFile] = {}
     for name in disk.list(folder):
         parsed = parse_segment_file(name)
@@ -61,7 +61,7 @@ def _without_orphans(disk: Disk, folder: str, files: list[SegmentFile]) -> list[
     """An index without its log indexes nothing."""
     bases = {file.base_offset for file in files if file.suffix == LOG}
     kept = []
-    for file in files:
+    for file in sorted(files):
         if file.suffix == SNAPSHOT or file.base_offset in bases:
             kept.append(file)
         else:

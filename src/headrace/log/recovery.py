@@ -189,18 +189,31 @@ def _load_epochs(log: PartitionLog) -> None:
 
 
 def _epochs_fit(log: PartitionLog) -> bool:
-    """Whether the batches where epochs start are of those epochs, or later ones if compaction took them."""
-    for epoch, start_offset in log.epochs.entries():
-        segment = log.segments[max(log.segments.number_of(start_offset), 0)]
-        try:
-            for _, header in segment.headers(segment.locate(start_offset)):
-                moved = header.base_offset > start_offset
-                if header.leader_epoch != epoch and not (moved and header.leader_epoch > epoch):
-                    return False
-                break
-        except (ApiError, InvalidBytesError):
-            continue  # recovery decides what to do about it
-    return True
+    """Whether epochs start where the batches say, as far as compaction left the batches to ask."""
+    entries = log.epochs.entries()
+    for epoch, start_offset in entries:
+        found, before = _batch_at(log, start_offset), _batch_at(log, start_offset - 1)
+        if found is not None:
+            moved = found.base_offset > start_offset
+            if found.leader_epoch != epoch and not (moved and found.leader_epoch > epoch):
+                return False
+        if before is not None and before.last_offset < start_offset and before.leader_epoch >= epoch:
+            return False
+    first, last = _batch_at(log, log.log_start_offset), log.segments.active.last_header()
+    starts_early = first is None or log.epochs.epoch_at(first.last_offset) == first.leader_epoch
+    return starts_early and (last is None or last.leader_epoch <= log.epochs.latest)
+
+
+def _batch_at(log: PartitionLog, offset: int) -> BatchHeader | None:
+    """The first batch that ends at or behind `offset`, where its segment has one that can be read."""
+    number = log.segments.number_of(offset)
+    if number < 0:
+        return None
+    segment = log.segments[number]
+    try:
+        return next((header for _, header in segment.headers(segment.locate(offset))), None)
+    except (ApiError, InvalidBytesError):
+        return None  # recovery decides what to do about it
 
 
 def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:

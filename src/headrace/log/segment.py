@@ -274,13 +274,19 @@ class Segment:
         """(position, header, bytes) of the batches from `position` on."""
         return scan_batches(self.file, position, self.size)
 
+    def last_header(self) -> BatchHeader | None:
+        """The header of the last batch that can be walked to; None where there is no batch."""
+        _, position = self.offset_index().lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        last = None
+        with contextlib.suppress(InvalidBytesError):
+            for _, header in self.headers(position):
+                last = header
+        return last
+
     def next_offset(self) -> int:
         """The offset behind the segment's last batch."""
-        _, position = self.offset_index().lookup(self.base_offset + RELATIVE_OFFSET_MAX)
-        end = self.base_offset
-        for _, header in self.headers(position):
-            end = header.next_offset
-        return end
+        last = self.last_header()
+        return self.base_offset if last is None else last.next_offset
 
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and the last offset of its batch; (-1, base offset) where there is none."""
