@@ -1,0 +1,180 @@
+"""`headrace log dump`: what is in the files of a log, for people and for scripts."""
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.cli.options import examples, json_option
+from headrace.cli.output import print_json_line
+from headrace.log.dump import Decode, DumpedBatch, DumpedRecord, Problem, dump_file
+from headrace.log.system_disk import SystemDisk
+from headrace.records.batch import Record
+from headrace.records.codecs import Codec
+
+_IDS: Final = 16
+
+
+@click.group(epilog=examples("headrace log dump data/orders-0/00000000000000000000.log"))
+def log() -> None:
+    """Look into a log's files."""
+
+
+@log.command(
+    epilog=examples(
+        "headrace log dump data/orders-0/00000000000000000000.log",
+        "headrace log dump --records data/orders-0/*.log",
+        "headrace log dump --decode metadata data/__cluster_metadata-0/*.log",
+        "headrace log dump data/orders-0/00000000000000000000.index data/meta.properties",
+    )
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE…")
+@click.option("--records", "-r", is_flag=True, help="Also the records of each batch.")
+@click.option(
+    "--decode",
+    type=click.Choice(["metadata", "offsets", "transactions"]),
+    help="Read records as what the internal topics hold.",
+)
+@json_option
+def dump(files: tuple[str, ...], records: bool, decode: str | None, as_json: bool) -> None:
+    """Print what log segments, indexes, snapshots and checkpoints hold.
+
+    Reads only, so a running node's files can be looked at. Ends with exit code 1 where a file is damaged.
+    """
+    disk = SystemDisk()
+    decoder = None if decode is None else _DECODERS[decode]
+    problems = 0
+    for path in files:
+        if not as_json:
+            click.echo(f"# {path}")
+        try:
+            for item in dump_file(disk, path, records=records, decode=decoder):
+                problems += isinstance(item, Problem)
+                _print_item(path, item, as_json)
+        except ValueError as error:
+            raise click.ClickException(f"{path}: {error}") from error
+    if problems:
+        click.echo(f"{problems} problem{'' if problems == 1 else 's'} found", err=True)
+        sys.exit(1)
+
+
+def _print_item(path: str, item: Any, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"file": path, "kind": type(item).__name__, **_plain(item)})
+    elif isinstance(item, Problem):
+        click.echo(f"PROBLEM {item.text}")
+    elif isinstance(item, DumpedBatch):
+        for line in _batch_lines(item):
+            click.echo(line)
+    else:
+        click.echo("  ".join(f"{name} {_text(value)}" for name, value in _fields(item)))
+
+
+def _batch_lines(batch: DumpedBatch) -> Iterator[str]:
+    header = batch.header
+    flags = [
+        word
+        for word, is_set in (
+            ("transactional", header.is_transactional),
+            ("control", header.is_control),
+            ("log append time", header.log_append_time),
+        )
+        if is_set
+    ]
+    codec = Codec(header.codec).name.lower() if header.codec in list(Codec) else f"codec {header.codec}"
+    facts = [
+        f"offsets {header.base_offset}–{header.last_offset}",
+        f"records {header.record_count}",
+        f"byte {batch.position}",
+        f"size {header.size}",
+        f"epoch {header.leader_epoch}",
+        f"time {header.max_timestamp}",
+        codec,
+        *flags,
+    ]
+    if header.producer_id >= 0:
+        facts.append(f"producer {header.producer_id}/{header.producer_epoch} from {header.base_sequence}")
+    facts.append("crc good" if batch.crc_matches else "crc BAD")
+    yield "  ".join(facts)
+    for each in batch.records:
+        yield "    " + _record_line(each)
+
+
+def _record_line(dumped: DumpedRecord) -> str:
+    record = dumped.record
+    parts = [f"{record.offset}", f"time {record.timestamp}"]
+    if dumped.control_type is not None:
+        parts.append(f"control {dumped.control_type.name}")
+    if dumped.decoded is not None:
+        parts.append(str(dumped.decoded))
+        return "  ".join(parts)
+    parts += [f"key {_text(record.key)}", f"value {_text(record.value)}"]
+    parts += (f"header {name}={_text(value)}" for name, value in record.headers)
+    return "  ".join(parts)
+
+
+def _fields(item: Any) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(item):
+        yield from ((field.name, getattr(item, field.name)) for field in dataclasses.fields(item))
+    elif hasattr(item, "_asdict"):
+        yield from item._asdict().items()
+    else:
+        yield "value", item
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    return {name: _plain_value(value) for name, value in _fields(item)}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text(bytes(value))
+    if isinstance(value, TopicPartition):
+        return str(value)
+    if isinstance(value, tuple | list) and not hasattr(value, "_asdict"):
+        return [_plain_value(each) for each in value]
+    if dataclasses.is_dataclass(value) or hasattr(value, "_asdict"):
+        return _plain(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return uuid_text(data) if len(data) == _IDS else data.hex()
+    return str(value)
+
+
+def _decode_metadata(record: Record) -> object:
+    from headrace.wire.record_frames import decode_metadata_record
+
+    return None if record.value is None else decode_metadata_record(record.value)
+
+
+def _decode_offsets(record: Record) -> object:
+    from headrace.wire.record_frames import decode_key, decode_value
+
+    key = decode_key(record.key or b"")
+    return f"{key} = {None if record.value is None else decode_value(key, record.value)}"
+
+
+def _decode_transactions(record: Record) -> object:
+    from headrace.wire.record_frames import TRANSACTION, decode_key, decode_value
+
+    key = decode_key(record.key or b"", TRANSACTION)
+    return f"{key} = {None if record.value is None else decode_value(key, record.value, TRANSACTION)}"
+
+
+_DECODERS: Final[dict[str, Decode]] = {
+    "metadata": _decode_metadata,
+    "offsets": _decode_offsets,
+    "transactions": _decode_transactions,
+}

@@ -1,0 +1,95 @@
+"""What commands print: tables with colours on a terminal, aligned text elsewhere, JSON for scripts.
+
+rich is imported only when a table is drawn on a terminal: it is the larger half of the command's weight.
+NO_COLOR takes the colours away and leaves the table.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+def is_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_json_line(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
+    """Rows under a heading; columns whose every value is a number are set to the right."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    right = [
+        bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))
+    ]
+    if is_terminal():
+        _print_rich(columns, cells, right, title)
+    else:
+        _print_plain(columns, cells, right, title)
+
+
+def _print_plain(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
+    if title:
+        click.echo(title)
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for row in [list(columns), *cells]:
+        placed = [
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, right, strict=True)
+        ]
+        click.echo("  ".join(placed).rstrip())
+
+
+def _print_rich(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=SIMPLE_HEAD, title=title or None, title_justify="left", header_style="bold cyan", pad_edge=False
+    )
+    for name, is_right in zip(columns, right, strict=True):
+        table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(text) for text in row))
+    Console().print(table)
+
+
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """Names and values, one each line."""
+    width = max((len(name) for name, _ in facts), default=0)
+    for name, value in facts:
+        label = click.style(name.ljust(width), fg="cyan") if is_terminal() else name.ljust(width)
+        click.echo(f"{label}  {'' if value is None else value}".rstrip(), color=_colours())
+
+
+def note(text: str) -> None:
+    """Something for a person beside the result, on stderr so that pipes stay clean."""
+    click.echo(text, err=True)
+
+
+def _colours() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def human_bytes(count: int) -> str:
+    """1536 as 1.5 KiB."""
+    if count < 0:
+        return "unknown"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

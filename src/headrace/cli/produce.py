@@ -1,0 +1,160 @@
+"""`headrace produce`: one record for each line."""
+
+import random
+from collections import Counter
+from typing import BinaryIO, Final
+
+import click
+
+from headrace.base.ids import TopicPartition
+from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.line_input import lines_or_idle
+from headrace.cli.options import examples, json_option, parse_pairs, unescaped
+from headrace.cli.output import note, print_json
+from headrace.cli.record_text import Headers, InputRecord, parse_json_record, parse_text_record
+from headrace.clients.errors import ClientError
+from headrace.clients.producer import Delivery, Producer
+from headrace.records.codecs import Codec
+
+_ACKS: Final = {"0": 0, "1": 1, "all": -1}
+_CODECS: Final = [codec.name.lower() for codec in Codec]
+
+
+class Written:
+    """What was written, for the last word."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[TopicPartition] = Counter()
+        self.last_offsets: dict[TopicPartition, int] = {}
+
+    def add(self, delivery: Delivery) -> None:
+        self.counts[delivery.partition] += len(delivery.records)
+        if delivery.first_offset >= 0:
+            self.last_offsets[delivery.partition] = delivery.first_offset + len(delivery.records) - 1
+
+
+@click.command(
+    epilog=examples(
+        "echo hello | headrace produce greetings",
+        "headrace produce users --key-separator : --file users.txt      # lines like KEY:VALUE",
+        "headrace produce logs --compression zstd --header source=web < access.log",
+        "headrace consume a --from-beginning --format json | headrace produce b --format json",
+    )
+)
+@click.argument("topic")
+@click.option(
+    "--file",
+    "-f",
+    type=click.File("rb"),
+    default="-",
+    metavar="FILE",
+    help="Where lines come from; stdin otherwise.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What a line is: a value, or a record as `consume --format json` prints it.",
+)
+@click.option("--key-separator", "-k", metavar="TEXT", help=r"Splits a line into key and value; \t is a tab.")
+@click.option(
+    "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record."
+)
+@click.option(
+    "--partition", "-p", type=click.IntRange(0), metavar="N", help="Where to write; by the key otherwise."
+)
+@click.option("--compression", type=click.Choice(_CODECS), default="none", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Replicas that must have a record before it counts.",
+)
+@click.option("--create", is_flag=True, help="Let the brokers create the topic where it is missing.")
+@cluster_options
+@json_option
+def produce(
+    topic: str,
+    file: BinaryIO,
+    form: str,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    acks: str,
+    create: bool,
+    bootstrap: str,
+    request_timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Write one record for each line of the input to TOPIC.
+
+    Lines are sent in batches, and at once when the input pauses.
+    """
+    if form == "json" and key_separator is not None:
+        raise click.UsageError('--key-separator is for text: in JSON a record has its "key"')
+    if key_separator == "":
+        raise click.BadParameter("it must not be empty.", param_hint="'--key-separator'")
+    separator = None if key_separator is None else unescaped(key_separator).encode()
+    common = tuple((name, value.encode()) for name, value in parse_pairs("--header", headers).items())
+
+    def parse(line: bytes, number: int) -> InputRecord:
+        return (
+            parse_json_record(line, number) if form == "json" else parse_text_record(line, separator, number)
+        )
+
+    written = Written()
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        cluster.topic(topic, create=create)
+        producer = Producer(
+            cluster,
+            acks=_ACKS[acks],
+            codec=Codec[compression.upper()],
+            rng=random.Random(),
+            create_topics=create,
+            on_delivery=written.add,
+        )
+        number = 0
+        for line in lines_or_idle(file):
+            if line is None:
+                producer.flush()
+                continue
+            number += 1
+            try:
+                record = parse(line, number)
+            except ClientError:
+                # What came before it was right, and is not lost for this line.
+                producer.flush()
+                note(f"wrote {written.counts.total()} records before it")
+                raise
+            _send(producer, topic, record, common, partition)
+        producer.flush()
+    _report(topic, written, as_json)
+
+
+def _send(
+    producer: Producer, topic: str, record: InputRecord, headers: Headers, partition: int | None
+) -> None:
+    producer.send(
+        topic,
+        record.value,
+        key=record.key,
+        headers=record.headers + headers,
+        partition=record.partition if partition is None else partition,
+        timestamp_ms=record.timestamp_ms,
+    )
+
+
+def _report(topic: str, written: Written, as_json: bool) -> None:
+    count = written.counts.total()
+    if as_json:
+        partitions = [
+            {"partition": key.partition, "records": records, "last_offset": written.last_offsets.get(key)}
+            for key, records in sorted(written.counts.items())
+        ]
+        print_json({"topic": topic, "records": count, "partitions": partitions})
+    else:
+        note(f"wrote {count} record{'' if count == 1 else 's'} to {topic}")

@@ -1,0 +1,229 @@
+"""`headrace topic`: make, list, describe, alter and delete topics."""
+
+import sys
+
+import click
+
+from headrace.base.error_codes import ErrorCode
+from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.options import examples, json_option, parse_pairs
+from headrace.cli.output import note, print_facts, print_json, print_table
+from headrace.clients.configs import ConfigValue, ResourceKind, alter_configs, describe_configs
+from headrace.clients.errors import RefusedError
+from headrace.clients.topics import (
+    TopicDescription,
+    create_partitions,
+    create_topic,
+    delete_topics,
+    describe_topics,
+    list_topics,
+)
+from headrace.settings.sources import Source
+
+set_option = click.option(
+    "--set", "-s", "settings", multiple=True, metavar="NAME=VALUE", help="One of Kafka's topic settings."
+)
+
+
+@click.group(epilog=examples("headrace topic create orders --partitions 6", "headrace topic list"))
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command(
+    epilog=examples(
+        "headrace topic create orders",
+        "headrace topic create orders --partitions 6 --replication-factor 3",
+        "headrace topic create users --set cleanup.policy=compact --set retention.ms=-1",
+    )
+)
+@click.argument("name")
+@click.option(
+    "--partitions",
+    "-p",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many; the brokers' num.partitions otherwise.",
+)
+@click.option(
+    "--replication-factor",
+    "-r",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replicas of each; the brokers' default otherwise.",
+)
+@set_option
+@click.option("--if-not-exists", is_flag=True, help="Do nothing where the topic is there already.")
+@cluster_options
+@json_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    request_timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Create a topic."""
+    configs = parse_pairs("--set", settings)
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        try:
+            made = create_topic(
+                cluster,
+                name,
+                partitions=partitions or -1,
+                replication=replication_factor or -1,
+                configs=configs,
+            )
+        except RefusedError as error:
+            if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            if as_json:
+                print_json({"name": name, "created": False})
+            else:
+                click.echo(f"topic {name} is there already")
+            return
+    if as_json:
+        print_json({**made._asdict(), "created": True})
+    else:
+        parts, copies = _count(made.partitions, "partition"), _count(made.replication, "replica")
+        click.echo(f"created topic {name}: {parts}, {copies} each")
+
+
+@topic.command(
+    "list", epilog=examples("headrace topic list", "headrace topic list --json | jq -r '.[].name'")
+)
+@click.option("--internal", is_flag=True, help="Also the topics that brokers keep for themselves.")
+@cluster_options
+@json_option
+def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
+    """List topics."""
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        found = [each for each in list_topics(cluster) if internal or not each.internal]
+    if as_json:
+        print_json([each._asdict() for each in found])
+    elif not found:
+        note("there are no topics yet: `headrace topic create NAME` makes one")
+    else:
+        rows = [(each.name, each.partitions, each.replication, each.topic_id) for each in found]
+        print_table(("TOPIC", "PARTITIONS", "REPLICAS", "ID"), rows)
+
+
+@topic.command(
+    epilog=examples("headrace topic describe orders", "headrace topic describe orders users --json")
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@cluster_options
+@json_option
+def describe(names: tuple[str, ...], bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
+    """Describe topics: their partitions, and the settings of their own."""
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        described = describe_topics(cluster, names)
+        settings = {
+            each.name: _own(describe_configs(cluster, ResourceKind.TOPIC, each.name)) for each in described
+        }
+    if as_json:
+        print_json([_as_json(each, settings[each.name]) for each in described])
+        return
+    for number, each in enumerate(described):
+        if number:
+            click.echo()
+        _print_topic(each, settings[each.name])
+
+
+def _own(values: list[ConfigValue]) -> dict[str, str | None]:
+    return {each.name: each.value for each in values if each.source == Source.TOPIC}
+
+
+def _as_json(described: TopicDescription, settings: dict[str, str | None]) -> dict[str, object]:
+    partitions = [each._asdict() for each in described.partitions]
+    return {**described._asdict(), "partitions": partitions, "settings": settings}
+
+
+def _print_topic(described: TopicDescription, settings: dict[str, str | None]) -> None:
+    own = ", ".join(f"{name}={value}" for name, value in settings.items()) or "all as the brokers'"
+    internal = [("internal", "yes")] if described.internal else []
+    print_facts([("topic", described.name), ("id", described.topic_id), *internal, ("settings", own)])
+    rows = [
+        (
+            each.number,
+            "none" if each.leader < 0 else each.leader,
+            each.leader_epoch,
+            _numbers(each.replicas),
+            _numbers(each.isr),
+            _numbers(each.offline),
+        )
+        for each in described.partitions
+    ]
+    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+
+
+@topic.command(
+    epilog=examples(
+        "headrace topic alter orders --partitions 12",
+        "headrace topic alter orders --set retention.ms=3600000 --delete segment.ms",
+    )
+)
+@click.argument("name")
+@click.option(
+    "--partitions",
+    "-p",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many it shall have; they can only grow.",
+)
+@set_option
+@click.option(
+    "--delete", "deleted", multiple=True, metavar="NAME", help="A setting to take back to the brokers' value."
+)
+@cluster_options
+@json_option
+def alter(
+    name: str,
+    partitions: int | None,
+    settings: tuple[str, ...],
+    deleted: tuple[str, ...],
+    bootstrap: str,
+    request_timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Give a topic more partitions or other settings."""
+    configs = parse_pairs("--set", settings)
+    if partitions is None and not configs and not deleted:
+        raise click.UsageError("nothing to alter: give --partitions, --set or --delete")
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        if configs or deleted:
+            alter_configs(cluster, ResourceKind.TOPIC, name, set_to=configs, delete=deleted)
+        if partitions is not None:
+            create_partitions(cluster, name, partitions)
+    if as_json:
+        print_json({"name": name, "partitions": partitions, "set": configs, "deleted": list(deleted)})
+    else:
+        click.echo(f"altered topic {name}")
+
+
+@topic.command(epilog=examples("headrace topic delete orders", "headrace topic delete orders users --yes"))
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@cluster_options
+@json_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
+    """Delete topics and all their records."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
+    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+        delete_topics(cluster, names)
+    if as_json:
+        print_json({"deleted": list(names)})
+    else:
+        click.echo(f"deleted {', '.join(names)}")
+
+
+def _numbers(nodes: list[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
