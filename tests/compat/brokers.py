@@ -44,6 +44,11 @@ class Broker(ABC):
         """Returns once clients can be served; `bootstrap` is then known."""
 
     @property
+    def is_running(self) -> bool:
+        """False once it was stopped here. One that ended by itself is for the next request to find out."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -171,6 +176,10 @@ class OutsideBroker(Broker):
 
     def start(self) -> None:
         self.bootstrap = os.environ["COMPAT_BOOTSTRAP"]
+
+    @property
+    def is_running(self) -> bool:
+        return True
 
 
 def under_test(folder: Path, settings: dict[str, str] | None = None) -> Broker:

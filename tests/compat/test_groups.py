@@ -1,4 +1,4 @@
-"""Every client in a group: two members share the partitions, one leaves, a third resumes after the commits."""
+"""Every client in a group: two members share, one leaves, a third resumes after what was committed."""
 
 import pytest
 
