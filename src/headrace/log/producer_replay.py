@@ -1,7 +1,11 @@
 """Producer state for an offset: the latest usable snapshot below it, then the batches in between."""
 
+import contextlib
+
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
+from headrace.log.segment import Segment
 from headrace.log.segments import Segments
 
 
@@ -15,7 +19,8 @@ def rebuild_producers(
 ) -> None:
     """Make `producers` what the log up to `end_offset` says; snapshots outside of the log are removed.
 
-    Aborted transactions are in the segments' indexes already: only the producers are told of them.
+    Aborted transactions are in the segments' indexes already: only the producers are told of them. A damaged
+    segment is replayed as far as it can be walked: it must not keep the log from opening.
     """
     snapshots.remove_outside(above=log_start_offset, up_to=end_offset)
     snapshots.load_latest(producers, log_start_offset=log_start_offset, now_ms=now_ms)
@@ -23,13 +28,18 @@ def rebuild_producers(
     for segment in segments.from_number(segments.number_of(start_offset)):
         if segment.base_offset >= end_offset:
             break
-        for position, header in segment.headers(segment.locate(start_offset)):
-            if header.base_offset >= end_offset:
-                break
-            if header.producer_id < 0 or header.last_offset < start_offset:
-                continue
-            batch = segment.file.read(position, header.size) if header.is_control else b""
-            completed = producers.apply(header, batch)
-            if completed is not None:
-                producers.complete(completed)
+        with contextlib.suppress(ApiError, InvalidBytesError):
+            _replay(producers, segment, start_offset, end_offset)
     producers.end_offset = end_offset
+
+
+def _replay(producers: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> None:
+    for position, header in segment.headers(segment.locate(start_offset)):
+        if header.base_offset >= end_offset:
+            break
+        if header.producer_id < 0 or header.last_offset < start_offset:
+            continue
+        batch = segment.file.read(position, header.size) if header.is_control else b""
+        completed = producers.apply(header, batch)
+        if completed is not None:
+            producers.complete(completed)

@@ -25,7 +25,8 @@ from headrace.log.producer_replay import rebuild_producers
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.retention import discard
-from headrace.log.segment import RELATIVE_OFFSET_MAX, Segment, create_segment
+from headrace.log.segment import RELATIVE_OFFSET_MAX, Segment
+from headrace.log.segment_files import create_segment
 from headrace.log.segments import Segments
 from headrace.log.storage import Storage
 from headrace.log.truncation import move_recovery_point_back
@@ -123,6 +124,8 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
     _load_epochs(log)
     # The segment before the recovery point is looked at too: the cut of its reserved room may be undone.
     first_bad = None if clean else log.segments.number_of(log.recovery_point - 1)
+    if clean and not _ends_whole(log.segments.active):
+        first_bad = len(log.segments) - 1
     broken = _first_broken_txn_index(log)
     if broken is not None:
         first_bad = broken if first_bad is None else min(first_bad, broken)
@@ -162,6 +165,15 @@ def _settle_end(log: PartitionLog, now_ms: int) -> None:
     log.log_end_offset = end_offset
 
 
+def _ends_whole(segment: Segment) -> bool:
+    """Whether the last batches can be walked to the end of the file: what is appended must follow a batch."""
+    try:
+        segment.last_header()
+    except InvalidBytesError:
+        return False
+    return True
+
+
 def _first_broken_txn_index(log: PartitionLog) -> int | None:
     for number, segment in enumerate(log.segments):
         try:
@@ -199,9 +211,14 @@ def _epochs_fit(log: PartitionLog) -> bool:
                 return False
         if before is not None and before.last_offset < start_offset and before.leader_epoch >= epoch:
             return False
-    first, last = _batch_at(log, log.log_start_offset), log.segments.active.last_header()
-    starts_early = first is None or log.epochs.epoch_at(first.last_offset) == first.leader_epoch
-    return starts_early and (last is None or last.leader_epoch <= log.epochs.latest)
+    first = _batch_at(log, log.log_start_offset)
+    if first is not None and log.epochs.epoch_at(first.last_offset) != first.leader_epoch:
+        return False
+    try:
+        last = log.segments.active.last_header()
+    except InvalidBytesError:
+        return True  # recovery decides what to do about it
+    return last is None or last.leader_epoch <= log.epochs.latest
 
 
 def _batch_at(log: PartitionLog, offset: int) -> BatchHeader | None:

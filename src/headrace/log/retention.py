@@ -11,6 +11,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.log.roll import roll_to
 from headrace.log.segment import Segment
+from headrace.log.segment_files import mark_deleted
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
@@ -82,7 +83,7 @@ def discard(log: "PartitionLog", segments: list[Segment], now_ms: int) -> None:
     """Rename the files of segments that are no longer part of the log, and have them removed later."""
     due_ms = now_ms + log.config.file_delete_delay_ms
     for segment in segments:
-        for path in segment.mark_deleted():
+        for path in mark_deleted(log.storage, segment):
             log.storage.removals.schedule(path, due_ms)
         log.snapshots.remove(segment.base_offset)
 

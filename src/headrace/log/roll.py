@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from headrace.log.faults import undo_write
 from headrace.log.file_names import SEGMENT_SUFFIXES, offset_name
-from headrace.log.segment import Segment, create_segment
+from headrace.log.segment import Segment
+from headrace.log.segment_files import create_segment
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog

@@ -19,7 +19,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.batch_scan import scan_batches, scan_headers
 from headrace.log.disk import File
-from headrace.log.file_names import DELETED, LOG, SEGMENT_SUFFIXES, TXN_INDEX, offset_name
+from headrace.log.file_names import LOG, offset_name
 from headrace.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from headrace.log.offset_index import OffsetIndex
 from headrace.log.segment_indexes import SegmentIndexes
@@ -41,6 +41,7 @@ LOCATE_BYTES: Final = 4096
 
 _UNREAD: Final = -2  # a timestamp that has not been looked up yet
 _PLACE: Final = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+_NOWHERE: Final = (0, 0, -1, 0)  # such a place is no batch's
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -232,23 +233,26 @@ class Segment:
             self.rebuild_indexes()
             return self.indexes.times()
 
-    def _locate_by_index(self, offset: int) -> int:
+    def near(self, offset: int) -> int:
+        """Where a batch starts that lies at or before `offset`, by the index."""
         entry_offset, position = self.offset_index().lookup(offset)
-        file, end, checked = self.file, self.size, position == 0
-        if position >= end and not checked:
-            # The index leads behind the log: it is broken, the batches need not be.
-            self.rebuild_indexes()
-            return self._locate_by_index(offset)
+        if position:
+            window = self.file.read(position, HEADER_BYTES)
+            base, _, magic, _ = _PLACE.unpack_from(window) if len(window) == HEADER_BYTES else _NOWHERE
+            if base > entry_offset or magic != MAGIC:
+                # The index leads to no batch, or to a later one: it is not this log's index.
+                self.rebuild_indexes()
+                _, position = self.offset_index().lookup(offset)
+        return position
+
+    def _locate_by_index(self, offset: int) -> int:
+        position = self.near(offset)
+        file, end = self.file, self.size
         while position < end:
             window = file.read(position, min(LOCATE_BYTES, end - position))
             at = 0
             while len(window) - at >= HEADER_BYTES:
-                base, length, magic, delta = _PLACE.unpack_from(window, at)
-                if not checked and (base > entry_offset or magic != MAGIC):
-                    # The index leads to no batch, or to a later one: it is not this log's index.
-                    self.rebuild_indexes()
-                    return self._locate_by_index(offset)
-                checked = True
+                base, length, _, delta = _PLACE.unpack_from(window, at)
                 if length < HEADER_BYTES - LOG_OVERHEAD:
                     raise self.corrupt(position)
                 if base + delta >= offset:
@@ -275,12 +279,10 @@ class Segment:
         return scan_batches(self.file, position, self.size)
 
     def last_header(self) -> BatchHeader | None:
-        """The header of the last batch that can be walked to; None where there is no batch."""
-        _, position = self.offset_index().lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        """The header of the last batch, None without one; InvalidBytesError where it cannot be reached."""
         last = None
-        with contextlib.suppress(InvalidBytesError):
-            for _, header in self.headers(position):
-                last = header
+        for _, header in self.headers(self.near(self.base_offset + RELATIVE_OFFSET_MAX)):
+            last = header
         return last
 
     def next_offset(self) -> int:
@@ -292,17 +294,25 @@ class Segment:
         """The largest timestamp and the last offset of its batch; (-1, base offset) where there is none."""
         if self._max_timestamp == _UNREAD:
             timestamp, offset = self.time_index().last()
-            if timestamp >= 0 and not self._holds(timestamp, offset):
+            if timestamp >= 0 and not self.holds(timestamp, offset):
                 self.rebuild_indexes()  # retention must not act on a broken entry
             else:
                 self._max_timestamp, self._max_timestamp_offset = timestamp, offset
         return self._max_timestamp, self._max_timestamp_offset
 
-    def _holds(self, timestamp: int, offset: int) -> bool:
-        """Whether the batch that ends with `offset` has this largest timestamp."""
+    def holds(self, timestamp: int, offset: int) -> bool:
+        """Whether an entry of the time index is right: the batch that ends with `offset` has this timestamp."""
         for _, header in self.headers(self.locate(offset)):
             return header.max_timestamp == timestamp
         return False
+
+    def search_from(self, timestamp: int) -> int:
+        """An offset before which no record is as young as `timestamp`, by the time index."""
+        entry_timestamp, offset = self.time_index().lookup(timestamp)
+        if entry_timestamp >= 0 and not self.holds(entry_timestamp, offset):
+            self.rebuild_indexes()
+            offset = self.time_index().lookup(timestamp)[1]
+        return offset
 
     def largest_timestamp(self) -> int:
         """For retention: of the records, or of the file where they have none."""
@@ -363,33 +373,3 @@ class Segment:
         for _, header in self.headers(position):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
-
-    def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`, and return their new paths."""
-        disk, renamed = self._storage.disk, []
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.stem + suffix
-            if suffix != TXN_INDEX or self.indexes.has_aborted:
-                try:
-                    disk.rename(path, path + DELETED)
-                except FileNotFoundError:
-                    continue
-                renamed.append(path + DELETED)
-        self.release()
-        self.indexes.release()
-        return renamed
-
-
-def create_segment(
-    storage: Storage, folder: str, base_offset: int, *, config: TopicConfig, now_ms: int
-) -> Segment:
-    """A new, empty, active segment; files of that name that lie about are cut."""
-    segment = Segment(storage, folder, base_offset, size=0, config=config, created_ms=now_ms)
-    file = storage.disk.open(segment.path, create=True)
-    file.truncate(0)
-    if config.preallocate:
-        file.preallocate(config.segment_bytes)
-    storage.disk.remove(segment.stem + TXN_INDEX)
-    segment.reset()
-    segment.indexes.write_out()
-    return segment

@@ -39,17 +39,15 @@ def offset_of_max_timestamp(log: "PartitionLog") -> TimestampOffset | None:
     timestamp, batch_offset = segment.max_timestamp()
     if timestamp < 0:
         return None
-    _, position = segment.offset_index().lookup(batch_offset)
-    for at, header in segment.headers(position):
+    for at, header in segment.headers(segment.locate(batch_offset)):
         if header.max_timestamp == timestamp:
             return _first_record(segment, at, header, timestamp, log.log_start_offset)
     return None
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    _, offset = segment.time_index().lookup(timestamp)
-    _, position = segment.offset_index().lookup(max(offset, start_offset))
-    for at, header in segment.headers(position):
+    offset = max(segment.search_from(timestamp), start_offset)
+    for at, header in segment.headers(segment.locate(offset)):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
             found = _first_record(segment, at, header, timestamp, start_offset)
             if found is not None:

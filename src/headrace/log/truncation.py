@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.log.producer_replay import rebuild_producers
 from headrace.log.retention import discard
-from headrace.log.segment import create_segment
+from headrace.log.segment_files import create_segment
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
