@@ -301,7 +301,7 @@ class Segment:
         return self._max_timestamp, self._max_timestamp_offset
 
     def holds(self, timestamp: int, offset: int) -> bool:
-        """Whether an entry of the time index is right: the batch that ends with `offset` has this timestamp."""
+        """Whether a time entry is right: the batch that ends with `offset` has this largest timestamp."""
         for _, header in self.headers(self.locate(offset)):
             return header.max_timestamp == timestamp
         return False
