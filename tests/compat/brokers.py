@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from tests.compat import prepare
 
@@ -38,6 +39,14 @@ class Broker(ABC):
         self.settings = SETTINGS | (settings or {})
         self.bootstrap = ""
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever went wrong, no process is left behind."""
+        if self._process is not None:
+            self.kill()
 
     @abstractmethod
     def start(self) -> None:

@@ -18,10 +18,10 @@ MakeTopic = Callable[..., str]
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker under test, stopped in order at the end of the module."""
-    started = brokers.under_test(tmp_path_factory.mktemp("broker"))
-    started.start()
-    yield started
-    started.stop()
+    with brokers.under_test(tmp_path_factory.mktemp("broker")) as started:
+        started.start()
+        yield started
+        started.stop()
 
 
 @pytest.fixture(scope="module")
