@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.base.chunks import Buffer
-from headrace.base.errors import ApiError
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.log import append, flush, read, retention, roll, timestamps, truncation
 from headrace.log.append import AppendResult, Origin
@@ -181,6 +182,8 @@ class PartitionLog:
             return read.read(self, offset, max_bytes, bound, at_least_one)
         except OSError as error:
             raise fail(self, error) from error
+        except InvalidBytesError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}") from error
 
     def aborted_transactions(self, first: int, upto: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions with records in [first, upto)."""
@@ -276,10 +279,12 @@ class PartitionLog:
 
     @contextmanager
     def _trusting_disk(self) -> Iterator[None]:
-        """An OSError in here fails the log."""
+        """An OSError in here fails the log; bytes that are not a batch are told as a corrupt message."""
         if self.failure is not None:
             raise self.failure
         try:
             yield
         except OSError as error:
             raise fail(self, error) from error
+        except InvalidBytesError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.folder}: {error}") from error

@@ -7,7 +7,6 @@ The active segment remembers where its latest batches start (`tail`): most reads
 high watermark, which bounds them, is there too. Such a read touches no index and no file.
 """
 
-import contextlib
 import struct
 from array import array
 from bisect import bisect_right
@@ -62,6 +61,7 @@ class Segment:
         "created_ms",
         "index_interval_bytes",
         "indexes",
+        "is_damaged",
         "size",
         "stem",
         "touched",
@@ -94,6 +94,7 @@ class Segment:
         self._tail_positions = array("q")
         self._file: File | None = None
         self.touched = False
+        self.is_damaged = False  # not every batch can be walked to: indexes cannot be checked against them
 
     def __repr__(self) -> str:
         return f"Segment({self.stem!r}, {self.size} bytes)"
@@ -236,7 +237,7 @@ class Segment:
     def near(self, offset: int) -> int:
         """Where a batch starts that lies at or before `offset`, by the index."""
         entry_offset, position = self.offset_index().lookup(offset)
-        if position:
+        if position and not self.is_damaged:
             window = self.file.read(position, HEADER_BYTES)
             base, _, magic, _ = _PLACE.unpack_from(window) if len(window) == HEADER_BYTES else _NOWHERE
             if base > entry_offset or magic != MAGIC:
@@ -302,9 +303,12 @@ class Segment:
 
     def holds(self, timestamp: int, offset: int) -> bool:
         """Whether a time entry is right: the batch that ends with `offset` has this largest timestamp."""
-        for _, header in self.headers(self.locate(offset)):
-            return header.max_timestamp == timestamp
-        return False
+        try:
+            for _, header in self.headers(self.locate(offset)):
+                return header.max_timestamp == timestamp
+        except (ApiError, InvalidBytesError):
+            return True  # a damaged batch cannot prove it wrong
+        return self.is_damaged
 
     def search_from(self, timestamp: int) -> int:
         """An offset before which no record is as young as `timestamp`, by the time index."""
@@ -332,14 +336,24 @@ class Segment:
     # -- changing --------------------------------------------------------------------------------------------
 
     def rebuild_indexes(self) -> None:
-        """Make the offset and time index anew from the batches' headers, as far as they can be walked."""
+        """Make the offset and time index anew from the batches' headers.
+
+        Where a damaged batch is in the way they stay as they are, if they can be used at all: they lead to
+        the good batches behind it.
+        """
         active, end = self.indexes.active, self.size
         tail = self._tail_offsets, self._tail_positions
+        kept = self.indexes.usable_data(end)
         self.reset()
-        with contextlib.suppress(InvalidBytesError):
+        try:
             for _, header in scan_headers(self.file, 0, end):
                 self.note_batch(header.length + LOG_OVERHEAD, header.last_offset, header.max_timestamp)
+        except InvalidBytesError:
+            self.is_damaged = True
         self.size = end
+        if self.is_damaged and kept is not None:
+            self.indexes.use_data(kept)
+            self._max_timestamp, self._max_timestamp_offset = self.indexes.times().last()
         if active:
             self._tail_offsets, self._tail_positions = tail
         else:

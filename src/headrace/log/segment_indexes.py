@@ -96,9 +96,7 @@ class SegmentIndexes:
 
     def reset(self) -> None:
         """Start with empty offset and time indexes in memory, as a new or a recovered segment does."""
-        self.active = True
-        self._offsets = OffsetIndex(self.base_offset, bytearray())
-        self._times = TimeIndex(self.base_offset, bytearray())
+        self.use_data((b"", b""))
 
     def reset_aborted(self) -> None:
         """Forget the aborted transactions: recovery finds them again."""
@@ -108,15 +106,22 @@ class SegmentIndexes:
         self._aborted = None
 
     def activate(self, segment_bytes: int) -> None:
-        """Bring the indexes into memory to grow again."""
+        """Bring the indexes into memory to grow again; InvalidBytesError where they cannot be used."""
         if not self.active:
-            offsets = bytearray(self.offsets(segment_bytes).data)
-            times = bytearray(self.times().data)
-            self.reset()
-            assert self._offsets is not None
-            assert self._times is not None
-            self._offsets.data = offsets
-            self._times.data = times
+            self.use_data((self.offsets(segment_bytes).data, self.times().data))
+
+    def usable_data(self, segment_bytes: int) -> tuple[Buffer, Buffer] | None:
+        """What both indexes hold, if they can belong to such a segment."""
+        try:
+            return self.offsets(segment_bytes).data, self.times().data
+        except InvalidBytesError:
+            return None
+
+    def use_data(self, data: tuple[Buffer, Buffer]) -> None:
+        """Hold these entries in memory."""
+        self.active = True
+        self._offsets = OffsetIndex(self.base_offset, bytearray(data[0]))
+        self._times = TimeIndex(self.base_offset, bytearray(data[1]))
 
     def write_out(self, *, durable: bool = False) -> None:
         """Bring the files up to what is in memory. Mostly not synced: that is the flush's work."""
