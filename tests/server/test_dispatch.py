@@ -50,7 +50,9 @@ class Server:
         keys = {"heartbeat": (12, 0, 4), "metadata": (3, 0, 13), "produce": (0, 3, 13)}
         rows += [FakeRow(*keys[name], name) for name in handlers]
         self.place = place
-        self.parts = SimpleNamespace(image=SimpleNamespace(offset=7, finalized_features=dict))
+        self.parts = SimpleNamespace(
+            loop=place.loop, image=SimpleNamespace(offset=7, finalized_features=dict)
+        )
         dispatcher = Dispatcher(self.parts, ApiTable(rows))
         self.listener = place.listen(
             dispatcher.on_frame, on_open=dispatcher.opener("PLAINTEXT", new_exchange)
@@ -286,7 +288,7 @@ def test_what_breaks_the_protocol_ends_its_connection(place, body, caplog):
 
     with caplog.at_level(logging.INFO):
         place.run(main())
-    assert caplog.text.count("for a broken request") == 1
+    assert caplog.text.count("for a broken frame") == 1
     assert "Traceback" not in caplog.text
 
 

@@ -28,6 +28,7 @@ from headrace.server.api_table import ApiTable, Handler
 from headrace.server.context import NO_REPLY, Peer, RequestContext, SaslExchange
 from headrace.server.error_replies import error_reply, forget_records
 from headrace.server.handlers.api_versions import unsupported_version_reply
+from headrace.transport.complaints import Complaints
 from headrace.transport.connection import Connection, ReplySlot
 from headrace.wire.apis import API, API_VERSIONS, Api
 from headrace.wire.codec import reader, writer
@@ -63,6 +64,7 @@ class Dispatcher:
         self._parts = parts
         self._table = table
         self._routes: dict[tuple[int, int], Route] = {}
+        self._failures = Complaints(parts.loop, log, logging.ERROR)
 
     def opener(
         self, listener: str, new_exchange: Callable[[], SaslExchange] | None = None
@@ -98,11 +100,11 @@ class Dispatcher:
         try:
             result = route.handle(context, request)
         except Exception as error:
-            result = _failure(route, context, request, error)
+            result = self._failure(route, context, request, error)
         if type(result) is route.response:
-            connection.send(_encode(route, context, request, result))
+            connection.send(self._encode(route, context, request, result))
         elif result is not NO_REPLY:
-            _reply_later(route, context, request, connection.begin_reply(), result)
+            self._reply_later(route, context, request, connection.begin_reply(), result)
 
     def _new_route(self, header: RequestHeader) -> Route | None:
         """Look a request kind up for the first time; None for ApiVersions of a version that is not served."""
@@ -124,47 +126,49 @@ class Dispatcher:
         self._routes[key, version] = route
         return route
 
+    def _reply_later(
+        self, route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any
+    ) -> None:
+        """Fill the slot when the future that a handler returned is done."""
+        if route.api.key == PRODUCE:
+            forget_records(request)
 
-def _reply_later(route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any) -> None:
-    """Fill the slot when the future that a handler returned is done."""
-    if route.api.key == PRODUCE:
-        forget_records(request)
+        def reply(done: asyncio.Future[Any]) -> None:
+            try:
+                response = done.result()
+            except (Exception, asyncio.CancelledError) as error:
+                response = self._failure(route, context, request, error)
+            slot.send(self._encode(route, context, request, response))
 
-    def reply(done: asyncio.Future[Any]) -> None:
+        if not asyncio.isfuture(result):
+            error = TypeError(f"{result!r} is neither a response nor a future")
+            slot.send(self._encode(route, context, request, self._failure(route, context, request, error)))
+        elif result.done():
+            reply(result)
+        else:
+            result.add_done_callback(reply)
+
+    def _encode(self, route: Route, context: RequestContext, request: Any, response: Any) -> Chunks:
+        """The whole frame of a response; nothing for NO_REPLY."""
+        if response is NO_REPLY:
+            return ()
         try:
-            response = done.result()
-        except (Exception, asyncio.CancelledError) as error:
-            response = _failure(route, context, request, error)
-        slot.send(_encode(route, context, request, response))
+            body = route.write(response)
+        except Exception as error:
+            # What the wire cannot hold was put there by us, whatever the exception is called.
+            response = self._failure(route, context, request, error)
+            if response is NO_REPLY:
+                return ()
+            body = route.write(response)
+        return response_frame(route.api, route.version, context.correlation_id, body)
 
-    if not asyncio.isfuture(result):
-        error = TypeError(f"{result!r} is neither a response nor a future")
-        slot.send(_encode(route, context, request, _failure(route, context, request, error)))
-    elif result.done():
-        reply(result)
-    else:
-        result.add_done_callback(reply)
-
-
-def _encode(route: Route, context: RequestContext, request: Any, response: Any) -> Chunks:
-    """The whole frame of a response; nothing for NO_REPLY."""
-    if response is NO_REPLY:
-        return ()
-    try:
-        body = route.write(response)
-    except Exception as error:
-        # What the wire cannot hold was put there by us, whatever the exception is called.
-        body = route.write(_failure(route, context, request, error))
-    return response_frame(route.api, route.version, context.correlation_id, body)
-
-
-def _failure(route: Route, context: RequestContext, request: Any, error: BaseException) -> Any:
-    """The response that tells of an error; NO_REPLY, with the connection closed, where there can be none."""
-    if not isinstance(error, ApiError):
-        log.error("%s failed: %s", route.api.name, context, exc_info=error)
-        error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    response = error_reply(request, route.response, route.version, error)
-    if response is None:
-        context.connection.close(f"{route.api.name} failed: {error}")
-        return NO_REPLY
-    return response
+    def _failure(self, route: Route, context: RequestContext, request: Any, error: BaseException) -> Any:
+        """The response that tells of an error; NO_REPLY, the connection closed, where there can be none."""
+        if not isinstance(error, ApiError):
+            self._failures.write("%s failed: %s", route.api.name, context, error=error)
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = error_reply(request, route.response, route.version, error)
+        if response is None:
+            context.connection.close(f"{route.api.name} failed: {error}")
+            return NO_REPLY
+        return response

@@ -35,26 +35,15 @@ class Attempt(Protocol[T_co]):
 
 
 class _Operation:
-    __slots__ = ("attempt", "deadline", "future", "keys", "order", "over")
+    __slots__ = ("attempt", "future", "keys", "over")
 
     def __init__(
-        self,
-        attempt: Attempt[Any],
-        keys: tuple[Hashable, ...],
-        deadline: float,
-        order: int,
-        future: asyncio.Future[Any],
+        self, attempt: Attempt[Any], keys: tuple[Hashable, ...], future: asyncio.Future[Any]
     ) -> None:
         self.attempt = attempt
         self.keys = keys
-        self.deadline = deadline
-        self.order = order
         self.future = future
         self.over = False
-
-    def __lt__(self, other: _Operation) -> bool:
-        # Equal deadlines in order of arrival: a simulated run must not depend on where objects lie in memory.
-        return (self.deadline, self.order) < (other.deadline, other.order)
 
 
 class Waiting:
@@ -65,7 +54,8 @@ class Waiting:
         # Dicts as ordered sets: operations are tried in the order they came.
         self._by_key: dict[Hashable, dict[_Operation, None]] = {}
         self._noted: dict[Hashable, None] = {}
-        self._heap: list[_Operation] = []
+        # (deadline, arrival, operation): the arrival decides between equals, never an object's address.
+        self._heap: list[tuple[float, int, _Operation]] = []
         self._over_in_heap = 0
         self._arrivals = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -85,7 +75,7 @@ class Waiting:
         future: asyncio.Future[T] = self._loop.create_future()
         self._arrivals += 1
         deadline = self._loop.time() + wait_ms / 1000
-        operation = _Operation(attempt, tuple(keys), deadline, self._arrivals, future)
+        operation = _Operation(attempt, tuple(keys), future)
         by_key = self._by_key
         for key in operation.keys:
             watchers = by_key.get(key)
@@ -93,7 +83,7 @@ class Waiting:
                 by_key[key] = {operation: None}
             else:
                 watchers[operation] = None
-        heapq.heappush(self._heap, operation)
+        heapq.heappush(self._heap, (deadline, self._arrivals, operation))
         if self._closed:
             self._try(operation, expired=True)
         elif self._timer is None or deadline < self._timer_at:
@@ -113,7 +103,7 @@ class Waiting:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for operation in sorted(self._heap):
+        for _, _, operation in sorted(self._heap):
             self._try(operation, expired=True)
         self._heap.clear()
         self._over_in_heap = 0
@@ -157,21 +147,21 @@ class Waiting:
             self._timer.cancel()
             self._timer = None
         if self._heap and not self._closed:
-            self._timer_at = self._heap[0].deadline
+            self._timer_at = self._heap[0][0]
             self._timer = self._loop.call_at(self._timer_at, self._expire)
 
     def _expire(self) -> None:
         # A loop may call a timer a tick of its clock early: what is due at the timer's time is due.
         now = max(self._loop.time(), self._timer_at)
         heap = self._heap
-        while heap and heap[0].deadline <= now:
-            self._try(heapq.heappop(heap), expired=True)
+        while heap and heap[0][0] <= now:
+            self._try(heapq.heappop(heap)[2], expired=True)
             self._over_in_heap -= 1
         self._timer = None
         self._set_timer()
 
     def _sweep(self) -> None:
-        self._heap = [operation for operation in self._heap if not operation.over]
+        self._heap = [entry for entry in self._heap if not entry[2].over]
         heapq.heapify(self._heap)
         self._over_in_heap = 0
         self._set_timer()

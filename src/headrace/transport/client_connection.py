@@ -12,6 +12,7 @@ When a connection ends, all futures that are left fail with ConnectionError.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
@@ -26,6 +27,8 @@ from headrace.transport.receive_memory import ReceiveMemory
 from headrace.wire.framing import read_response, request_frame, response_correlation_id
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 # A client asked for what it gets, so a reply may be as large as a broker's largest fetch (Kafka: no limit at
 # all). It does not idle out by itself: brokers close what they have not heard of for long.
@@ -67,7 +70,7 @@ class ClientConnection:
             on_frame=self._on_frame,
             on_close=self._closed,
             idle=IdleReaper(loop, limits.idle_ms_max),
-            complaints=Complaints(loop),
+            complaints=Complaints(loop, log, logging.INFO),
         )
         self._connection.start()
 

@@ -242,7 +242,7 @@ class Connection:
                     self._flush()
                 self._pause_if_peer_is_slow()
         except InvalidBytesError as error:
-            self._complaints.about(self, error)
+            self._complaints.write("closing %s for a broken frame: %s", self, error)
             self._flush()  # what was asked properly before has been answered
             self.abort(str(error))
         except Exception as error:

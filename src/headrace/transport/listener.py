@@ -103,7 +103,7 @@ class Listener:
         self._admission.join(self)
         self._between_brokers = between_brokers
         self._idle = IdleReaper(loop, self._limits.idle_ms_max)
-        self._complaints = Complaints(loop)
+        self._complaints = Complaints(loop, log, logging.INFO)
         self._socket: ListeningSocket | None = None
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
@@ -174,7 +174,9 @@ class Listener:
         if self._admission.is_full():
             self._admission.close_quietest(self)
         if not self._admission.enter(socket.peer[0]):
-            log.info("refused a connection from %s: it has as many as one address may have", socket.peer[0])
+            self._complaints.write(
+                "refused %s: it has as many connections as one address may", socket.peer[0]
+            )
             socket.close()
             return
         connection = Connection(

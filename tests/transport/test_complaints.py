@@ -1,0 +1,37 @@
+"""Log lines that strangers can cause are few."""
+
+import asyncio
+import logging
+
+from headrace.testing.loop import SimulatedLoop
+from headrace.transport.complaints import INTERVAL_SECONDS, LINES_PER_INTERVAL, Complaints
+
+
+def test_a_flood_of_faults_is_a_few_lines_and_a_count(caplog):
+    loop = SimulatedLoop()
+    complaints = Complaints(loop, logging.getLogger("tested"), logging.INFO)
+
+    async def main():
+        for number in range(1_000):
+            complaints.write("fault %d", number)
+        await asyncio.sleep(INTERVAL_SECONDS)
+        complaints.write("fault %d", 1_000)
+
+    with caplog.at_level(logging.INFO, "tested"):
+        loop.run_until_complete(main())
+    lines = caplog.text.splitlines()
+    assert len(lines) == LINES_PER_INTERVAL + 2
+    assert f"{1_000 - LINES_PER_INTERVAL} more" in lines[-2]
+    assert "fault 1000" in lines[-1]
+    loop.close()
+
+
+def test_a_fault_of_ours_comes_with_its_traceback(caplog):
+    loop = SimulatedLoop()
+    complaints = Complaints(loop, logging.getLogger("tested"), logging.ERROR)
+    try:
+        raise ValueError("why")
+    except ValueError as error:
+        complaints.write("failed", error=error)
+    assert "ValueError: why" in caplog.text
+    loop.close()
