@@ -84,7 +84,7 @@ class Listeners:
         return [(endpoint.host, endpoint.port) for endpoint in self.advertised()]
 
     def advertised(self) -> list[RegisteredEndpoint]:
-        """What other nodes and clients are told: ports as they were picked, a host where none is configured."""
+        """What others are told: ports as they were picked, a host where none is configured."""
         return [self._registered(endpoint) for endpoint in self._config.advertised_listeners]
 
     def advertised_controllers(self) -> list[RegisteredEndpoint]:
