@@ -333,6 +333,19 @@ def test_a_file_that_ends_early_closes_the_connection(place, file, size):
     place.run(main())
 
 
+def test_a_file_that_was_closed_meanwhile_closes_the_connection(place, file):
+    async def main():
+        def on_frame(connection, data):
+            file.close()
+            connection.send([struct.pack(">i", 100_000), FileSlice(file, 0, 100_000)])
+
+        peer = await place.peer(place.listen(on_frame))
+        await peer.write(frame(b"a"))
+        assert await peer.read_frame() is None
+
+    place.run(main())
+
+
 def test_a_long_file_leaves_room_for_others(place, file):
     """One connection's turn is bounded: another's short reply overtakes the rest of a long one."""
 

@@ -338,7 +338,7 @@ class Connection:
         try:
             if self._outbox.size and self._outbox.flush(self._socket, self._limits.turn_bytes_max):
                 self.active_at = self._idle.now
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the peer is gone, or a file of a reply was closed meanwhile
             self.abort(str(error))
             return
         self._follow_outbox()
