@@ -100,6 +100,9 @@ class ScriptedCluster:
     def listen(self, host: str, port: int, *, backlog: int) -> Any:
         raise AssertionError("a client does not listen")
 
+    def own_name(self) -> str:
+        return "scripted"
+
     # Clock
 
     def now_ms(self) -> int:

@@ -29,6 +29,7 @@ class Log:
         self.batches: list[tuple[int, int, bytes]] = []  # first and last offset, bytes
         self.errors: list[int] = []
         self.tail = b""
+        self._scripted = scripted
         scripted.handlers["Fetch"] = self.handle
 
     def add(self, first: int, *values: bytes, batch: bytes | None = None) -> None:
@@ -39,6 +40,8 @@ class Log:
     def handle(self, request: Any, node: int) -> FetchResponse:
         (wanted,) = request.topics[0].partitions
         data = b"".join(each for _, last, each in self.batches if last >= wanted.fetch_offset)
+        if not data:
+            self._scripted.now += request.max_wait_ms  # a broker waits for records so long
         end = max((last + 1 for _, last, _ in self.batches), default=0)
         error = self.errors.pop(0) if self.errors else 0
         found = PartitionData(

@@ -79,8 +79,8 @@ def run_demo(
 ) -> Seen:
     """Write and read until `records_max` records were read; without it until KeyboardInterrupt.
 
-    Each has connections of its own: a broker answers the requests of one connection in order, so a write would
-    wait behind a fetch that waits for records.
+    Each has connections of its own: a broker answers the requests of one connection in order, so a write
+    would wait behind a fetch that waits for records.
     """
     partitions = _prepare(writing, topic)
     producer = Producer(writing, rng=rng)

@@ -81,7 +81,13 @@ def demo(
             else:
                 note(f"headrace demo: reading {topic} at {address}; Ctrl-C stops")
             run_demo(
-                cluster, view, topic=topic, per_second=rate, rng=random.Random(), records_max=records_max
+                writing,
+                reading,
+                view,
+                topic=topic,
+                per_second=rate,
+                rng=random.Random(),
+                records_max=records_max,
             )
     except KeyboardInterrupt:
         note("stopped")

@@ -49,9 +49,9 @@ class LiveView:
         pass
 
     def update(self, seen: Seen) -> None:
-        self._live.update(self._picture(seen), refresh=True)
+        self._live.update(self.picture(seen), refresh=True)
 
-    def _picture(self, seen: Seen) -> "RenderableType":
+    def picture(self, seen: Seen) -> "RenderableType":
         from rich.console import Group
         from rich.text import Text
 
