@@ -17,6 +17,7 @@ from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, cont
 from headrace.controller.cluster import Cluster
 from headrace.controller.driver import Controller
 from headrace.controller.log_entries import entries_of_image
+from headrace.controller.producer_id_blocks import ProducerIdBlocks
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
@@ -124,6 +125,9 @@ class Node:
             sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
             waiting=waiting,
             controller=self._controller,
+            producer_ids=ProducerIdBlocks(
+                self._controller, self.image, node_id=self.config.node_id, loop=self._loop
+            ),
             groups=groups,
             authorizer=AllowAll(),
         )

@@ -19,6 +19,7 @@ from headrace.server.waiting import Waiting
 
 if TYPE_CHECKING:
     from headrace.controller.driver import Controller
+    from headrace.controller.producer_id_blocks import ProducerIdBlocks
     from headrace.coordinators.group.coordinator import GroupCoordinator
     from headrace.log.log_store import LogStore
     from headrace.metadata.image import ClusterImage
@@ -61,5 +62,6 @@ class Parts:
     sessions: FetchSessions
     waiting: Waiting
     controller: Controller
+    producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
     authorizer: Authorizer

@@ -1,0 +1,38 @@
+"""AlterConfigs (33), v0-v2: say what all settings of a resource shall be. Deprecated for
+IncrementalAlterConfigs.
+
+Each resource succeeds or fails by itself; settings that are not named go back to their defaults. A broker's
+own settings are taken by that broker only.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+
+from headrace.base.errors import ApiError
+from headrace.metadata.resources import ResourceType
+from headrace.server.context import RequestContext
+from headrace.server.merging import merge_results
+from headrace.server.own_broker import check_own_id
+from headrace.wire.schemas.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Future[AlterConfigsResponse]:
+    refused: dict[int, AlterConfigsResourceResponse] = {}
+    for place, resource in enumerate(request.resources):
+        if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+            try:
+                check_own_id(context, resource.resource_name)
+            except ApiError as error:
+                refused[place] = AlterConfigsResourceResponse(
+                    error.code, error.message, resource.resource_type, resource.resource_name
+                )
+    left = [resource for place, resource in enumerate(request.resources) if place not in refused]
+    decided = context.parts.controller.alter_configs(
+        AlterConfigsRequest(resources=left, validate_only=request.validate_only)
+    )
+    return merge_results(decided, refused, loop=context.parts.loop)
