@@ -18,6 +18,7 @@ from headrace.base.clock import SystemClock
 from headrace.log.system_disk import SystemDisk
 from headrace.node.assembly import Node, start_node
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.sources import Source
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
 logger = logging.getLogger(__name__)
@@ -43,10 +44,17 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def system_network(config: BrokerConfig) -> SystemNetwork:
+    """Socket buffers as the user wants them; left to the kernel otherwise, because Kafka's default of 100
+    KiB turns its own sizing off and doubles the CPU per byte produced.
+    """
+
+    def buffer_bytes(setting: str) -> int:
+        return -1 if config.source(setting) is Source.DEFAULT else config.int(setting)
+
     return SystemNetwork(
         SocketOptions(
-            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
-            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+            send_buffer_bytes=buffer_bytes("socket.send.buffer.bytes"),
+            receive_buffer_bytes=buffer_bytes("socket.receive.buffer.bytes"),
         )
     )
 
