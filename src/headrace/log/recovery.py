@@ -96,7 +96,7 @@ def open_log(
         now_ms=now_ms,
     )
     if not files:
-        log.unsynced_folders += [folder, folder.rpartition("/")[0]]
+        log.owed.note_folders(folder, folder.rpartition("/")[0])
     _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
     if known_id == NO_TOPIC_ID != topic_id:
         log.assign_topic_id(topic_id)
@@ -157,6 +157,8 @@ def _settle_end(log: PartitionLog, now_ms: int) -> None:
             log.storage, log.folder, log.log_start_offset, config=log.config, now_ms=now_ms
         )
         log.segments.add(active)
+        # Only these names tell the start from now on: the checkpoint leaves out what the files say.
+        log.storage.disk.sync_folder(log.folder)
         end_offset = log.log_start_offset
         log.epochs.clear()
         log.producers.clear(end_offset)
@@ -323,5 +325,5 @@ def _close_recovered(log: PartitionLog, number: int) -> None:
         segment.seal()
         if segment is not log.segments.active:
             segment.retire()
-            log.unsynced_paths += [segment.path, *segment.indexes.paths()]
-    log.unsynced_folders.append(log.folder)
+            log.owed.note_files(segment.path, *segment.indexes.paths())
+    log.owed.note_folders(log.folder)
