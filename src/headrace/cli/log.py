@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from headrace.log.system_disk import SystemDisk
 from headrace.records.batch import Record
 from headrace.records.codecs import Codec
 
-_IDS: Final = 16
+_ID_BYTES: Final = 16
 
 
 @click.group(epilog=examples("headrace log dump data/orders-0/00000000000000000000.log"))
@@ -109,7 +109,7 @@ def _record_line(dumped: DumpedRecord) -> str:
     if dumped.control_type is not None:
         parts.append(f"control {dumped.control_type.name}")
     if dumped.decoded is not None:
-        parts.append(str(dumped.decoded))
+        parts.append(_text(dumped.decoded))
         return "  ".join(parts)
     parts += [f"key {_text(record.key)}", f"value {_text(record.value)}"]
     parts += (f"header {name}={_text(value)}" for name, value in record.headers)
@@ -131,26 +131,48 @@ def _plain(item: Any) -> dict[str, Any]:
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        return _text(bytes(value))
+        return _text(value)
     if isinstance(value, TopicPartition):
         return str(value)
-    if isinstance(value, tuple | list) and not hasattr(value, "_asdict"):
-        return [_plain_value(each) for each in value]
     if dataclasses.is_dataclass(value) or hasattr(value, "_asdict"):
         return _plain(value)
+    if isinstance(value, tuple | list):
+        return [_plain_value(each) for each in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _text(value: Any) -> str:
+    """A value for people: bytes as text where they are, messages with their fields."""
     if value is None:
         return "null"
     if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            return uuid_text(data) if len(data) == _IDS else data.hex()
+        return _bytes_text(bytes(value))
+    if isinstance(value, Keyed):
+        return f"{_text(value.key)} = {_text(value.value)}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if dataclasses.is_dataclass(value):
+        return (
+            f"{type(value).__name__}({', '.join(f'{name}={_text(each)}' for name, each in _fields(value))})"
+        )
     return str(value)
+
+
+def _bytes_text(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if text.isprintable() and (text or not data):
+        return text
+    return uuid_text(data) if len(data) == _ID_BYTES else f"0x{data.hex()}"
+
+
+class Keyed(NamedTuple):
+    """A coordinator's record: what it is about, and what it says; null takes it back."""
+
+    key: object
+    value: object
 
 
 def _decode_metadata(record: Record) -> object:
@@ -160,17 +182,22 @@ def _decode_metadata(record: Record) -> object:
 
 
 def _decode_offsets(record: Record) -> object:
-    from headrace.wire.record_frames import decode_key, decode_value
+    from headrace.wire.record_frames import GROUP
 
-    key = decode_key(record.key or b"")
-    return f"{key} = {None if record.value is None else decode_value(key, record.value)}"
+    return _decode_keyed(record, GROUP)
 
 
 def _decode_transactions(record: Record) -> object:
-    from headrace.wire.record_frames import TRANSACTION, decode_key, decode_value
+    from headrace.wire.record_frames import TRANSACTION
 
-    key = decode_key(record.key or b"", TRANSACTION)
-    return f"{key} = {None if record.value is None else decode_value(key, record.value, TRANSACTION)}"
+    return _decode_keyed(record, TRANSACTION)
+
+
+def _decode_keyed(record: Record, family: tuple[str, ...]) -> Keyed:
+    from headrace.wire.record_frames import decode_key, decode_value
+
+    key = decode_key(record.key or b"", family)
+    return Keyed(key, decode_value(key, record.value, family))
 
 
 _DECODERS: Final[dict[str, Decode]] = {
