@@ -215,10 +215,12 @@ class Controller:
         return self._decide(lambda: Decision((), reassignments.list_partition_reassignments(image, request)))
 
     def describe_quorum(
-        self, request: describe_quorum.DescribeQuorumRequest
+        self, request: describe_quorum.DescribeQuorumRequest, *, api_version: int
     ) -> describe_quorum.DescribeQuorumResponse:
         """What the quorum's leader knows of its members; no decision, so no future."""
-        return quorum.describe_quorum(self._raft, request, now_ms=self._clock.now_ms())
+        return quorum.describe_quorum(
+            self._raft, request, api_version=api_version, now_ms=self._clock.now_ms()
+        )
 
     # -- brokers ---------------------------------------------------------------------------------------------
 

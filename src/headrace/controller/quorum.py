@@ -1,5 +1,7 @@
 """DescribeQuorum: who votes, who leads, how far each member has got (KIP-595, KIP-853)."""
 
+from typing import Final
+
 from headrace.base.error_codes import ErrorCode
 from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.raft.driver import RaftDriver
@@ -14,8 +16,12 @@ from headrace.wire.schemas.describe_quorum import (
 )
 
 
+WHERE_SINCE: Final = 2
+"""From this version on the directories and listeners of voters are told."""
+
+
 def describe_quorum(
-    raft: RaftDriver, request: DescribeQuorumRequest, *, now_ms: int
+    raft: RaftDriver, request: DescribeQuorumRequest, *, api_version: int, now_ms: int
 ) -> DescribeQuorumResponse:
     """The one partition of the metadata log; any other is unknown here."""
     asked = {(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions}
@@ -33,7 +39,7 @@ def describe_quorum(
     data.high_watermark = raft.high_watermark
     voters = raft.log.voters
     for voter, end_offset in raft.core.voter_ends().items():
-        known = None if voters is None else voters.by_id.get(voter)
+        known = None if voters is None or api_version < WHERE_SINCE else voters.by_id.get(voter)
         leads = voter == raft.core.leader_id
         data.current_voters.append(
             ReplicaState(

@@ -53,9 +53,10 @@ def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[De
         if len(results) == 1:
             records.append(RemoveTopicRecord(topic_id=topic_id))
             continue
-        for result in results:
-            result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = "The provided topic name maps to an ID that was already supplied."
+        results[0].error_code = ErrorCode.INVALID_REQUEST
+        results[0].error_message = "The provided topic name maps to an ID that was already supplied."
+        for result in results[1:]:
+            response.responses.remove(result)
     check_size(records)
     return Decision(records, response)
 

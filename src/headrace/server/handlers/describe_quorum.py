@@ -9,4 +9,4 @@ from headrace.wire.schemas.describe_quorum import DescribeQuorumRequest, Describ
 
 
 def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    return context.parts.controller.describe_quorum(request)
+    return context.parts.controller.describe_quorum(request, api_version=context.api_version)

@@ -61,6 +61,8 @@ def _check_request(context: RequestContext, wanted: Sequence[MetadataRequestTopi
         return
     for topic in wanted:
         if topic.name is None or topic.topic_id != NO_TOPIC_ID:
+            # The refusal repeats the name, and these versions cannot repeat a null.
+            topic.name = topic.name or ""
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"version {context.api_version} asks for topics by their names"
             )
