@@ -6,6 +6,7 @@ filled out of order, and some are sent from a file.
 """
 
 import asyncio
+import logging
 import random
 from collections import deque
 from typing import Final
@@ -21,6 +22,8 @@ from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits, ReceiveLimits
 from headrace.transport.listener import Listener
 from headrace.transport.receive_memory import ReceiveMemory
+
+log = logging.getLogger(__name__)
 
 PORT: Final = 7
 FRAME_BYTES_MAX: Final = 200_000
@@ -114,7 +117,7 @@ class _Client:
                 on_frame=self._on_frame,
                 on_close=self._on_close,
                 idle=idle,
-                complaints=Complaints(own.loop),
+                complaints=Complaints(own.loop, log, logging.INFO),
             )
             self._expected.clear()
             self._connection.start()

@@ -41,6 +41,7 @@ class Ledger:
     """The truth of one partition."""
 
     name: str
+    start: int = 0
     written: list[Written] = field(default_factory=list)
     pending: Written | None = None
     synced_to: int = 0
@@ -50,7 +51,7 @@ class Ledger:
 
     @property
     def end(self) -> int:
-        return self.written[-1].next if self.written else 0
+        return self.written[-1].next if self.written else self.start
 
     # --- what happens to the log ---
 
@@ -93,6 +94,7 @@ class Ledger:
     def reopened(self, log: PartitionLog | None) -> None:
         """Compare with the log as a new process finds it, and go on from there."""
         end = 0 if log is None else log.log_end_offset
+        start = 0 if log is None else log.log_start_offset
         if self.pending is not None:
             # It was never acknowledged, and may be there or not.
             self.written.append(self.pending)
@@ -100,6 +102,9 @@ class Ledger:
         if end < min(self.required_to, self.damaged_from):
             self._broken(f"ends at {end}, but everything below {self.required_to} was kept safe")
         self._cut(end)
+        if start == end > self.end:
+            # Everything was deleted durably up to here, and what was deleted has not come back.
+            self.start, self.written = start, []
         if self.end != end:
             self._broken(f"ends at {end}, in the middle of a batch or behind all: {self.end} was written")
         if log is not None:
@@ -137,6 +142,9 @@ class Ledger:
 
     def _compare(self, data: bytes, at: int, header: BatchHeader, following: int) -> int:
         expected = self.batch_at(following)
+        if not self.is_trusted and header.base_offset > expected.first:
+            # A failed sync drops what it should have written, and no later sync brings it back: a hole.
+            expected = self.batch_at(header.base_offset)
         if header.base_offset != expected.first:
             self._broken(f"gives offset {header.base_offset} where {expected.first} should be")
         if header.leader_epoch != expected.leader_epoch:
@@ -146,8 +154,8 @@ class Ledger:
         return expected.next
 
     def _excuse(self, offset: int, what: str) -> int:
-        """A failed read is right where the batch, or one before it in the way, was damaged."""
-        if offset < self.damaged_from:
+        """A failed read is right where the batch, or one on the way to it, was damaged or never synced."""
+        if offset < self.damaged_from and self.is_trusted:
             self._broken(f"offset {offset} {what}")
         return self.batch_at(offset).next
 
