@@ -72,9 +72,38 @@ def test_what_a_failed_flush_owed_is_owed_still(logs):
     flush = log.begin_flush()
     log.abandon_flush(flush, OSError(5, "broken"))
     assert log.failure is not None
-    assert log.epochs.dirty
-    assert log.unsynced_paths == flush.paths
+    assert log.owed.files == flush.paths
     assert logs.failures
+
+
+def test_of_two_flushes_the_faster_does_not_vouch_for_the_slower(logs):
+    log = logs.open()
+    append(log, batch_of(), leader_epoch=1)
+    log.roll(NOW_MS)
+    slow = log.begin_flush()
+    append(log, batch_of(), leader_epoch=2)
+    fast = log.begin_flush()
+    assert fast.paths.items() >= slow.paths.items()
+    assert fast.epochs is not None
+    fast.sync()
+    log.finish_flush(fast, now_ms=NOW_MS)
+    slow.sync()
+    log.finish_flush(slow, now_ms=NOW_MS)
+    assert log.recovery_point == 2
+    assert flushed(log).epochs[1] == b"0\n2\n1 0\n2 1\n", "the slow one has written an older table"
+    assert log.begin_flush() is None
+
+
+def test_what_is_owed_again_stays_owed(logs):
+    log = logs.open()
+    append(log, batch_of())
+    log.roll(NOW_MS)
+    flush = log.begin_flush()
+    path = next(iter(flush.paths))
+    log.owed.note_files(path)
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    assert list(log.owed.files) == [path]
 
 
 def test_files_that_vanished_meanwhile_are_no_failure(logs):

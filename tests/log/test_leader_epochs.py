@@ -54,12 +54,12 @@ def test_the_epoch_of_an_offset(epochs, offset, epoch):
 def test_assigning_drops_what_contradicts(epochs, epoch, start, after):
     epochs.assign(epoch, start)
     assert epochs.entries() == after
-    assert epochs.dirty == (after != [(2, 10), (4, 20), (7, 50)])
+    assert bool(epochs.version) == (after != [(2, 10), (4, 20), (7, 50)])
 
 
 def test_truncating_from_the_end(epochs):
     epochs.truncate_from_end(51)
-    assert not epochs.dirty
+    assert epochs.version == 0
     epochs.truncate_from_end(50)
     assert epochs.entries() == [(2, 10), (4, 20)]
     epochs.truncate_from_end(0)
@@ -68,7 +68,7 @@ def test_truncating_from_the_end(epochs):
 
 def test_truncating_from_the_start(epochs):
     epochs.truncate_from_start(5)
-    assert not epochs.dirty
+    assert epochs.version == 0
     epochs.truncate_from_start(25)
     assert epochs.entries() == [(4, 25), (7, 50)]
     epochs.truncate_from_start(50)

@@ -4,6 +4,9 @@
 moves the recovery point on the loop again. Behind the recovery point everything is durable, and recovery does
 not look there: batches, the indexes of closed segments, producer snapshots and the leader epochs. The active
 segment's indexes need no sync, because recovery always makes them anew.
+
+What is owed stays owed until a flush that took it has come back: of two that are under way at once, the one
+that is faster must not vouch for what the other took.
 """
 
 from dataclasses import dataclass
@@ -17,6 +20,38 @@ if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
 
+class Owed:
+    """Files and folders that must be synced before the recovery point may move, each with when it was
+    noted."""
+
+    __slots__ = ("_noted", "epochs_version", "files", "folders")
+
+    def __init__(self) -> None:
+        self._noted = 0
+        self.files: dict[str, int] = {}
+        self.folders: dict[str, int] = {}
+        self.epochs_version = 0  # of the leader epochs, as their file has them
+
+    def note_files(self, *paths: str) -> None:
+        self._noted += 1
+        self.files.update(dict.fromkeys(paths, self._noted))
+
+    def note_folders(self, *paths: str) -> None:
+        self._noted += 1
+        self.folders.update(dict.fromkeys(paths, self._noted))
+
+    def settle(self, flush: "Flush") -> None:
+        """Forget what a flush made durable, unless it was noted again since."""
+        for owed, synced in ((self.files, flush.paths), (self.folders, flush.folders)):
+            for path, noted in synced.items():
+                if owed.get(path) == noted:
+                    del owed[path]
+        if flush.epochs is not None:
+            # A slow flush may have put an older table over a newer one: then the newer is owed again.
+            is_newer = flush.epochs_version > self.epochs_version
+            self.epochs_version = flush.epochs_version if is_newer else -1
+
+
 @dataclass(slots=True)
 class Flush:
     """What one flush makes durable: everything below `offset`."""
@@ -25,9 +60,10 @@ class Flush:
     generation: int
     disk: Disk
     files: list[File]
-    paths: list[str]
+    paths: dict[str, int]
+    folders: dict[str, int]
     epochs: tuple[str, bytes] | None
-    folders: list[str]
+    epochs_version: int
 
     def sync(self) -> None:
         """Blocks: call it from a thread. OSError means that the directory can no longer be trusted."""
@@ -46,44 +82,32 @@ class Flush:
 
 def begin_flush(log: "PartitionLog") -> Flush | None:
     """None where everything is durable already."""
-    epochs = log.epochs
-    owed = log.unsynced_paths or log.unsynced_folders or epochs.dirty
-    if log.recovery_point >= log.log_end_offset and not owed:
+    owed, epochs = log.owed, log.epochs
+    epochs_owed = epochs.version != owed.epochs_version
+    written = log.recovery_point < log.log_end_offset
+    if not (written or epochs_owed or owed.files or owed.folders):
         return None
-    segments = log.segments
     files: list[File] = []
-    if log.recovery_point < log.log_end_offset:
-        unflushed = segments.from_number(segments.number_of(log.recovery_point))
-        files = [segment.file for segment in unflushed]
-    text = None
-    if epochs.dirty:
-        text = (f"{log.folder}/{LEADER_EPOCHS}", encode_epochs(epochs.entries()))
-        epochs.dirty = False
-    flush = Flush(
+    if written:
+        segments = log.segments
+        files = [segment.file for segment in segments.from_number(segments.number_of(log.recovery_point))]
+    text = (f"{log.folder}/{LEADER_EPOCHS}", encode_epochs(epochs.entries())) if epochs_owed else None
+    return Flush(
         log.log_end_offset,
         log.generation,
         log.storage.disk,
         files,
-        log.unsynced_paths,
+        dict(owed.files),
+        dict(owed.folders),
         text,
-        log.unsynced_folders,
+        epochs.version,
     )
-    log.unsynced_paths = []
-    log.unsynced_folders = []
-    return flush
 
 
 def finish_flush(log: "PartitionLog", flush: Flush, now_ms: int) -> None:
-    """Everything below `flush.offset` is durable, unless the log was truncated while the flush was on its
+    """Everything below `flush.offset` is durable, unless the log was truncated while the flush was under
     way."""
+    log.owed.settle(flush)
     if flush.generation == log.generation:
         log.recovery_point = max(log.recovery_point, flush.offset)
         log.last_flush_ms = now_ms
-
-
-def abandon_flush(log: "PartitionLog", flush: Flush) -> None:
-    """The sync failed: what it was to make durable is still owed."""
-    log.unsynced_paths = flush.paths + log.unsynced_paths
-    log.unsynced_folders = flush.folders + log.unsynced_folders
-    if flush.epochs is not None:
-        log.epochs.dirty = True

@@ -1,9 +1,9 @@
 """Which leader epoch wrote which offsets (KIP-101), kept in `leader-epoch-checkpoint`.
 
 A list of (epoch, first offset), both rising. Followers ask where an epoch ends and truncate there, never by
-high watermark. The table changes in memory at once; `dirty` tells that the file is behind. The file is
-written with every flush, before the recovery point moves on: what a crash takes is found again in the batches
-behind the recovery point.
+high watermark. The table changes in memory at once, and `version` counts the changes: the file may be behind.
+The file is written with every flush, before the recovery point moves on: what a crash takes is found again in
+the batches behind the recovery point.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,12 @@ NO_OFFSET: Final = -1
 class LeaderEpochs:
     """A partition's epochs, oldest first."""
 
-    __slots__ = ("_epochs", "_starts", "dirty")
+    __slots__ = ("_epochs", "_starts", "version")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._epochs = [epoch for epoch, _ in entries or ()]
         self._starts = [start for _, start in entries or ()]
-        self.dirty = False
+        self.version = 0
 
     def __repr__(self) -> str:
         return f"LeaderEpochs({self.entries()})"
@@ -45,7 +45,7 @@ class LeaderEpochs:
         del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.dirty = True
+        self.version += 1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, where it ends); (-1, -1) where that cannot be told
@@ -74,7 +74,7 @@ class LeaderEpochs:
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
-            self.dirty = True
+            self.version += 1
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now starts at `start_offset`: the epoch it lies in starts there too."""
@@ -82,9 +82,9 @@ class LeaderEpochs:
         if number >= 0 and (number or self._starts[0] < start_offset):
             del self._epochs[:number], self._starts[:number]
             self._starts[0] = start_offset
-            self.dirty = True
+            self.version += 1
 
     def clear(self) -> None:
         if self._epochs:
             del self._epochs[:], self._starts[:]
-            self.dirty = True
+            self.version += 1

@@ -22,7 +22,7 @@ from headrace.log.append import AppendResult, Origin
 from headrace.log.checkpoints import encode_partition_metadata
 from headrace.log.faults import fail
 from headrace.log.file_names import PARTITION_METADATA
-from headrace.log.flush import Flush
+from headrace.log.flush import Flush, Owed
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
@@ -50,6 +50,7 @@ class PartitionLog:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "owed",
         "producers",
         "recovery_point",
         "rules",
@@ -58,8 +59,6 @@ class PartitionLog:
         "storage",
         "topic_id",
         "topic_partition",
-        "unsynced_folders",
-        "unsynced_paths",
     )
 
     def __init__(
@@ -95,8 +94,7 @@ class PartitionLog:
         self.last_flush_ms = now_ms
         self.generation = 0
         self.failure: ApiError | None = None
-        self.unsynced_paths: list[str] = []
-        self.unsynced_folders: list[str] = []
+        self.owed = Owed()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.folder!r}, {self.log_start_offset}..{self.log_end_offset})"
@@ -122,7 +120,7 @@ class PartitionLog:
             file.write(0, (data,))
             file.truncate(len(data))
         self.topic_id = topic_id
-        self.unsynced_paths.append(path)
+        self.owed.note_files(path)
 
     @property
     def size_bytes(self) -> int:
@@ -254,7 +252,6 @@ class PartitionLog:
 
     def abandon_flush(self, failed: Flush, error: OSError) -> ApiError:
         """`failed.sync()` raised: after a failed sync nobody knows what is on the disk, so the log fails."""
-        flush.abandon_flush(self, failed)
         return fail(self, error)
 
     def close(self) -> Flush | None:
@@ -264,9 +261,9 @@ class PartitionLog:
             self.producers.end_offset = self.log_end_offset
             snapshot = self.snapshots.take(self.producers) if self.size_bytes else None
             if snapshot is not None:
-                self.unsynced_paths.append(snapshot)
+                self.owed.note_files(snapshot)
             active = self.segments.active
-            self.unsynced_paths += [active.path, *active.indexes.paths()]
+            self.owed.note_files(active.path, *active.indexes.paths())
         return self.begin_flush()
 
     def let_go(self, refusal: ApiError) -> None:

@@ -7,6 +7,7 @@ from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.segment import Segment
 from headrace.log.segments import Segments
+from headrace.records.batch import crc_matches
 
 
 def rebuild_producers(
@@ -20,7 +21,8 @@ def rebuild_producers(
     """Make `producers` what the log up to `end_offset` says; snapshots outside of the log are removed.
 
     Aborted transactions are in the segments' indexes already: only the producers are told of them. A damaged
-    segment is replayed as far as it can be walked: it must not keep the log from opening.
+    segment is replayed as far as it can be walked: it must not keep the log from opening, nor
+    open a transaction that nobody began.
     """
     snapshots.remove_outside(above=log_start_offset, up_to=end_offset)
     snapshots.load_latest(producers, log_start_offset=log_start_offset, now_ms=now_ms)
@@ -34,12 +36,11 @@ def rebuild_producers(
 
 
 def _replay(producers: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> None:
-    for position, header in segment.headers(segment.locate(start_offset)):
+    for _, header, batch in segment.batches(segment.locate(start_offset)):
         if header.base_offset >= end_offset:
             break
-        if header.producer_id < 0 or header.last_offset < start_offset:
+        if header.producer_id < 0 or header.last_offset < start_offset or not crc_matches(batch, 0, header):
             continue
-        batch = segment.file.read(position, header.size) if header.is_control else b""
         completed = producers.apply(header, batch)
         if completed is not None:
             producers.complete(completed)

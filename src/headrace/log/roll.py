@@ -31,7 +31,7 @@ def roll_to(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
         stem = f"{log.folder}/{offset_name(base_offset)}"
         raise undo_write(log, error, created=tuple(stem + suffix for suffix in SEGMENT_SUFFIXES)) from error
     if snapshot is not None:
-        log.unsynced_paths.append(snapshot)
+        log.owed.note_files(snapshot)
     if old.size:
         old.retire()
         _note_unsynced(log, old)
@@ -50,6 +50,5 @@ def _note_unsynced(log: "PartitionLog", segment: Segment) -> None:
 
     So must the cut of its reserved room, which the next flush would miss where the data was flushed before.
     """
-    log.unsynced_paths += [segment.path, *segment.indexes.paths()]
-    if log.folder not in log.unsynced_folders:
-        log.unsynced_folders.append(log.folder)
+    log.owed.note_files(segment.path, *segment.indexes.paths())
+    log.owed.note_folders(log.folder)
