@@ -1,4 +1,4 @@
-"""The commands as processes and against real brokers: headrace's node, and Apache Kafka where it can be had."""
+"""The commands as processes, against headrace's own node and against Apache Kafka where it is at hand."""
 
 import json
 import os

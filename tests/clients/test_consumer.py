@@ -146,3 +146,18 @@ def test_offsets_are_asked_of_each_leader() -> None:
     scripted.handlers["ListOffsets"] = handle
     wanted = [T0, TopicPartition("t", 1)]
     assert find_offsets(scripted.client(), wanted, Place.LATEST) == {wanted[0]: 10, wanted[1]: 20}
+
+
+def test_what_keeps_it_from_reading_is_known() -> None:
+    scripted = ScriptedCluster()
+    log = Log(scripted)
+    log.add(0, b"a")
+    consumer = Consumer(scripted.client(), {T0: 0})
+    assert values(consumer) == [b"a"]
+    scripted.dead_ports.add(9092)
+    assert consumer.poll(1_000) == []
+    assert "127.0.0.1:9092" in str(consumer.trouble)
+    scripted.dead_ports.clear()
+    log.add(1, b"b")
+    assert values(consumer) == [b"b"]
+    assert consumer.trouble is None

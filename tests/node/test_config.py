@@ -120,6 +120,21 @@ def test_wrong_settings_are_named(properties_file: Path) -> None:
         load(overrides={"num.partitions": "many"})
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+        {"remote.log.storage.system.enable": "true"},
+        {"config.providers": "file"},
+        {"controller.quorum.voters": "1@127.0.0.1:19092,2@127.0.0.1:19093"},
+    ],
+)
+def test_what_is_not_built_is_refused_rather_than_ignored(overrides: dict[str, str]) -> None:
+    with pytest.raises(SettingError) as caught:
+        load(overrides=overrides)
+    assert caught.value.setting in overrides
+
+
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
         load("/nowhere/server.properties")

@@ -15,7 +15,7 @@ import click
 from headrace.base.ids import TopicPartition
 from headrace.cli.connecting import cluster_options, open_cluster
 from headrace.cli.options import examples, unescaped
-from headrace.cli.output import print_json_line
+from headrace.cli.output import note, print_json_line
 from headrace.cli.record_text import record_json
 from headrace.clients.cluster import Cluster
 from headrace.clients.consumer import ConsumedRecord, Consumer
@@ -153,8 +153,12 @@ def records(
 ) -> Iterator[ConsumedRecord]:
     """Records until one of the ends is reached: offsets, a number of records, or a silence."""
     count = 0
+    told = ""
     while until is None or any(consumer.positions[each] < end for each, end in until.items()):
         found = consumer.poll(_POLL_MS if silence_ms is None else silence_ms)
+        if consumer.trouble is not None and str(consumer.trouble) != told:
+            told = str(consumer.trouble)
+            note(f"waiting: {told}")
         if not found and silence_ms is not None:
             return
         for record in found:

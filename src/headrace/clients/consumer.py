@@ -44,6 +44,7 @@ class Consumer:
     def __init__(self, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> None:
         self.positions = dict(positions)
         self.ends: dict[TopicPartition, int] = {}
+        self.trouble: ClientError | None = None  # why nothing can be read now; it may pass
         self._cluster = cluster
         self._fetching: dict[int, Pending] = {}
 
@@ -79,6 +80,7 @@ class Consumer:
                 continue
             if response is not None:
                 del self._fetching[node]
+                self.trouble = None
                 records += self._take(response)
         return records
 
@@ -112,8 +114,9 @@ class Consumer:
     def _refresh(self, topics: Iterable[str]) -> None:
         try:
             self._cluster.refresh(sorted(topics))
-        except UnreachableError:
+        except (UnreachableError, TimedOutError) as error:
             # Perhaps only a moment: the caller's deadline decides, and the next poll asks again.
+            self.trouble = error
             self._cluster.pause(_PAUSE_MS)
 
     def _lose(self, node: int) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.listeners import Endpoint
+from headrace.settings.not_yet import refuse_what_is_missing
 from headrace.settings.properties import parse_properties
 
 DEFAULT_PORT: Final = 9092
@@ -45,7 +46,9 @@ def load(
     properties.update(overrides or {})
     if "process.roles" not in properties:
         _stand_alone(properties, DEFAULT_PORT if port is None else port)
-    return BrokerConfig(properties)
+    config = BrokerConfig(properties)
+    refuse_what_is_missing(config)
+    return config
 
 
 def read_properties_file(path: str) -> dict[str, str]:

@@ -14,18 +14,21 @@ from headrace.settings.broker_tiered import BROKER_TIERED
 from headrace.settings.broker_tls import BROKER_TLS
 from headrace.settings.broker_transaction import BROKER_TRANSACTION
 from headrace.settings.definition import Setting
+from headrace.settings.not_yet import with_notes
 from headrace.settings.table import joined
 
-BROKER: Final[dict[str, Setting]] = joined(
-    BROKER_GROUP,
-    BROKER_LOG,
-    BROKER_NETWORK,
-    BROKER_NODE,
-    BROKER_OTHER,
-    BROKER_REPLICATION,
-    BROKER_SASL,
-    BROKER_SHARE,
-    BROKER_TIERED,
-    BROKER_TLS,
-    BROKER_TRANSACTION,
+BROKER: Final[dict[str, Setting]] = with_notes(
+    joined(
+        BROKER_GROUP,
+        BROKER_LOG,
+        BROKER_NETWORK,
+        BROKER_NODE,
+        BROKER_OTHER,
+        BROKER_REPLICATION,
+        BROKER_SASL,
+        BROKER_SHARE,
+        BROKER_TIERED,
+        BROKER_TLS,
+        BROKER_TRANSACTION,
+    )
 )

@@ -82,7 +82,6 @@ producer.purgatory.purge.interval.requests  int 1000
     No effect: finished waits are removed at once.
 queued.max.request.bytes  long -1
     Most bytes of requests that wait for a handler; -1 is no limit.
-    No effect: requests are handled as they are read; backpressure stops the reading.
 queued.max.requests  int 500  high  1..
     Most requests that wait for a handler.
     No effect: requests are handled as they are read; backpressure stops the reading.
