@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 import click
@@ -11,13 +12,14 @@ from headrace.cli.connecting import cluster_options, open_cluster
 from headrace.cli.line_input import lines_or_idle
 from headrace.cli.options import examples, json_option, parse_pairs, unescaped
 from headrace.cli.output import note, print_json
-from headrace.cli.record_text import Headers, InputRecord, parse_json_record, parse_text_record
-from headrace.clients.errors import ClientError
+from headrace.cli.record_text import BadLineError, Headers, InputRecord, parse_json_record, parse_text_record
 from headrace.clients.producer import Delivery, Producer
 from headrace.records.codecs import Codec
 
 _ACKS: Final = {"0": 0, "1": 1, "all": -1}
 _CODECS: Final = [codec.name.lower() for codec in Codec]
+
+Parse = Callable[[bytes, int], InputRecord]
 
 
 class Written:
@@ -94,18 +96,8 @@ def produce(
 
     Lines are sent in batches, and at once when the input pauses.
     """
-    if form == "json" and key_separator is not None:
-        raise click.UsageError('--key-separator is for text: in JSON a record has its "key"')
-    if key_separator == "":
-        raise click.BadParameter("it must not be empty.", param_hint="'--key-separator'")
-    separator = None if key_separator is None else unescaped(key_separator).encode()
+    parse = _parser(form, key_separator)
     common = tuple((name, value.encode()) for name, value in parse_pairs("--header", headers).items())
-
-    def parse(line: bytes, number: int) -> InputRecord:
-        return (
-            parse_json_record(line, number) if form == "json" else parse_text_record(line, separator, number)
-        )
-
     written = Written()
     with open_cluster(bootstrap, request_timeout_ms) as cluster:
         cluster.topic(topic, create=create)
@@ -117,22 +109,38 @@ def produce(
             create_topics=create,
             on_delivery=written.add,
         )
-        number = 0
-        for line in lines_or_idle(file):
-            if line is None:
-                producer.flush()
-                continue
-            number += 1
-            try:
-                record = parse(line, number)
-            except ClientError:
-                # What came before it was right, and is not lost for this line.
-                producer.flush()
-                note(f"wrote {written.counts.total()} records before it")
-                raise
-            _send(producer, topic, record, common, partition)
+        try:
+            for record in _records(file, parse, producer):
+                _send(producer, topic, record, common, partition)
+        except BadLineError:
+            # What came before it was right, and is not lost for this line.
+            producer.flush()
+            note(f"wrote {written.counts.total()} records before it")
+            raise
         producer.flush()
     _report(topic, written, as_json)
+
+
+def _parser(form: str, key_separator: str | None) -> Parse:
+    if form == "json" and key_separator is not None:
+        raise click.UsageError('--key-separator is for text: in JSON a record has its "key"')
+    if key_separator == "":
+        raise click.BadParameter("it must not be empty.", param_hint="'--key-separator'")
+    if form == "json":
+        return parse_json_record
+    separator = None if key_separator is None else unescaped(key_separator).encode()
+    return lambda line, number: parse_text_record(line, separator, number)
+
+
+def _records(file: BinaryIO, parse: Parse, producer: Producer) -> Iterator[InputRecord]:
+    """A record for each line; while the input pauses, what is gathered is sent."""
+    number = 0
+    for line in lines_or_idle(file):
+        if line is None:
+            producer.flush()
+        else:
+            number += 1
+            yield parse(line, number)
 
 
 def _send(

@@ -14,6 +14,10 @@ from headrace.clients.errors import ClientError
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+class BadLineError(ClientError):
+    """A line of the input is no record; the text says which line and why."""
+
+
 class InputRecord(NamedTuple):
     """A record to write. Nothing said of the partition or the time leaves them to the producer."""
 
@@ -54,7 +58,7 @@ def parse_json_record(line: bytes, number: int) -> InputRecord:
             timestamp_ms=_number_of(data, "timestamp"),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ClientError(f"line {number} is not a record in JSON: {error}") from error
+        raise BadLineError(f"line {number} is not a record in JSON: {error}") from error
 
 
 def parse_text_record(line: bytes, separator: bytes | None, number: int) -> InputRecord:
@@ -64,7 +68,7 @@ def parse_text_record(line: bytes, separator: bytes | None, number: int) -> Inpu
     key, found, value = line.partition(separator)
     if not found:
         shown = separator.decode("utf-8", "backslashreplace")
-        raise ClientError(f"line {number} has no key: {shown!r} is not in it")
+        raise BadLineError(f"line {number} has no key: {shown!r} is not in it")
     return InputRecord(key, value)
 
 
