@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.log.disk import Disk
 from headrace.log.file_names import CLUSTER_METADATA
+from headrace.raft.durable_folders import make_durable_folder
 from headrace.raft.records import Entry
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot
 from headrace.raft.voters import VoterSet
@@ -27,15 +28,14 @@ def format_metadata(
     controller.quorum.voters.
     """
     data = encode_snapshot(Snapshot(BEGINNING, timestamp_ms=0), bootstrap, now_ms=now_ms)
-    disk.make_folder(directory)
+    make_durable_folder(disk, directory)
     disk.replace_file(f"{directory}/{BOOTSTRAP}", data)
     if voters is None:
         return
     folder = f"{directory}/{CLUSTER_METADATA}"
-    disk.make_folder(folder)
+    make_durable_folder(disk, folder)
     first = Snapshot(BEGINNING, timestamp_ms=now_ms, kraft_version=1, voters=voters)
     disk.replace_file(f"{folder}/{BEGINNING.file_name}", encode_snapshot(first, (), now_ms=now_ms))
-    disk.sync_folder(directory)
 
 
 def read_bootstrap(disk: Disk, directory: str) -> Snapshot | None:

@@ -19,6 +19,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import open_log
 from headrace.log.storage import Storage, remove_paths
 from headrace.raft.core import LogEnd
+from headrace.raft.durable_folders import make_durable_folder
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
 from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
 from headrace.raft.voters import VoterSet
@@ -64,7 +65,7 @@ class MetadataLog:
     ) -> "MetadataLog":
         """Open the folder below a log directory; InvalidBytesError where snapshots and log leave a gap."""
         folder = f"{directory}/{CLUSTER_METADATA}"
-        disk.make_folder(folder)
+        make_durable_folder(disk, folder)
         storage = Storage(disk, rng)
         log = open_log(storage, folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID)
         opened = cls(disk, folder, log, list_snapshots(disk, folder))

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from headrace.base.clock import Clock
+from headrace.base.errors import ApiError
 from headrace.raft.metadata_log import MetadataLog
 from headrace.raft.records import Entry
 from headrace.raft.snapshots import SnapshotId, SnapshotWriter
@@ -88,10 +89,12 @@ class Snapshotting:
             kraft_version=self._log.kraft_version,
             voters=self._log.voters,
         )
-        if self._log.log.failure is not None:
+        try:
+            # A segment that ends near the snapshot can go as a whole once a later one stands for it.
+            self._log.log.roll(self._clock.now_ms())
+        except ApiError as error:
+            logger.error("no snapshot of the metadata log is taken: %s", error)
             return None
-        # A segment that ends near the snapshot can go as a whole once a later one stands for it.
-        self._log.log.roll(self._clock.now_ms())
         self._bytes = 0
         self._last_ms = now_ms
         self._task = self._loop.create_task(self._write(writer, entries))
