@@ -6,6 +6,7 @@ recover at the next start.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -13,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from headrace.base.clock import SystemClock
 from headrace.log.system_disk import SystemDisk
@@ -22,6 +24,9 @@ from headrace.settings.sources import Source
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
 logger = logging.getLogger(__name__)
+
+# Requests are freed by reference counts; the collector only finds rare cycles, so it looks seldom.
+GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 OnReady = Callable[[list[tuple[str, int]]], None]
 """Called with the addresses for clients once they can be served."""
@@ -75,7 +80,7 @@ async def _serve(config: BrokerConfig, on_ready: OnReady, on_progress: Callable[
         on_failure=partial(_on_failure, stop),
     )
     on_ready(node.addresses)
-    load_kernels_behind()
+    load_kernels_behind(loop)
     return await _until_stopped(node, stop)
 
 
@@ -102,10 +107,29 @@ def _on_signal(stop: "asyncio.Future[int]", number: int) -> None:
     stop.set_result(number)
 
 
-def load_kernels_behind() -> threading.Thread:
-    """Load the compiled kernels in a thread, while their plain twins already serve."""
+def load_kernels_behind(loop: asyncio.AbstractEventLoop) -> threading.Thread:
+    """Load the compiled kernels in a thread, while their plain twins already serve.
+
+    numba alone is a hundred thousand objects that live as long as the process. A full collection walks them
+    for 100 ms in which nobody is served, so there is none while they load, and afterwards they are set aside
+    for good.
+    """
     from headrace.records.kernel_choice import load_compiled
 
-    thread = threading.Thread(target=load_compiled, name="kernels", daemon=True)
+    gc.disable()
+
+    def load() -> None:
+        try:
+            load_compiled()
+        finally:
+            loop.call_soon_threadsafe(_set_aside_for_good)
+
+    thread = threading.Thread(target=load, name="kernels", daemon=True)
     thread.start()
     return thread
+
+
+def _set_aside_for_good() -> None:
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
