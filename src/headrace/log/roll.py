@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 def roll_to(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
     """Start a segment at `base_offset`: the log's end or, for a follower whose leader skipped offsets, behind
-    it."""
+    it. It is named by where the old one's batches end, so that recovery sees when those were lost."""
     old = log.segments.active
     assert base_offset >= log.log_end_offset
+    if base_offset == log.log_end_offset:
+        base_offset = old.end_offset
     if old.size == 0 and old.base_offset == base_offset:
         return old
     try:

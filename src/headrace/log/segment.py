@@ -59,6 +59,7 @@ class Segment:
         "base_offset",
         "bytes_since_entry",
         "created_ms",
+        "end_offset",
         "index_interval_bytes",
         "indexes",
         "is_damaged",
@@ -81,6 +82,7 @@ class Segment:
         self._storage = storage
         self.stem = f"{folder}/{offset_name(base_offset)}"
         self.base_offset = base_offset
+        self.end_offset = base_offset  # behind the last batch; known while the segment is active
         self.size = size
         self.created_ms = created_ms
         self.index_interval_bytes = config.index_interval_bytes
@@ -175,6 +177,7 @@ class Segment:
             self._first_timestamp = max_timestamp
         self.bytes_since_entry += size
         self.size = position = position + size
+        self.end_offset = last_offset + 1
         offsets = self._tail_offsets
         offsets.append(last_offset + 1)
         self._tail_positions.append(position)
@@ -184,6 +187,7 @@ class Segment:
     def reset(self) -> None:
         """Forget what is in the file, for recovery to note it again."""
         self.size = 0
+        self.end_offset = self.base_offset
         self.bytes_since_entry = 0
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
@@ -332,6 +336,7 @@ class Segment:
             self.offset_index(), self.time_index()
             self.indexes.activate(self.size)
             self.max_timestamp()
+            self.end_offset = self.next_offset()
 
     # -- changing --------------------------------------------------------------------------------------------
 
@@ -341,7 +346,7 @@ class Segment:
         Where a damaged batch is in the way they stay as they are, if they can be used at all: they lead to
         the good batches behind it.
         """
-        active, end = self.indexes.active, self.size
+        active, end, end_offset = self.indexes.active, self.size, self.end_offset
         tail = self._tail_offsets, self._tail_positions
         kept = self.indexes.usable_data(end)
         self.reset()
@@ -350,7 +355,7 @@ class Segment:
                 self.note_batch(header.length + LOG_OVERHEAD, header.last_offset, header.max_timestamp)
         except InvalidBytesError:
             self.is_damaged = True
-        self.size = end
+        self.size, self.end_offset = end, end_offset
         if self.is_damaged and kept is not None:
             self.indexes.use_data(kept)
             self._max_timestamp, self._max_timestamp_offset = self.indexes.times().last()
@@ -378,6 +383,7 @@ class Segment:
             self._max_timestamp_offset = self.base_offset
         else:
             self._find_max_timestamp()
+        self.end_offset = self.next_offset()
         return end
 
     def _find_max_timestamp(self) -> None:
