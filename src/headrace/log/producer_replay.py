@@ -39,7 +39,9 @@ def _replay(producers: ProducerStates, segment: Segment, start_offset: int, end_
     for _, header, batch in segment.batches(segment.locate(start_offset)):
         if header.base_offset >= end_offset:
             break
-        if header.producer_id < 0 or header.last_offset < start_offset or not crc_matches(batch, 0, header):
+        if header.producer_id < 0 or header.last_offset < start_offset:
+            continue
+        if not crc_matches(batch, 0, header) and not producers.continues(header):
             continue
         completed = producers.apply(header, batch)
         if completed is not None:

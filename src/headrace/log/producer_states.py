@@ -137,6 +137,18 @@ class ProducerStates:
             )
         return None
 
+    def continues(self, header: BatchHeader) -> bool:
+        """Whether a damaged data batch says nothing but what was to be expected next of its producer."""
+        state = self.producers.get(header.producer_id)
+        return (
+            state is not None
+            and not header.is_control
+            and header.producer_epoch == state.epoch
+            and header.base_sequence == state.next_sequence
+            and header.record_count == header.last_offset_delta + 1
+            and header.is_transactional == (state.txn_first_offset != NO_OFFSET)
+        )
+
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
         """May this transaction marker be written?"""
         state = self.producers.get(header.producer_id)
