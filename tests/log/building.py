@@ -43,8 +43,9 @@ def append(log, batch, *, leader_epoch=0, now_ms=NOW_MS, origin=Origin.CLIENT):
     return log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
 
-def append_marker(log, producer_id, epoch, **fields):
-    return append(log, marker(producer_id, epoch, **fields), origin=Origin.COORDINATOR)
+def append_marker(log, producer_id, epoch, *, leader_epoch=0, **fields):
+    batch = marker(producer_id, epoch, **fields)
+    return append(log, batch, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
 
 
 def read_all(log, offset=None, **bounds):
