@@ -138,14 +138,19 @@ class ProducerStates:
         return None
 
     def continues(self, header: BatchHeader) -> bool:
-        """Whether a damaged data batch says nothing but what was to be expected next of its producer."""
+        """Whether a damaged data batch says nothing but what was to be expected next of its producer.
+
+        Of a producer that is not known that is any batch outside of a transaction: to remember one that never
+        was does no harm.
+        """
+        if header.is_control or header.record_count != header.last_offset_delta + 1:
+            return False
         state = self.producers.get(header.producer_id)
+        if state is None:
+            return not header.is_transactional
         return (
-            state is not None
-            and not header.is_control
-            and header.producer_epoch == state.epoch
+            header.producer_epoch == state.epoch
             and header.base_sequence == state.next_sequence
-            and header.record_count == header.last_offset_delta + 1
             and header.is_transactional == (state.txn_first_offset != NO_OFFSET)
         )
 
