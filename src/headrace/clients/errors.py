@@ -17,6 +17,14 @@ class TimedOutError(ClientError):
     """The cluster did not answer, or did not become ready, in the time given."""
 
 
+class BufferFullError(TimedOutError):
+    """A producer's memory stayed full for max.block.ms."""
+
+
+class ClosedError(ClientError):
+    """The client was closed and can do nothing more."""
+
+
 class UnsupportedError(ClientError):
     """The broker has no version of a request that this client speaks."""
 

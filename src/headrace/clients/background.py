@@ -1,0 +1,118 @@
+"""The sync face of a client: its loop runs in a thread of its own, and the caller waits.
+
+`Background.run` hands a coroutine to that loop and blocks until it is done. What the coroutine wants done in
+the caller's thread (a rebalance listener, which may call the client again) it hands back with `in_caller`.
+KeyboardInterrupt ends the waiting, not the loop: what was sent goes on, and `close` still works.
+
+One thread serves one client. It is a daemon, so that a program which forgets to close still ends.
+"""
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_CALLER: Final[contextvars.ContextVar["_Calls | None"]] = contextvars.ContextVar("caller", default=None)
+_DONE: Final = None
+
+_Calls = queue.SimpleQueue["Callable[[], None] | None"]
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, asyncio's otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class Background:
+    """A loop in a thread."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = new_loop()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine; calls that it makes `in_caller` happen here meanwhile."""
+        assert threading.current_thread() is not self._thread, "a sync client was called from its own loop"
+        calls: _Calls = queue.SimpleQueue()
+        outcome: Future[T] = Future()
+        self.loop.call_soon_threadsafe(self._begin, work, calls, outcome)
+        try:
+            while (call := calls.get()) is not _DONE:
+                call()
+        except BaseException:
+            self.loop.call_soon_threadsafe(outcome.cancel)
+            raise
+        return outcome.result()
+
+    def _begin(self, work: Coroutine[Any, Any, T], calls: _Calls, outcome: "Future[T]") -> None:
+        context = contextvars.copy_context()
+        context.run(_CALLER.set, calls)
+        task = self.loop.create_task(work, context=context)
+
+        def finished(_: "asyncio.Task[T]") -> None:
+            if outcome.cancelled():
+                return
+            if task.cancelled():
+                outcome.set_exception(asyncio.CancelledError())
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(task.result())
+            calls.put(_DONE)
+
+        def abandoned(future: "Future[T]") -> None:
+            # The caller was interrupted: nobody wants the result any more.
+            if future.cancelled():
+                task.cancel()
+
+        task.add_done_callback(finished)
+        outcome.add_done_callback(abandoned)
+
+    def close(self) -> None:
+        """Stop the loop and wait for its thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+
+async def in_caller(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call something where the client is used: in the sync face's thread, else here, awaiting coroutines."""
+    calls = _CALLER.get()
+    if calls is None:
+        result = function(*arguments)
+        return await result if asyncio.iscoroutine(result) else result
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def tell(set_it: Callable[[Any], None], value: Any) -> None:
+        if not answer.done():
+            set_it(value)
+
+    def call() -> None:
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            loop.call_soon_threadsafe(tell, answer.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(tell, answer.set_result, result)
+
+    calls.put(call)
+    return await answer

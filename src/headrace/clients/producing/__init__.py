@@ -1,0 +1,1 @@
+"""The producer: records are gathered into batches, and batches sent to the leaders of their partitions."""

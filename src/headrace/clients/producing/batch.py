@@ -1,0 +1,236 @@
+"""A batch on its way, and the futures of its records.
+
+A batch gathers rows until it is sealed: then the rows become a records section, packed where a codec is set,
+and only their timestamps stay. Whatever happens to it after that (a new sequence, a retry) changes its header
+only. A record's future (`Delivery`) is no more than the batch and the record's place in it: the batch is
+resolved once, and all its records with it. Futures may be waited for in any thread and awaited on any loop.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple
+
+from headrace.base.chunks import Buffer
+from headrace.base.ids import TopicPartition
+from headrace.clients.errors import TimedOutError
+from headrace.clients.producing.encoding import Row, encode_rows
+from headrace.records.batch import (
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Codec,
+    join_batch,
+)
+from headrace.records.codecs import compress
+from headrace.records.header import HEADER_BYTES
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written. The offset is -1 where nobody was asked (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class _Written(NamedTuple):
+    base_offset: int
+    append_time_ms: int
+
+
+# One for all batches: it is held for a moment, when a batch is resolved or first waited for.
+_RESOLVING: Final = threading.Lock()
+
+
+class ProducerBatch:
+    """Records of one partition that are sent together."""
+
+    __slots__ = (
+        "_callbacks",
+        "_outcome",
+        "attempts",
+        "base_sequence",
+        "base_timestamp",
+        "body",
+        "codec",
+        "count",
+        "created_ms",
+        "is_closed",
+        "is_on_wire",
+        "max_timestamp",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "retry_at_ms",
+        "rows",
+        "size",
+        "timestamps",
+    )
+
+    def __init__(self, partition: TopicPartition, created_ms: int) -> None:
+        self.partition = partition
+        self.created_ms = created_ms
+        self.rows: list[Row] = []
+        self.size = HEADER_BYTES
+        self.is_closed = False  # takes no more rows
+        self.is_on_wire = False
+        self.attempts = 0
+        self.retry_at_ms = 0.0
+        self.body: Buffer | None = None
+        self.codec = 0
+        self.count = 0
+        self.base_timestamp = self.max_timestamp = -1
+        self.timestamps: list[int] = []
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self._outcome: _Written | BaseException | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return (
+            f"<batch of {self.count or len(self.rows)} for {self.partition}, sequence {self.base_sequence}>"
+        )
+
+    @classmethod
+    def of_section(
+        cls, partition: TopicPartition, created_ms: int, section: Buffer, timestamps: list[int]
+    ) -> "ProducerBatch":
+        """A batch whose records section was made elsewhere; its first timestamp is the base of the others."""
+        batch = cls(partition, created_ms)
+        batch.is_closed = True
+        batch.body = section
+        batch.size += len(section)
+        batch.count = len(timestamps)
+        batch.timestamps = timestamps
+        batch.base_timestamp, batch.max_timestamp = timestamps[0], max(timestamps)
+        return batch
+
+    def seal(self, codec: int, level: int | None) -> None:
+        """Turn rows into bytes. Again is harmless."""
+        self.is_closed = True
+        if self.body is None:
+            rows, self.rows = self.rows, []
+            self.count = len(rows)
+            self.timestamps = [row[0] for row in rows]
+            self.base_timestamp = self.timestamps[0]
+            self.max_timestamp = max(self.timestamps)
+            self.body = encode_rows(rows, self.base_timestamp)
+        if codec != Codec.NONE and not self.codec:
+            self.body = compress(codec, self.body, level)
+            self.codec = codec
+
+    def encoded(self) -> bytearray:
+        """The batch as it goes over the wire."""
+        assert self.body is not None, "only a sealed batch can be sent"
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=self.codec,
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            record_count=self.count,
+        )
+        return join_batch(header, self.body)
+
+    # The outcome
+
+    @property
+    def is_done(self) -> bool:
+        return self._outcome is not None
+
+    def resolve(self, outcome: _Written | BaseException) -> bool:
+        """Tell all who wait; only the first outcome counts."""
+        with _RESOLVING:
+            if self._outcome is not None:
+                return False
+            self._outcome = outcome
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        return True
+
+    def written(self, base_offset: int, append_time_ms: int = -1) -> bool:
+        return self.resolve(_Written(base_offset, append_time_ms))
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once there is an outcome, in the thread that brings it; at once where there is one."""
+        with _RESOLVING:
+            if self._outcome is None:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def error(self) -> BaseException | None:
+        return self._outcome if isinstance(self._outcome, BaseException) else None
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Where the record at a place is; raises what went wrong."""
+        outcome = self._outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
+        assert outcome is not None, "the batch has no outcome yet"
+        timestamp = self.timestamps[index] if outcome.append_time_ms < 0 else outcome.append_time_ms
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+        return RecordMetadata(*self.partition, offset, timestamp)
+
+
+class Delivery:
+    """The future of one record: `result()` in a thread, `await` on a loop."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        return self._batch.is_done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is written; raises what went wrong, TimedOutError after `timeout` seconds."""
+        self._wait(timeout)
+        return self._batch.metadata(self._index)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait(timeout)
+        return self._batch.error()
+
+    def add_done_callback(self, callback: Callable[["Delivery"], None]) -> None:
+        """Call back with this future once it is done; in the producer's own thread, so be quick."""
+        self._batch.when_done(lambda: callback(self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self._batch.is_done:
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+
+            def tell() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            def is_done() -> None:
+                loop.call_soon_threadsafe(tell)
+
+            self._batch.when_done(is_done)
+            yield from waiter.__await__()
+        return self._batch.metadata(self._index)
+
+    def _wait(self, timeout: float | None) -> None:
+        if self._batch.is_done:
+            return
+        done = threading.Event()
+        self._batch.when_done(done.set)
+        if not done.wait(timeout):
+            raise TimedOutError(f"a record for {self._batch.partition} is not written after {timeout} s")

@@ -1,0 +1,290 @@
+"""What both faces of the producer share: a record's way from the caller to its batch.
+
+`offer` never waits, so any thread may call it. Where it cannot go on (the topic's partitions are not known,
+or there is no memory) it says what is lacking, and the face waits in its own way: `obtain`, on the loop.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.configuration import ClientConfig
+from headrace.clients.errors import (
+    BufferFullError,
+    ClientError,
+    ClosedError,
+    NoSuchTopicError,
+    RefusedError,
+    TimedOutError,
+    error_code,
+)
+from headrace.clients.producing.accumulator import Accumulator
+from headrace.clients.producing.batch import Delivery, ProducerBatch, RecordMetadata
+from headrace.clients.producing.encoding import Headers, row_size
+from headrace.clients.producing.partitioners import Partitioner, RoundRobinPartitioner, StickyPartitioner
+from headrace.clients.producing.sender import Sender
+from headrace.clients.setting_tables import PRODUCER
+from headrace.clients.world import World
+from headrace.settings.definition import SettingError
+
+Serializer = Callable[[Any], bytes | None]
+
+
+class Interceptor(Protocol):
+    """Sees every record before it is serialized, and how it ended."""
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        """The key, value and headers to go on with."""
+        ...
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None: ...
+
+
+class Lacks(Enum):
+    """Why a record could not be taken now."""
+
+    METADATA = auto()
+    MEMORY = auto()
+
+
+def producer_config(settings: Mapping[str, Any] | None, **more: Any) -> ClientConfig:
+    """Checked settings, with what follows from idempotence (KIP-679)."""
+    config = ClientConfig(PRODUCER, settings, **more)
+    breaks = {
+        "acks": config.str("acks") not in ("all", "-1"),
+        "max.in.flight.requests.per.connection": config.int("max.in.flight.requests.per.connection") > 5,
+        "retries": config.int("retries") == 0,
+    }
+    for name, is_broken in breaks.items():
+        if is_broken and config.bool("enable.idempotence"):
+            if config.was_given("enable.idempotence"):
+                raise SettingError(name, f"{config.get(name)!r} does not go with enable.idempotence=true")
+            config.replace("enable.idempotence", False)
+    least = config.int("linger.ms") + config.int("request.timeout.ms")
+    if config.int("delivery.timeout.ms") < least:
+        if config.was_given("delivery.timeout.ms"):
+            message = f"it must be at least linger.ms + request.timeout.ms, {least}"
+            raise SettingError("delivery.timeout.ms", message)
+        config.replace("delivery.timeout.ms", least)
+    return config
+
+
+class ProducerCore:
+    """A producer without a face."""
+
+    def __init__(
+        self,
+        world: World,
+        config: ClientConfig,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.world = world
+        self.config = config
+        self.cluster = ClusterClient(world, config)
+        self.batches = Accumulator(
+            batch_bytes=config.int("batch.size"),
+            linger_ms=config.int("linger.ms"),
+            memory_bytes=config.int("buffer.memory"),
+            delivery_ms=config.int("delivery.timeout.ms"),
+        )
+        self.sender = Sender(self.cluster, self.batches, on_decided=self._decided)
+        self._record_bytes_max = min(config.int("max.request.size"), config.int("buffer.memory"))
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._interceptors = tuple(interceptors)
+        self._is_plain = not (key_serializer or value_serializer or interceptors)
+        self._partitioner = partitioner or self._default_partitioner()
+        self._partitions: dict[tuple[str, int], TopicPartition] = {}
+        self._room: list[asyncio.Future[None]] = []
+        self._thread = threading.get_ident()
+        self._is_awake = False
+        self.is_closed = False
+
+    def _default_partitioner(self) -> Partitioner:
+        if self.config.str("partitioner.class") == "round-robin":
+            return RoundRobinPartitioner()
+        return StickyPartitioner(
+            self.world.rng,
+            batch_bytes=self.config.int("batch.size"),
+            loads=self.batches.loads
+            if self.config.bool("partitioner.adaptive.partitioning.enable")
+            else None,
+            ignores_keys=self.config.bool("partitioner.ignore.keys"),
+        )
+
+    # Any thread
+
+    def offer(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> Delivery | Lacks:
+        """Take a record, or say what is lacking."""
+        if not self._is_plain:
+            key, value, headers = self._prepared(topic, key, value, headers)
+        count = self.cluster.view.partition_count(topic)
+        if not count:
+            return Lacks.METADATA
+        if partition is not None and not 0 <= partition < count:
+            return Lacks.METADATA
+        size = row_size(key, value, headers)
+        if size > self._record_bytes_max:
+            what = f"a record of about {size} bytes for {topic!r} is larger than max.request.size"
+            raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, what)
+        timestamp = self.world.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        batches = self.batches
+        with batches.lock:
+            if self.is_closed or self.sender.failure is not None:
+                raise self.sender.failure or ClosedError("the producer is closed")
+            if partition is None:
+                partition = self._partitioner.partition(topic, key, value, count, size)
+            target = self._partitions.get((topic, partition))
+            if target is None:
+                target = self._partitions[topic, partition] = TopicPartition(topic, partition)
+            taken = batches.append(target, (timestamp, key, value, headers), size, self.world.now_ms())
+        if taken is None:
+            return Lacks.MEMORY
+        batch, index, wakes = taken
+        if wakes:
+            self.wake()
+        delivery = Delivery(batch, index)
+        if self._interceptors:
+            delivery.add_done_callback(self._acknowledged)
+        return delivery
+
+    def offer_sealed(self, batch: ProducerBatch) -> Lacks | None:
+        """Take a batch that was made elsewhere, or say what is lacking."""
+        with self.batches.lock:
+            if self.is_closed or self.sender.failure is not None:
+                raise self.sender.failure or ClosedError("the producer is closed")
+            if not self.batches.append_sealed(batch):
+                return Lacks.MEMORY
+        self.wake()
+        return None
+
+    def _prepared(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        for each in self._interceptors:
+            key, value, headers = each.on_send(topic, key, value, headers)
+        if self._key_serializer is not None and key is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None and value is not None:
+            value = self._value_serializer(value)
+        return key, value, headers
+
+    def _acknowledged(self, delivery: Delivery) -> None:
+        error = delivery.exception(0)
+        for each in self._interceptors:
+            each.on_acknowledgement(None if error else delivery.result(0), error)
+
+    def wake(self) -> None:
+        """Let the sender look; from whichever thread."""
+        if self._is_awake:
+            return
+        self._is_awake = True
+        self.world.loop.call_soon_threadsafe(self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._is_awake = False
+        self.sender.wake()
+
+    # On the loop
+
+    async def obtain(self, topic: str, lacks: Lacks, partition: int | None, deadline_ms: float) -> None:
+        """Wait for what `offer` lacked; an error once max.block.ms is over."""
+        if lacks is Lacks.METADATA:
+            await self._know(topic, partition, deadline_ms)
+        else:
+            await self._await_room(deadline_ms)
+
+    async def _know(self, topic: str, partition: int | None, deadline_ms: float) -> None:
+        creates = self.config.bool("allow.auto.create.topics")
+        failures = 0
+        while True:
+            await self.cluster.patiently(
+                lambda: self.cluster.refresh([topic], create=creates),
+                timeout_ms=int(max(0, deadline_ms - self.world.now_ms())),
+            )
+            count = self.cluster.view.partition_count(topic)
+            if count and (partition is None or 0 <= partition < count):
+                self.sender.know(topic)
+                return
+            code = error_code(self.cluster.view.errors.get(topic, ErrorCode.NONE))
+            if partition is not None and count:
+                raise ClientError(f"topic {topic!r} has no partition {partition}: it has 0 to {count - 1}")
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not creates:
+                raise NoSuchTopicError(topic)
+            error = RefusedError(code, f"topic {topic!r}")
+            failures += 1
+            pause_ms = self.cluster.retry.wait_ms(failures)
+            if not error.retriable or self.world.now_ms() + pause_ms > deadline_ms:
+                raise error
+            await self.cluster.pause(pause_ms)
+
+    async def _await_room(self, deadline_ms: float) -> None:
+        self.sender.wake()
+        waiter: asyncio.Future[None] = self.world.loop.create_future()
+        self._room.append(waiter)
+        if self.batches.free_bytes >= self.batches.memory_bytes:
+            waiter.set_result(None)
+        try:
+            await asyncio.wait_for(waiter, max(0.0, deadline_ms - self.world.now_ms()) / 1000)
+        except TimeoutError:
+            raise BufferFullError(
+                f"no memory for a record within max.block.ms: {self.batches.memory_bytes} bytes of records "
+                "(buffer.memory) wait for their acknowledgement"
+            ) from None
+        finally:
+            self._room.remove(waiter)
+
+    def _decided(self, batch: ProducerBatch) -> None:
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def flush(self) -> None:
+        """Wait until everything that was taken so far is decided."""
+        waiting = {batch for batch in self.batches.undecided() if not batch.is_done}
+        if not waiting:
+            return
+        done: asyncio.Future[None] = self.world.loop.create_future()
+        left = len(waiting)
+
+        def decided() -> None:
+            nonlocal left
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        self.batches.hurry(1)
+        try:
+            for batch in waiting:
+                batch.when_done(decided)
+            self.sender.wake()
+            await done
+        finally:
+            self.batches.hurry(-1)
+
+    async def close(self, timeout_ms: int | None) -> None:
+        """Take no more, send what is there, and end; what is left after the time-out fails."""
+        with self.batches.lock:
+            self.is_closed = True
+        try:
+            await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
+        except TimeoutError:
+            pass
+        finally:
+            self.sender.close(TimedOutError("the producer was closed before the record was written"))
+            self.cluster.close()

@@ -1,0 +1,183 @@
+"""The producer's two faces: `AsyncProducer` on the caller's loop, `Producer` for threads.
+
+    with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+        delivery = producer.send("orders", b"value", key=b"key")
+        print(delivery.result().offset)
+
+    async with AsyncProducer(bootstrap_servers="127.0.0.1:9092") as producer:
+        delivery = await producer.send("orders", b"value")
+        print((await delivery).offset)
+
+`send` returns as soon as the record is in its batch; it waits only for metadata and memory, up to
+max.block.ms. Leaving the `with` block sends everything that was taken.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from headrace.clients.background import Background
+from headrace.clients.producing.batch import Delivery
+from headrace.clients.producing.core import (
+    Interceptor,
+    Lacks,
+    ProducerCore,
+    Serializer,
+    producer_config,
+)
+from headrace.clients.producing.encoding import Headers
+from headrace.clients.producing.partitioners import Partitioner
+from headrace.clients.world import World, system_world
+
+
+class AsyncProducer:
+    """Writes records, on an event loop. Settings are Kafka's, as a mapping or as keywords with _ for dots."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        world: World | None = None,
+        **more: Any,
+    ) -> None:
+        config = producer_config(settings, **more)
+        world = world or system_world(
+            asyncio.get_running_loop(),
+            send_buffer_bytes=config.int("send.buffer.bytes"),
+            receive_buffer_bytes=config.int("receive.buffer.bytes"),
+        )
+        self._core = ProducerCore(
+            world,
+            config,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            interceptors=interceptors,
+        )
+        self._block_ms = config.int("max.block.ms")
+
+    @property
+    def core(self) -> ProducerCore:
+        """What both faces share."""
+        return self._core
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Take a record into its batch. The delivery, when awaited, tells where it was written."""
+        taken = self._core.offer(topic, value, key, partition, timestamp_ms, headers)
+        if isinstance(taken, Delivery):
+            return taken
+        deadline_ms = self._core.world.now_ms() + self._block_ms
+        while not isinstance(taken, Delivery):
+            await self._core.obtain(topic, taken, partition, deadline_ms)
+            taken = self._core.offer(topic, value, key, partition, timestamp_ms, headers)
+        return taken
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        if not self._core.cluster.view.partition_count(topic):
+            deadline_ms = self._core.world.now_ms() + self._block_ms
+            await self._core.obtain(topic, Lacks.METADATA, None, deadline_ms)
+        return self._core.cluster.view.partition_count(topic)
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent so far is written, or has failed."""
+        await self._core.flush()
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Send what was taken, then end; what is not written after the time-out fails."""
+        await self._core.close(timeout_ms)
+
+
+class Producer:
+    """Writes records, for programs with threads: any of them may send. Settings as for `AsyncProducer`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        **more: Any,
+    ) -> None:
+        config = producer_config(settings, **more)
+        self._background = Background("headrace-producer")
+        world = system_world(
+            self._background.loop,
+            send_buffer_bytes=config.int("send.buffer.bytes"),
+            receive_buffer_bytes=config.int("receive.buffer.bytes"),
+        )
+        self._async = AsyncProducer(
+            config.given,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            interceptors=interceptors,
+            world=world,
+        )
+        self._core = self._async.core
+        self._offer = self._core.offer
+        self._block_ms = config.int("max.block.ms")
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Take a record into its batch; `result()` of the delivery tells where it was written."""
+        taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
+        if isinstance(taken, Delivery):
+            return taken
+        deadline_ms = self._core.world.now_ms() + self._block_ms
+        while not isinstance(taken, Delivery):
+            self._background.run(self._core.obtain(topic, taken, partition, deadline_ms))
+            taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
+        return taken
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return self._background.run(self._async.partitions_for(topic))
+
+    def flush(self) -> None:
+        """Wait until everything that was sent so far is written, or has failed."""
+        self._background.run(self._async.flush())
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Send what was taken, then end; what is not written after the time-out fails."""
+        if not self._is_closed:
+            self._is_closed = True
+            with contextlib.closing(self._background):
+                self._background.run(self._async.close(timeout_ms))

@@ -1,0 +1,339 @@
+"""Sends batches: one pass over what is ready whenever something changes, on the producer's loop.
+
+There is no task that waits: `wake` plans a pass, an answer plans a pass, and a timer plans one for the next
+batch whose time comes. A pass gives up batches that are too old, takes one ready batch of each partition for
+every leader that has room for a request, and sends them as one Produce. Answers are judged by `Sequences`;
+what has to be sent again goes back to the front of its queue with a pause, and metadata is asked for anew
+where the error says that the leader is another. Errors of Produce may name the new leader at once (KIP-951).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import NO_LEADER, TopicPartition
+from headrace.clients.channel import Channel
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.configuration import ClientConfig
+from headrace.clients.errors import ClientError, RefusedError, TimedOutError, UnreachableError, raise_for
+from headrace.clients.metadata import Leader
+from headrace.clients.producing.accumulator import Accumulator
+from headrace.clients.producing.batch import ProducerBatch
+from headrace.clients.producing.sequences import ProducerIdentity, Sequences, Verdict
+from headrace.records.codecs import Codec
+from headrace.wire.schemas.init_producer_id import InitProducerIdRequest
+from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+# Produce names topics by id from this version on; a broker without ids is spoken to in the one before.
+_FIRST_WITH_IDS: Final = 13
+_ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
+
+
+class Sender:
+    """Moves batches from an accumulator to their leaders."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        accumulator: Accumulator,
+        *,
+        on_decided: Callable[[ProducerBatch], None],
+    ) -> None:
+        config = cluster.config
+        self._cluster = cluster
+        self._world = cluster.world
+        self._batches = accumulator
+        self._on_decided = on_decided
+        self._acks = _ACKS[config.str("acks")]
+        self._in_flight_max = config.int("max.in.flight.requests.per.connection")
+        self._request_bytes_max = config.int("max.request.size")
+        self._retries = config.int("retries")
+        self._codec = Codec[config.str("compression.type").upper()]
+        self._level = _level(config, self._codec)
+        self.sequences = Sequences(
+            is_idempotent=config.bool("enable.idempotence"), in_flight_max=self._in_flight_max
+        )
+        self._in_flight: dict[int, int] = {}
+        self._planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connecting: set[int] = set()
+        self._identifying = False
+        self._refreshing = False
+        self._failed_refreshes = 0
+        self._refreshed_ms = self._world.now_ms()
+        self._topics: dict[str, None] = {}
+        self.failure: ClientError | None = None  # nothing can be sent any more
+        self._is_closed = False
+
+    # Planning
+
+    def wake(self) -> None:
+        """Look soon at what is ready. On the loop."""
+        if not self._planned and not self._is_closed:
+            self._planned = True
+            self._world.loop.call_soon(self._pass)
+
+    def close(self, error: ClientError) -> None:
+        """Give up whatever is left."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for batch in self._batches.undecided():
+            self._fail(batch, error)
+
+    def know(self, topic: str) -> None:
+        """Keep the metadata of this topic fresh."""
+        self._topics[topic] = None
+
+    def _pass(self) -> None:
+        self._planned = False
+        if self._is_closed:
+            return
+        now_ms = self._world.now_ms()
+        self._give_up_late(now_ms)
+        if self.sequences.needs_identity:
+            self._identify()
+            next_ms = float("inf")
+        else:
+            for partition in self.sequences.unsettled():
+                self.sequences.settle(partition)
+            ready = self._batches.ready(lambda each: self._cluster.view.leader(each).node, now_ms)
+            if ready.unled:
+                self._refresh()
+            for node, partitions in ready.nodes.items():
+                self._send_to(node, partitions)
+            next_ms = ready.next_ms
+        if now_ms - self._refreshed_ms >= self._cluster.config.int("metadata.max.age.ms"):
+            self._refresh()
+        self._plan_at(min(next_ms, self._batches.first_deadline_ms()))
+
+    def _plan_at(self, at_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_ms != float("inf"):
+            wait_s = max(0.0, at_ms - self._world.now_ms()) / 1000
+            self._timer = self._world.loop.call_later(wait_s + 0.0001, self.wake)
+
+    def _give_up_late(self, now_ms: float) -> None:
+        for batch in self._batches.expired(now_ms):
+            what = f"a record for {batch.partition} was not written within delivery.timeout.ms"
+            self._fail(batch, TimedOutError(what), is_unwritten=not batch.attempts)
+
+    # Sending
+
+    def _send_to(self, node: int, partitions: list[TopicPartition]) -> None:
+        if self._in_flight.get(node, 0) >= self._in_flight_max:
+            return
+        try:
+            channel = self._cluster.channel(node)
+        except UnreachableError:
+            self._refresh()
+            return
+        if not channel.is_ready:
+            self._connect(node, channel)
+            return
+        taken = self._batches.take(partitions, self.sequences.may_send, self._request_bytes_max)
+        if taken:
+            self._send(node, channel, taken)
+            if len(taken) < len(partitions) or self._in_flight.get(node, 0) < self._in_flight_max:
+                self.wake()
+
+    def _send(self, node: int, channel: Channel, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            batch.seal(self._codec, self._level)
+            self.sequences.sent(batch)
+        request, at_most = self._request(batches)
+        try:
+            if self._acks == 0:
+                channel.tell(request, at_most=at_most)
+                for batch in batches:
+                    self._take_back(batch)
+                    self._write(batch, -1, -1)
+                return
+            asked = channel.ask_now(request, timeout_ms=self._cluster.timeout_ms, at_most=at_most)
+        except ClientError as error:  # the broker has no version of Produce in common with us
+            for batch in batches:
+                self._take_back(batch)
+                self._fail(batch, error, is_unwritten=True)
+            return
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        asked.add_done_callback(lambda done: self._answered(node, batches, done))
+
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
+        view = self._cluster.view
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            name, number = batch.partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = TopicProduceData(name=name, topic_id=view.topic_id(name))
+            topic.partition_data.append(PartitionProduceData(index=number, records=batch.encoded()))
+        request = ProduceRequest(
+            acks=self._acks, timeout_ms=self._cluster.timeout_ms, topic_data=list(topics.values())
+        )
+        return request, None if view.has_ids(topics) else _FIRST_WITH_IDS - 1
+
+    # Answers
+
+    def _answered(self, node: int, batches: list[ProducerBatch], done: "asyncio.Future[Any]") -> None:
+        self._in_flight[node] -= 1
+        for batch in batches:
+            self._take_back(batch)
+        failure = done.exception() if not done.cancelled() else ConnectionError("cancelled")
+        if failure is None:
+            self._take_in(done.result(), {batch.partition: batch for batch in batches})
+        else:
+            self._refresh()
+            for batch in batches:
+                error = UnreachableError(f"the connection to broker {node} was lost: {failure}")
+                self._retry(batch, error)
+        self.wake()
+
+    def _take_back(self, batch: ProducerBatch) -> None:
+        self.sequences.back(batch)
+
+    def _take_in(self, response: Any, waiting: dict[TopicPartition, ProducerBatch]) -> None:
+        view = self._cluster.view
+        view.learn_endpoints((each.node_id, each.host, each.port) for each in response.node_endpoints)
+        for topic in response.responses:
+            name = view.name_of(topic.name, topic.topic_id)
+            for result in topic.partition_responses:
+                batch = waiting.pop(TopicPartition(name, result.index), None)
+                if batch is not None:
+                    self._judge(batch, result)
+        for batch in waiting.values():  # the topic's id changed under us, or the broker left it out
+            self._refresh()
+            self._retry(batch, RefusedError(ErrorCode.UNKNOWN_TOPIC_ID, f"cannot write to {batch.partition}"))
+
+    def _judge(self, batch: ProducerBatch, result: Any) -> None:
+        verdict = self.sequences.judge(batch, result.error_code, result.log_start_offset)
+        if verdict is Verdict.WRITTEN:
+            offset = result.base_offset if not result.error_code else -1
+            self._write(batch, offset, result.log_append_time_ms)
+            return
+        detail = result.error_message
+        if result.record_errors:
+            detail = result.record_errors[0].batch_index_error_message or detail
+        error = RefusedError(result.error_code, f"cannot write to {batch.partition}", detail)
+        if verdict is Verdict.FAILED:
+            self._fail(batch, error, is_unwritten=True)
+            return
+        hint = result.current_leader
+        leads = hint is not None and hint.leader_id != NO_LEADER
+        if not (
+            leads
+            and self._cluster.view.learn_leader(batch.partition, Leader(hint.leader_id, hint.leader_epoch))
+        ):
+            self._refresh()
+        self._retry(batch, error)
+
+    def _write(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        self.sequences.written(batch, base_offset)
+        batch.written(base_offset, append_time_ms)
+        self._decide(batch)
+
+    def _retry(self, batch: ProducerBatch, error: ClientError) -> None:
+        if batch.is_done:  # its time was up while it was on the wire
+            self.sequences.given_up(batch, is_unwritten=False)
+        elif batch.attempts > self._retries:
+            self._fail(batch, error)
+        else:
+            pause_ms = self._cluster.retry.wait_ms(batch.attempts)
+            self._batches.put_back(batch, self._world.now_ms() + pause_ms)
+
+    def _fail(self, batch: ProducerBatch, error: ClientError, *, is_unwritten: bool = False) -> None:
+        if not batch.is_on_wire:
+            self.sequences.given_up(batch, is_unwritten=is_unwritten)
+        if not batch.timestamps:
+            batch.seal(Codec.NONE, None)
+        batch.resolve(error)
+        self._decide(batch)
+
+    def _decide(self, batch: ProducerBatch) -> None:
+        self._batches.decided(batch)
+        self._on_decided(batch)
+
+    # What is done beside
+
+    def _begin(self, work: Any) -> None:
+        task = self._world.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _connect(self, node: int, channel: Channel) -> None:
+        async def connect() -> None:
+            try:
+                await channel.ready()
+            except ClientError:
+                self._refresh()
+            finally:
+                self._connecting.discard(node)
+                self.wake()
+
+        if node not in self._connecting:
+            self._connecting.add(node)
+            self._begin(connect())
+
+    def _refresh(self) -> None:
+        """Ask for metadata soon, once at a time, with a pause after a failure."""
+
+        async def refresh() -> None:
+            try:
+                await self._cluster.pause(self._cluster.retry.wait_ms(self._failed_refreshes))
+                await self._cluster.refresh(self._known_topics())
+                lacks = any(not self._cluster.view.partition_count(each) for each in self._topics)
+                self._failed_refreshes = self._failed_refreshes + 1 if lacks or self._has_unled() else 0
+            except ClientError:
+                self._failed_refreshes += 1
+            finally:
+                self._refreshing = False
+                self._refreshed_ms = self._world.now_ms()
+                self.wake()
+
+        if not self._refreshing and not self._is_closed:
+            self._refreshing = True
+            self._begin(refresh())
+
+    def _known_topics(self) -> Iterable[str]:
+        return list(self._topics)
+
+    def _has_unled(self) -> bool:
+        return any(leader.node == NO_LEADER for leader in self._cluster.view.leaders.values())
+
+    def _identify(self) -> None:
+        """Get a producer id; a broker that refuses for good ends this producer."""
+
+        async def identify() -> None:
+            async def ask() -> ProducerIdentity:
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+                response = await self._cluster.call(request)
+                raise_for(response.error_code, "cannot get a producer id")
+                return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+            try:
+                self.sequences.identity = await self._cluster.patiently(ask)
+            except (UnreachableError, TimedOutError):
+                await self._cluster.pause(self._cluster.retry.most_ms)
+            except ClientError as error:
+                self.failure = error
+                for batch in self._batches.undecided():
+                    self._fail(batch, error)
+            finally:
+                self._identifying = False
+                self.wake()
+
+        if not self._identifying and self.failure is None:
+            self._identifying = True
+            self._begin(identify())
+
+
+def _level(config: ClientConfig, codec: Codec) -> int | None:
+    name = f"compression.{codec.name.lower()}.level"
+    if codec not in (Codec.GZIP, Codec.LZ4, Codec.ZSTD) or not config.was_given(name):
+        return None
+    return config.int(name)

@@ -1,0 +1,180 @@
+"""Idempotence: which batch has which sequence, and what an answer means for it (KIP-98, KIP-360).
+
+A core: no IO, no time. Every partition has its own run of sequences under the producer's id and epoch. A
+batch keeps its sequence over all attempts, so a broker that has it already says so instead of writing it
+again, and one that misses an earlier one refuses it.
+
+Order over retries: batches that were sent before and came back are sent again one at a time, oldest first;
+new ones may follow on the wire. A batch that was given up leaves its fate open, so nothing is renumbered for
+it: if it was written, the next one fits; if not, the broker refuses the next one as out of order, and only
+that proves the gap. Then the epoch is raised and what is left of the partition starts from 0 again, once
+nothing of it is on the wire, so that no late answer can be mistaken. What still arrives of the old epoch is
+refused by the broker.
+
+Without idempotence the same book is kept, without sequences, for who is on the wire.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from headrace.base.error_codes import RETRIABLE, ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.clients.producing.batch import ProducerBatch
+from headrace.records.batch import NO_SEQUENCE
+
+EPOCH_MAX: Final = 32767
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class ProducerIdentity(NamedTuple):
+    """What InitProducerId gave."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY: Final = ProducerIdentity(-1, -1)
+
+
+class Verdict(Enum):
+    """What an answer means for a batch."""
+
+    WRITTEN = auto()
+    RETRY = auto()
+    FAILED = auto()
+
+
+@dataclass(slots=True)
+class PartitionRun:
+    """The sequences of one partition."""
+
+    identity: ProducerIdentity = NO_IDENTITY
+    next_sequence: int = 0
+    acked_sequence: int = -1  # the last that is known to be written
+    acked_offset: int = -1
+    in_flight: list[ProducerBatch] = field(default_factory=list)  # sequenced and undecided, oldest first
+    on_wire: int = 0
+    needs_new_epoch: bool = False
+
+
+class Sequences:
+    """The runs of all partitions, and the producer's identity."""
+
+    def __init__(self, *, is_idempotent: bool, in_flight_max: int) -> None:
+        self.is_idempotent = is_idempotent
+        self._in_flight_max = in_flight_max
+        self.identity = NO_IDENTITY
+        self._runs: dict[TopicPartition, PartitionRun] = {}
+
+    @property
+    def needs_identity(self) -> bool:
+        return self.is_idempotent and self.identity == NO_IDENTITY
+
+    def run(self, partition: TopicPartition) -> PartitionRun:
+        found = self._runs.get(partition)
+        if found is None:
+            found = self._runs[partition] = PartitionRun()
+        return found
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether this batch, the first in its queue, may leave now."""
+        run = self.run(batch.partition)
+        if self._in_flight_max == 1 and run.on_wire:
+            return False
+        if not self.is_idempotent:
+            return True
+        if run.needs_new_epoch:
+            return False
+        if batch.base_sequence != NO_SEQUENCE:
+            return run.in_flight[0] is batch
+        # Behind a batch that has to be sent again, new ones wait until it is on the wire.
+        return all(each.is_on_wire for each in run.in_flight) and not self._must_move(run)
+
+    def _must_move(self, run: PartitionRun) -> bool:
+        """A new identity is taken up when nothing of the old one is undecided."""
+        if run.identity == self.identity:
+            return False
+        if run.in_flight:
+            return run.identity != NO_IDENTITY
+        run.identity, run.next_sequence, run.acked_sequence = self.identity, 0, -1
+        return False
+
+    def sent(self, batch: ProducerBatch) -> None:
+        """A batch goes on the wire; a new one gets its sequence."""
+        run = self.run(batch.partition)
+        run.on_wire += 1
+        batch.is_on_wire = True
+        batch.attempts += 1
+        if self.is_idempotent and batch.base_sequence == NO_SEQUENCE:
+            self._number(run, batch)
+            run.in_flight.append(batch)
+
+    def _number(self, run: PartitionRun, batch: ProducerBatch) -> None:
+        batch.producer_id, batch.producer_epoch = run.identity
+        batch.base_sequence = run.next_sequence
+        run.next_sequence = (run.next_sequence + batch.count) & _SEQUENCE_MASK
+
+    def back(self, batch: ProducerBatch) -> None:
+        """A batch is off the wire: it was answered, or its connection is gone."""
+        batch.is_on_wire = False
+        self.run(batch.partition).on_wire -= 1
+
+    def judge(self, batch: ProducerBatch, code: int, log_start_offset: int) -> Verdict:
+        """What an answer's error code means for the batch; may ask for a new epoch."""
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            return Verdict.WRITTEN
+        if self.is_idempotent:
+            run = self.run(batch.partition)
+            if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                # An earlier batch is on its way again; without one there is a gap that nothing will fill.
+                if run.in_flight and run.in_flight[0] is batch:
+                    run.needs_new_epoch = True
+                return Verdict.RETRY
+            if code == ErrorCode.UNKNOWN_PRODUCER_ID:
+                # Without the log's start the answer does not tell whether our records were deleted.
+                run.needs_new_epoch = run.needs_new_epoch or log_start_offset >= 0
+                return Verdict.RETRY
+        return Verdict.RETRY if code in RETRIABLE else Verdict.FAILED
+
+    def written(self, batch: ProducerBatch, base_offset: int) -> None:
+        """A batch is in the log: it is decided."""
+        run = self.run(batch.partition)
+        if batch in run.in_flight:
+            run.in_flight.remove(batch)
+            run.acked_sequence = (batch.base_sequence + batch.count - 1) & _SEQUENCE_MASK
+        if base_offset >= 0:
+            run.acked_offset = max(run.acked_offset, base_offset + batch.count - 1)
+
+    def given_up(self, batch: ProducerBatch, *, is_unwritten: bool) -> None:
+        """A batch has failed, or its time is up. Its sequence is free again if it is surely not written."""
+        run = self.run(batch.partition)
+        if batch not in run.in_flight:
+            return
+        is_last = run.in_flight[-1] is batch
+        run.in_flight.remove(batch)
+        if is_last and is_unwritten and batch.attempts == 1:
+            run.next_sequence = batch.base_sequence
+
+    def settle(self, partition: TopicPartition) -> bool:
+        """Raise the epoch for a partition that needs it and has nothing on the wire; whether that was done.
+
+        After the last epoch of an id a new id is needed: `needs_identity` says so.
+        """
+        run = self._runs.get(partition)
+        if run is None or not run.needs_new_epoch or run.on_wire:
+            return False
+        if run.identity == self.identity:
+            producer_id, epoch = self.identity
+            self.identity = ProducerIdentity(producer_id, epoch + 1) if epoch < EPOCH_MAX else NO_IDENTITY
+        if self.identity == NO_IDENTITY:
+            return False
+        run.identity, run.next_sequence, run.acked_sequence = self.identity, 0, -1
+        run.needs_new_epoch = False
+        for batch in run.in_flight:
+            self._number(run, batch)
+        return True
+
+    def unsettled(self) -> list[TopicPartition]:
+        """Partitions that wait for a new epoch."""
+        return [partition for partition, run in self._runs.items() if run.needs_new_epoch]
