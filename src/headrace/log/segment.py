@@ -140,7 +140,9 @@ class Segment:
             return True
         if size and self.age_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms:
             return True
-        return self.indexes_full(config.segment_index_bytes)
+        # The batch gets an entry: there must be room for it.
+        entry_is_due = self.bytes_since_entry > self.index_interval_bytes
+        return entry_is_due and self.indexes_full(config.segment_index_bytes)
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """By the records' own time where they have one, so that replicas roll alike; else by the clock."""
