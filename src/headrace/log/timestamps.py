@@ -5,14 +5,19 @@ offset before which no record is young enough, its offset index a position, and 
 and the first that can hold the record is opened.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.log.batch_scan import scan_batches
+from headrace.base.errors import InvalidBytesError
 from headrace.log.segment import Segment
-from headrace.records.batch import BatchHeader, read_records
+from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, records_section
+from headrace.records.flaws import flaw_text
+from headrace.records.kernel_choice import kernels
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
+
+
+INT64_MIN: Final = -(1 << 63)
 
 
 class TimestampOffset(NamedTuple):
@@ -59,8 +64,17 @@ def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
     """The first record of a batch that is young enough and not below the log's start."""
-    for _, _, batch in scan_batches(segment.file, position, position + header.size):
-        for record in read_records(batch):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-    return None
+    batch = segment.file.read(position, header.size)
+    body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX)
+    # Under append time every record has the batch's timestamp, whatever its producer wrote into it.
+    wanted = INT64_MIN if header.log_append_time else timestamp
+    flaw, index, delta, found, _ = kernels.find_record(
+        body, header.record_count, header.base_timestamp, wanted, max(start_offset - header.base_offset, 0)
+    )
+    if flaw:
+        raise InvalidBytesError(f"the batch at byte {position} of {segment.path}: {flaw_text(flaw, index)}")
+    if delta < 0:
+        return None
+    if header.log_append_time:
+        found = header.max_timestamp
+    return TimestampOffset(found, header.base_offset + delta, header.leader_epoch)
