@@ -74,6 +74,22 @@ def test_a_roll_on_a_full_disk_leaves_the_log_as_it_was(logs, disk):
     assert offsets_of(read_all(logs.reopen(log))) == [0, 1, 2, 3]
 
 
+def test_a_flush_on_a_full_disk_waits_for_room(logs, disk):
+    log = logs.open()
+    append(log, batch_of(), leader_epoch=3)
+    disk.faults.is_full = True
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    assert (log.recovery_point, log.failure) == (0, None)
+    disk.faults.is_full = False
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    assert log.recovery_point == 1
+    assert disk.read_file(f"{log.folder}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
+
 @pytest.mark.parametrize("rate", ["write_error_rate", "name_error_rate"])
 def test_a_broken_disk_fails_the_log_for_good(logs, disk, rate):
     log = logs.open(segment_bytes=SIZE)

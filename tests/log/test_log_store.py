@@ -132,6 +132,24 @@ def test_checkpoints_are_kafkas(node):
     again.close()
 
 
+def test_a_late_checkpoint_does_not_bring_back_an_earlier_truth(node):
+    node.paths = node.paths[:1]
+    store = node.start()
+    log = store.create(A0, TOPIC_ID, TopicConfig())
+    append(log, batch_of(5))
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    (late,) = store.begin_checkpoint()
+    log.truncate_to(0, now_ms=NOW_MS)
+    late.write()
+    data = node.disk.read_file(f"{node.paths[0]}/recovery-point-offset-checkpoint")
+    assert data == b"0\n1\na 0 0\n"
+    for write in store.begin_checkpoint():
+        write.write()
+    store.close()
+
+
 def test_a_crash_is_recovered_and_broken_checkpoints_do_no_harm(node):
     store = node.start()
     append(store.create(A0, TOPIC_ID, TopicConfig()), batch_of(5))
@@ -343,6 +361,18 @@ def test_a_failed_sync_takes_the_directory_offline(frail):
     log.abandon_flush(flush, raised.value)
     assert [folder.path for folder in node.failed] == ["/one"]
     assert store.get(A0).recovery_point == 0
+
+
+def test_checkpoints_wait_for_room_on_a_full_disk(frail):
+    node, store = frail
+    node.disk.faults.is_full = True
+    for write in store.begin_checkpoint():
+        write.write()
+    assert node.failed == []
+    node.disk.faults.is_full = False
+    for write in store.begin_checkpoint():
+        write.write()
+    assert node.disk.read_file("/one/replication-offset-checkpoint") == b"0\n2\na 0 0\nb 0 0\n"
 
 
 def test_a_failed_close_is_no_clean_stop(frail):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.disk import Disk, File
+from headrace.log.faults import FULL
 from headrace.log.file_names import LEADER_EPOCHS
 
 if TYPE_CHECKING:
@@ -64,9 +65,14 @@ class Flush:
     folders: dict[str, int]
     epochs: tuple[str, bytes] | None
     epochs_version: int
+    is_short: bool = False
 
     def sync(self) -> None:
-        """Blocks: call it from a thread. OSError means that the directory can no longer be trusted."""
+        """Blocks: call it from a thread. OSError means that the directory can no longer be trusted.
+
+        A full disk without room for the epochs is none: their file stays as it was, and the recovery point
+        waits for a later flush (`is_short`).
+        """
         for file in self.files:
             file.sync()
         for path in self.paths:
@@ -77,7 +83,12 @@ class Flush:
         for folder in self.folders:
             self.disk.sync_folder(folder)
         if self.epochs is not None:
-            self.disk.replace_file(*self.epochs)
+            try:
+                self.disk.replace_file(*self.epochs)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                self.is_short = True
 
 
 def begin_flush(log: "PartitionLog") -> Flush | None:
@@ -107,6 +118,8 @@ def begin_flush(log: "PartitionLog") -> Flush | None:
 def finish_flush(log: "PartitionLog", flush: Flush, now_ms: int) -> None:
     """Everything below `flush.offset` is durable, unless the log was truncated while the flush was under
     way."""
+    if flush.is_short:
+        return
     log.owed.settle(flush)
     if flush.generation == log.generation:
         log.recovery_point = max(log.recovery_point, flush.offset)

@@ -6,6 +6,7 @@ good: only a restart brings a folder back, because what a failed disk still hold
 
 from collections.abc import Callable
 from random import Random
+from threading import Lock
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -53,6 +54,9 @@ class LogFolder:
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._lock: File | None = None
+        self._begun = 0
+        self._written: dict[str, int] = {}
+        self._writing = Lock()
 
     def __repr__(self) -> str:
         return f"LogFolder({self.path!r})"
@@ -142,6 +146,19 @@ class LogFolder:
             return decode_offsets(self.disk.read_file(f"{self.path}/{name}"))
         except (FileNotFoundError, InvalidBytesError):
             return {}
+
+    def next_write(self) -> int:
+        """The number of a checkpoint write that begins now, on the loop."""
+        self._begun += 1
+        return self._begun
+
+    def write_checkpoint(self, name: str, data: bytes, number: int) -> None:
+        """Blocks, for the sync and for a write that another thread is at. One that began before what is there
+        by now is left out: it must not bring back what was true earlier."""
+        with self._writing:
+            if number > self._written.get(name, 0):
+                self.disk.replace_file(f"{self.path}/{name}", data)
+                self._written[name] = number
 
     # -- logs ------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown, encode_offsets
 from headrace.log.disk import Disk
+from headrace.log.faults import FULL
 from headrace.log.file_names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from headrace.log.flush import Flush
 from headrace.log.log_folder import ConfigOf, LogFolder
@@ -42,12 +43,20 @@ class CheckpointWrite:
     """Checkpoints of one folder as they were when the write began."""
 
     folder: LogFolder
+    number: int
     files: tuple[tuple[str, bytes], ...]
 
     def write(self) -> None:
-        """Blocks: call it from a thread. OSError means that the folder must go offline."""
-        for path, data in self.files:
-            self.folder.disk.replace_file(path, data)
+        """Blocks: call it from a thread. OSError means that the folder must go offline.
+
+        A full disk is no failure: the checkpoint stays as it was, and tells less than it could.
+        """
+        for name, data in self.files:
+            try:
+                self.folder.write_checkpoint(name, data, self.number)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +291,8 @@ class LogStore:
         """The offset checkpoints of every folder, to be written by a thread."""
         writes = []
         for folder in self.online_folders():
-            files = tuple((f"{folder.path}/{name}", _checkpoint(folder, name)) for name in names)
-            writes.append(CheckpointWrite(folder, files))
+            files = tuple((name, _checkpoint(folder, name)) for name in names)
+            writes.append(CheckpointWrite(folder, folder.next_write(), files))
         return writes
 
     def apply_retention(self) -> int:
@@ -333,7 +342,7 @@ def _close_folder(folder: LogFolder, broker_epoch: int) -> None:
 
 
 def _write_checkpoint(folder: LogFolder, name: str) -> None:
-    folder.disk.replace_file(f"{folder.path}/{name}", _checkpoint(folder, name))
+    folder.write_checkpoint(name, _checkpoint(folder, name), folder.next_write())
 
 
 def _checkpoint(folder: LogFolder, name: str) -> bytes:
