@@ -240,7 +240,11 @@ class RaftDriver:
         """Start a sync, unless one is under way: then the next one follows it."""
         if self._flushing is not None or self._failed:
             return
-        flush = self.log.log.begin_flush()
+        try:
+            flush = self.log.log.begin_flush()
+        except ApiError as error:
+            self._fail(error)
+            return
         if flush is None:
             return
         self._flushing = flush

@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.log.disk import Disk
 from headrace.log.file_names import CLUSTER_METADATA
-from headrace.raft.durable_folders import make_durable_folder
+from headrace.raft.durability import make_durable_folder
 from headrace.raft.records import Entry
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot
 from headrace.raft.voters import VoterSet

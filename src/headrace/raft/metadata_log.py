@@ -19,7 +19,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import open_log
 from headrace.log.storage import Storage, remove_paths
 from headrace.raft.core import LogEnd
-from headrace.raft.durable_folders import make_durable_folder
+from headrace.raft.durability import make_durable_folder, renew_segments
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
 from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
 from headrace.raft.voters import VoterSet
@@ -66,10 +66,15 @@ class MetadataLog:
         """Open the folder below a log directory; InvalidBytesError where snapshots and log leave a gap."""
         folder = f"{directory}/{CLUSTER_METADATA}"
         make_durable_folder(disk, folder)
-        storage = Storage(disk, rng)
-        log = open_log(storage, folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID)
-        opened = cls(disk, folder, log, list_snapshots(disk, folder))
-        opened._load_snapshot(now_ms)
+        snapshots, loaded = _latest_snapshot(disk, folder)
+        start = 0 if loaded is None else loaded.id.end_offset
+        renew_segments(disk, folder, start)
+        log = open_log(
+            Storage(disk, rng), folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID
+        )
+        opened = cls(disk, folder, log, snapshots)
+        opened.loaded = loaded
+        opened._join(start, now_ms)
         opened._load_voters()
         return opened
 
@@ -136,17 +141,8 @@ class MetadataLog:
         """Remove files; blocks."""
         remove_paths(self.disk, paths)
 
-    def _load_snapshot(self, now_ms: int) -> None:
-        """Take the latest snapshot that is whole; an older one does if the log still reaches back to it."""
-        for snapshot_id in reversed(self.snapshots):
-            try:
-                self.loaded = read_snapshot(self.disk, self.folder, snapshot_id)
-            except InvalidBytesError as error:
-                logger.error("a snapshot of the metadata log is passed over: %s", error)
-                continue
-            break
-        self.snapshots = [each for each in self.snapshots if self.loaded and each <= self.loaded.id]
-        start = 0 if self.loaded is None else self.loaded.id.end_offset
+    def _join(self, start: int, now_ms: int) -> None:
+        """Let the log go on where the snapshot ends."""
         if start > self.log.log_end_offset:
             # A snapshot that is ahead of the log was fetched or outlived a tail that was never synced.
             self.log.truncate_fully_and_start_at(start, now_ms=now_ms)
@@ -172,3 +168,15 @@ class MetadataLog:
                 self.kraft_version = message.kraft_version
             elif isinstance(message, VotersRecord):
                 self.voters = VoterSet.from_record(message)
+
+
+def _latest_snapshot(disk: Disk, folder: str) -> tuple[list[SnapshotId], Snapshot | None]:
+    """The latest snapshot that is whole, and all up to it; an older one may do, with more of the log."""
+    snapshots = list_snapshots(disk, folder)
+    while snapshots:
+        try:
+            return snapshots, read_snapshot(disk, folder, snapshots[-1])
+        except InvalidBytesError as error:
+            logger.error("a snapshot of the metadata log is passed over: %s", error)
+            snapshots.pop()
+    return [], None

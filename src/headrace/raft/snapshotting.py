@@ -115,8 +115,8 @@ class Snapshotting:
             gone = self._outdated(log)
             if gone:
                 await self._loop.run_in_executor(None, log.remove, gone)
-        except OSError as error:
-            # The log is still whole, so nothing is lost: the next snapshot may find a better disk.
+        except (OSError, ApiError) as error:
+            # The log still has everything, so nothing is lost: the next snapshot may find a better disk.
             logger.error("no snapshot of the metadata log could be written: %s", error)
         finally:
             self._task = None
