@@ -125,6 +125,23 @@ def test_a_controller_that_does_not_lead_says_so(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_what_no_record_can_hold_is_the_requests_fault(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = open_node(SystemDisk(), str(tmp_path))
+        await node.start()
+        with pytest.raises(ApiError, match="a string has at most 32767") as refused:
+            node.controller.create_topics(
+                new_topic("a", leader_replication_throttled_replicas=",".join(["0:1"] * 20_000))
+            )
+        assert refused.value.code == ErrorCode.INVALID_REQUEST
+        assert "a" not in node.controller.core.image.topics_by_name
+        assert (await node.controller.create_topics(new_topic("a"))).topics[0].error_code == 0
+        await node.stop()
+
+    format_node(SystemDisk(), str(tmp_path))
+    asyncio.run(scenario())
+
+
 def test_the_quorum_describes_itself(tmp_path: Path) -> None:
     def asked(topic: str) -> DescribeQuorumRequest:
         return DescribeQuorumRequest(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.controller import (
     activation,
     brokers,
@@ -128,7 +128,11 @@ class Controller:
         answer: asyncio.Future[Reply] = self._loop.create_future()
         if decision.records:
             entries = list(versioned(decision.records, self.core.image.features))
-            written = self._raft.append(entries)
+            try:
+                written = self._raft.append(entries)
+            except InvalidBytesError as error:
+                # A name or value that the request could carry but a record cannot.
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
             self.core.replay(decision.records)
             self._replayed_to = self._raft.next_offset - 1
             self._last_append = written

@@ -15,7 +15,6 @@ from headrace.wire.schemas.describe_quorum import (
     ResponseTopicData,
 )
 
-
 WHERE_SINCE: Final = 2
 """From this version on the directories and listeners of voters are told."""
 
