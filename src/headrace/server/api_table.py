@@ -75,6 +75,8 @@ BROKER: Final[Sequence[Row]] = (
     Row(60, 0, 2, "describe_cluster"),
     Row(61, 0, 0, "describe_producers"),
     Row(64, 0, 0, "unregister_broker"),
+    Row(68, 0, 1, "consumer_group_heartbeat"),
+    Row(69, 0, 1, "consumer_group_describe"),
     Row(74, 0, 1, "list_config_resources"),
     Row(75, 0, 0, "describe_topic_partitions"),
 )

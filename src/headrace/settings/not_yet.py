@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.settings.broker_config import BrokerConfig
 
 _ALONE: Final = "a node is on its own as yet."
-_CONSUMER: Final = "the new consumer protocol is not built yet."
 _COMPACTION: Final = "compaction is not built yet."
 _DEFAULTS: Final = "the built-in choice is always used as yet."
 _QUOTAS: Final = "quotas are not built yet."
@@ -49,7 +48,7 @@ NOT_YET: Final = {
     "fetch.max.bytes": "a fetch's own limit is always used as yet.",
     "follower.fetch.last.tiered.offset.enable": _TIERED,
     "follower.replication.throttled.rate": _QUOTAS,
-    "group.consumer.": _CONSUMER,
+    "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics change.",
     "group.coordinator.append.linger.ms": _DEFAULTS,
     "group.coordinator.rebalance.protocols": _DEFAULTS,
     "group.share.": _SHARE,

@@ -13,6 +13,8 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.coordinators.group.consumer.census import Census
+from headrace.coordinators.group.consumer.settings_book import SettingsBook
 from headrace.coordinators.group.machine import GroupLimits, GroupMachine
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.java_hash import partition_for
@@ -59,6 +61,8 @@ class GroupCoordinator:
         self._rng = rng
         self._replicas = replicas
         self._image = image
+        self.consumer_settings = SettingsBook(config, image)
+        self._census = Census(clock, self._count_members)
         self._timers = Timers()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -95,10 +99,17 @@ class GroupCoordinator:
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""
+        if delta.configs_changed:
+            self.consumer_settings.forget()
+        if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
+            for machine in self.runtime.machines():
+                machine.consumer.topics_changed()
         for topic in delta.topics_deleted:
             if topic.name == OFFSETS_TOPIC:
                 for index in topic.partitions:
                     self.runtime.drop(index)
+            for machine in self.runtime.machines():
+                machine.drop_topic(topic.name)
         topic_now = self._image.topics_by_name.get(OFFSETS_TOPIC)
         if topic_now is None:
             return
@@ -146,4 +157,14 @@ class GroupCoordinator:
             timers=self._timers,
             write=write,
             new_uuid=lambda: uuid_text(self._rng.randbytes(16)),
+            image=self._image,
+            consumer_settings=self.consumer_settings.of,
+            members_on_node=self._census.members,
+        )
+
+    def _count_members(self) -> int:
+        return sum(
+            len(group.members)
+            for machine in self.runtime.machines()
+            for group in machine.consumer.groups.values()
         )

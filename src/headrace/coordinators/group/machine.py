@@ -1,8 +1,8 @@
-"""The groups of one partition of `__consumer_offsets`: classic groups and committed offsets.
+"""The groups of one partition of `__consumer_offsets`: classic and consumer groups, and committed offsets.
 
-Offsets change only by replay. A classic group is live state (requests wait inside it), so while it is alive
-its record in the log is written beside it and not replayed into it; after a restart or a move the record
-brings it back.
+Offsets and consumer groups change only by replay. A classic group is live state (requests wait inside it), so
+while it is alive its record in the log is written beside it and not replayed into it; after a restart or a
+move the record brings it back.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +14,22 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
 from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
 from headrace.coordinators.group.classic_protocol import ClassicProtocol
+from headrace.coordinators.group.consumer import offset_checks
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState, Slot
+from headrace.coordinators.group.consumer.member import JOINING
+from headrace.coordinators.group.consumer.protocol import AnswerHeartbeat, ConsumerProtocol
+from headrace.coordinators.group.consumer.records import group_tombstones
+from headrace.coordinators.group.consumer.settings import ConsumerSettings
 from headrace.coordinators.group.offsets import Offsets
 from headrace.coordinators.group.rebalances import Assignments, ClassicLimits
 from headrace.coordinators.group.subscription import subscribed_topics
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers
+from headrace.metadata.image import ClusterImage
+from headrace.wire.schemas.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from headrace.wire.schemas.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -65,11 +76,23 @@ class GroupMachine:
         timers: Timers,
         write: Write,
         new_uuid: Callable[[], str],
+        image: ClusterImage,
+        consumer_settings: Callable[[str], ConsumerSettings],
+        members_on_node: Callable[[], int],
     ) -> None:
         self.limits = limits
         self.offsets = Offsets()
         self.classic = ClassicProtocol(
             limits=limits.classic, timers=timers, persist=self._persist_classic, new_uuid=new_uuid
+        )
+        self.consumer = ConsumerProtocol(
+            image=image,
+            clock=clock,
+            timers=timers,
+            write=write,
+            new_uuid=new_uuid,
+            settings_of=consumer_settings,
+            members_on_node=members_on_node,
         )
         self._clock = clock
         self._write = write
@@ -86,22 +109,40 @@ class GroupMachine:
                 self.classic.groups.pop(key.group, None)
             else:
                 self.classic.groups[key.group] = _group_of(key.group, value)
+        else:
+            self.consumer.table.replay(key, value)
 
     def loaded(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for group in self.classic.groups.values():
             self.classic.expect_all(group, now_ms)
+        self.consumer.loaded()
 
     def unloaded(self) -> None:
+        self.consumer.unloaded()
         for group in list(self.classic.groups.values()):
             self.classic.forget(group)
 
     # --- offsets ------------------------------------------------------------------------------------------
 
     def check_commit(
-        self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
+        self,
+        group_id: str,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        api_version: int,
+        slots: Iterable[Slot],
     ) -> ErrorCode:
-        """May this member commit now? An empty group may be committed to from outside."""
+        """May this member commit to these partitions now? An empty group may be committed to from
+        outside.
+        """
+        consumer = self.consumer.groups.get(group_id)
+        if consumer is not None:
+            return offset_checks.check_commit(
+                consumer, member_id=member_id, epoch=generation, api_version=api_version, slots=slots
+            )
         group = self.classic.groups.get(group_id)
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
@@ -118,6 +159,13 @@ class GroupMachine:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self.classic.keep_alive(group, member_id, self._clock.monotonic_ms())
         return ErrorCode.NONE
+
+    def check_fetch(self, group_id: str, *, member_id: str | None, epoch: int) -> ErrorCode:
+        """May who says to be this member read the group's offsets? Classic members are not asked."""
+        group = self.consumer.groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE
+        return offset_checks.check_fetch(group, member_id=member_id, epoch=epoch)
 
     def commit(self, group_id: str, commits: Iterable[OffsetToCommit], done: Done) -> None:
         now_ms = self._clock.now_ms()
@@ -139,8 +187,17 @@ class GroupMachine:
         else:
             done(ErrorCode.NONE)
 
+    def drop_topic(self, topic: str) -> None:
+        """The topic was deleted: nobody will read on from where its groups were."""
+        for group_id in self.offsets.groups():
+            doomed = [each for each in self.offsets.of(group_id) if each.topic == topic]
+            self.delete_offsets(group_id, doomed, lambda error: None)
+
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether a member of the group reads this topic: its offsets are in use."""
+        consumer = self.consumer.groups.get(group_id)
+        if consumer is not None:
+            return topic in consumer.subscribed_topics()
         group = self.classic.groups.get(group_id)
         if group is None or group.is_in(GroupState.EMPTY, GroupState.DEAD):
             return False
@@ -149,26 +206,66 @@ class GroupMachine:
         protocol = group.protocol or ""
         return any(topic in subscribed_topics(each.metadata_for(protocol)) for each in group.members.values())
 
+    # --- consumer groups ----------------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        client_id: str,
+        client_host: str,
+        api_version: int,
+        answer: AnswerHeartbeat,
+    ) -> None:
+        """A heartbeat of the consumer protocol; an empty classic group makes way for its first member."""
+        prelude = []
+        classic = self.classic.groups.get(request.group_id)
+        if classic is not None:
+            if request.member_epoch != JOINING or classic.members or classic.pending_ids:
+                answer(
+                    ConsumerGroupHeartbeatResponse(
+                        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                        error_message=f"group {classic.id} is in use with the classic protocol",
+                    )
+                )
+                return
+            prelude.append(CoordinatorRecord(GroupMetadataKey(group=classic.id), None))
+        self.consumer.heartbeat(
+            request,
+            client_id=client_id,
+            client_host=client_host,
+            api_version=api_version,
+            prelude=prelude,
+            answer=answer,
+        )
+
     # --- groups -------------------------------------------------------------------------------------------
 
     def exists(self, group_id: str) -> bool:
-        return group_id in self.classic.groups or bool(self.offsets.of(group_id))
+        is_group = group_id in self.classic.groups or group_id in self.consumer.groups
+        return is_group or bool(self.offsets.of(group_id))
 
     def group_ids(self) -> list[str]:
         """Groups with members, a history of members, or committed offsets."""
-        return list(dict.fromkeys([*self.classic.groups, *self.offsets.groups()]))
+        return list(dict.fromkeys([*self.classic.groups, *self.consumer.groups, *self.offsets.groups()]))
 
-    def state_of(self, group_id: str) -> GroupState:
+    def state_of(self, group_id: str) -> GroupState | ConsumerGroupState:
+        consumer = self.consumer.groups.get(group_id)
+        if consumer is not None:
+            return consumer.state
         group = self.classic.groups.get(group_id)
         if group is not None:
             return group.state
         return GroupState.EMPTY if self.offsets.of(group_id) else GroupState.DEAD
 
+    def is_empty(self, group_id: str) -> bool:
+        return self.state_of(group_id) in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
+
     def delete(self, group_id: str, done: Done) -> None:
         """Delete an empty group with its offsets."""
         if not self.exists(group_id):
             done(ErrorCode.GROUP_ID_NOT_FOUND)
-        elif self.state_of(group_id) is not GroupState.EMPTY:
+        elif not self.is_empty(group_id):
             done(ErrorCode.NON_EMPTY_GROUP)
         else:
             self._bury(group_id, list(self.offsets.of(group_id)), done)
@@ -177,7 +274,10 @@ class GroupMachine:
         """Drop what `offsets.retention.minutes` says is too old."""
         now_ms = self._clock.now_ms()
         for group_id in self.group_ids():
-            if self.state_of(group_id) is not GroupState.EMPTY:
+            if group_id in self.consumer.groups:
+                self._expire_of_consumer(group_id, now_ms)
+                continue
+            if not self.is_empty(group_id):
                 continue
             group = self.classic.groups.get(group_id)
             expired = list(
@@ -193,6 +293,24 @@ class GroupMachine:
             else:
                 self.delete_offsets(group_id, expired, lambda error: None)
 
+    def _expire_of_consumer(self, group_id: str, now_ms: int) -> None:
+        """A consumer group, also one with members, forgets topics that nobody in it reads any more."""
+        in_use = self.consumer.groups[group_id].subscribed_topics()
+        expired = [
+            each
+            for each in self.offsets.expired(
+                group_id,
+                empty_since_ms=None,
+                retention_ms=self.limits.offsets_retention_ms,
+                now_ms=now_ms,
+            )
+            if each.topic not in in_use
+        ]
+        if self.is_empty(group_id) and len(expired) == len(self.offsets.of(group_id)):
+            self._bury(group_id, expired, lambda error: None)
+        else:
+            self.delete_offsets(group_id, expired, lambda error: None)
+
     def _bury(self, group_id: str, topic_partitions: list[TopicPartition], done: Done) -> None:
         records = [_offset_tombstone(group_id, each) for each in topic_partitions]
         group = self.classic.groups.get(group_id)
@@ -201,6 +319,9 @@ class GroupMachine:
                 done(ErrorCode.NON_EMPTY_GROUP)
                 return
             records.append(CoordinatorRecord(GroupMetadataKey(group=group_id), None))
+        consumer = self.consumer.groups.get(group_id)
+        if consumer is not None:
+            records += group_tombstones(consumer)
         self._write(records, done, True)
 
     def _persist_classic(self, group: ClassicGroup, assignments: Assignments, done: Done) -> None:

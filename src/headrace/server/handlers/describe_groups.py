@@ -1,7 +1,8 @@
 """DescribeGroups (15), v0-v6: the state and members of classic groups.
 
-A group that is not known is Dead, from v6 on with GROUP_ID_NOT_FOUND (KIP-1043). Members show what they
-subscribe to and what they own only while the group is stable. v3: what the asker may do with the group.
+A group that is not known, or is not a classic one, is Dead, from v6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+Members show what they subscribe to and what they own only while the group is stable. v3: what the asker may
+do with the group.
 """
 
 from typing import Final
@@ -52,10 +53,12 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def _without_members(context: RequestContext, machine: GroupMachine, group_id: str) -> DescribedGroup:
-    answer = DescribedGroup(group_id=group_id, group_state=machine.state_of(group_id).value)
-    if not machine.exists(group_id) and context.api_version >= NOT_FOUND_SINCE:
+    is_consumer = group_id in machine.consumer.groups
+    state = GroupState.DEAD if is_consumer else machine.state_of(group_id)
+    answer = DescribedGroup(group_id=group_id, group_state=state.value)
+    if state is GroupState.DEAD and context.api_version >= NOT_FOUND_SINCE:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"group {group_id} is not known"
+        answer.error_message = f"there is no classic group {group_id}"
     return answer
 
 

@@ -11,6 +11,7 @@ from headrace.server.context import RequestContext
 from headrace.wire.schemas.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -23,9 +24,10 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsRes
     for machine in runtime.machines():
         for group_id in machine.group_ids():
             state = machine.state_of(group_id)
-            if (states and state.lower() not in states) or (types and CLASSIC not in types):
+            kind = CONSUMER if group_id in machine.consumer.groups else CLASSIC
+            if (states and state.lower() not in states) or (types and kind not in types):
                 continue
             group = machine.classic.groups.get(group_id)
-            protocol_type = (group.protocol_type if group is not None else None) or ""
-            listed.append(ListedGroup(group_id, protocol_type, state.value, CLASSIC))
+            protocol_type = CONSUMER if kind is CONSUMER else (group.protocol_type if group else None) or ""
+            listed.append(ListedGroup(group_id, protocol_type, state.value, kind))
     return ListGroupsResponse(groups=listed)

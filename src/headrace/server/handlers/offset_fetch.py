@@ -3,7 +3,7 @@
 No topics (null, from v2 on) asks for all. A partition without a commit, and every partition of an unknown
 group, has offset -1 and no error. v8: several groups at once (KIP-709). v9: members of the consumer protocol
 name themselves. v10: topics by id; a topic that is gone gets UNKNOWN_TOPIC_ID. Checks, in order: coordinator
-here? topic known (by id)?
+here? member of a consumer group known, epoch its own? topic known (by id)?
 """
 
 from typing import Final
@@ -48,9 +48,13 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
 
 def _fetch(context: RequestContext, wish: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     try:
-        committed = context.parts.groups.machine_of(wish.group_id).offsets.of(wish.group_id)
+        machine = context.parts.groups.machine_of(wish.group_id)
     except ApiError as error:
         return OffsetFetchResponseGroup(wish.group_id, error_code=error.code)
+    error_code = machine.check_fetch(wish.group_id, member_id=wish.member_id, epoch=wish.member_epoch)
+    if error_code is not ErrorCode.NONE:
+        return OffsetFetchResponseGroup(wish.group_id, error_code=error_code)
+    committed = machine.offsets.of(wish.group_id)
     topics = _all_topics(context, committed) if wish.topics is None else wish.topics
     answers = [_topic(context, topic, committed) for topic in topics]
     return OffsetFetchResponseGroup(wish.group_id, answers)
