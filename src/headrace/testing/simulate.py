@@ -21,6 +21,9 @@ from headrace.testing.world import World
 # The last lines before a failure tell most; the rest can be had by playing the seed again with --trace.
 TRACE_LINES_SHOWN: Final = 40
 
+# Ten times what a long run takes: code that spins is found within seconds.
+STEPS_MAX: Final = 500_000
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -42,7 +45,7 @@ def replay_command(scenario: str, seed: int) -> str:
 
 def play(scenario: str, seed: int, *, echo: Callable[[str], None] | None = None) -> Outcome:
     """Play one seed in a new world; SeedFailedError where it breaks a rule."""
-    world = World(f"{scenario}/{seed}", echo=echo)
+    world = World(f"{scenario}/{seed}", steps_max=STEPS_MAX, echo=echo)
     try:
         SCENARIOS[scenario](world)
         return Outcome(seed, world.digest(), world.scheduler.steps, world.virtual_s)

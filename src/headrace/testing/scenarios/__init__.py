@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import echo, log
+from headrace.testing.scenarios import echo, log, node
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
@@ -11,4 +11,5 @@ Scenario = Callable[[World], None]
 SCENARIOS: Final[dict[str, Scenario]] = {
     "echo": echo.play,
     "log": log.play,
+    "node": node.play,
 }
