@@ -2,12 +2,12 @@
 
 Checks, in order: topic and partition known? coordinator here? member, instance and generation right (an empty
 group takes commits from outside, with generation -1)? no rebalance being completed? metadata within
-`offset.metadata.max.bytes`? Answered when the offsets are in the log. v7: static members. v9: the error for
-an unknown group is GROUP_ID_NOT_FOUND. v10: topics by id.
+`offset.metadata.max.bytes`? Answered when the offsets are in the log. v7: static members. v9: member epochs
+of consumer groups (STALE_MEMBER_EPOCH); the error for an unknown group is GROUP_ID_NOT_FOUND. v10: topics by
+id.
 """
 
 from asyncio import Future
-from collections.abc import Iterator
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -41,7 +41,7 @@ def handle(
     groups = context.parts.groups
     try:
         machine = groups.machine_of(request.group_id)
-        _check_member(context, request, machine)
+        _check_member(context, request, machine, wanted)
     except ApiError as error:
         for result, _ in wanted:
             result.error_code = error.code
@@ -72,12 +72,16 @@ def _sort_out(
     return answer
 
 
-def _check_member(context: RequestContext, request: OffsetCommitRequest, machine: GroupMachine) -> None:
+def _check_member(
+    context: RequestContext, request: OffsetCommitRequest, machine: GroupMachine, wanted: list[_Wanted]
+) -> None:
     error = machine.check_commit(
         request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
+        api_version=context.api_version,
+        slots=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
     )
     if error is ErrorCode.ILLEGAL_GENERATION and not machine.exists(request.group_id):
         if context.api_version >= GROUP_NOT_FOUND_SINCE:
