@@ -25,11 +25,14 @@ def test_old_clients_join_without_an_id() -> None:
 
 def test_an_id_nobody_came_back_with_does_not_hold_up_the_group() -> None:
     world = World()
-    world.join(session_ms=6_000)  # pending
-    _, joined = world.join_new()
-    assert joined == []  # the group waits for the pending member
+    world.join(session_ms=6_000)  # an id is given
+    first, joined = world.join_new()
+    assert joined[0].error_code == ErrorCode.NONE  # the first of a new group waits for nobody
+    world.sync(first, {first: b"all"})
+    joined = world.join(first, protocols=("range", "new"))
+    assert joined == []  # later ones wait for those who were given an id
     world.pass_time(6_000)
-    assert joined[0].error_code == ErrorCode.NONE
+    assert joined[0].generation_id == 2
 
 
 def test_two_members_share_and_the_assignment_is_written_before_it_is_told() -> None:
@@ -193,8 +196,10 @@ def test_a_member_that_waits_for_others_is_not_expired() -> None:
 
 def test_forgetting_a_group_answers_who_waits_and_leaves_no_timer() -> None:
     world = World()
-    world.join()  # an id that was given, so that the next member waits for it
-    _, waiting = world.join_new()
+    first, _ = world.join_new()
+    world.sync(first, {first: b"all"})
+    world.join()  # an id that was given, so that who joins waits for it
+    waiting = world.join(first)
     world.protocol.forget(world.group)
     assert waiting[0].error_code == ErrorCode.NOT_COORDINATOR
     assert len(world.timers) == 0

@@ -130,6 +130,7 @@ class Node:
             ),
             groups=groups,
             authorizer=AllowAll(),
+            fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
 
     @property

@@ -36,6 +36,7 @@ class Partition:
     __slots__ = (
         "_in_sync",
         "_log_ends",
+        "_replica_count",
         "leader_epoch",
         "leader_id",
         "log",
@@ -64,6 +65,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self._in_sync: frozenset[int] = frozenset()
+        self._replica_count = 0
         self._log_ends: dict[int, int] = {}
 
     @property
@@ -83,6 +85,7 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self._in_sync = frozenset(image.isr)
+        self._replica_count = len(image.replicas)
         if leads_anew and self.log is not None:
             # KIP-101: the epoch's start offset is what a follower will be told to truncate to.
             self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
@@ -93,7 +96,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a request that knows an older or newer leader than this node does (KIP-320)."""
-        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -129,10 +132,12 @@ class Partition:
     ) -> AppendResult:
         """Append one batch as leader and move the high watermark where nobody else is in sync to wait for."""
         log = self.leading_log()
-        if acks == ALL_IN_SYNC and len(self._in_sync) < log.config.min_insync_replicas:
+        in_sync = len(self._in_sync)
+        # No more can be asked for than there are (KIP-966): one replica with a minimum of two takes writes.
+        if acks == ALL_IN_SYNC and in_sync < self._replica_count and in_sync < log.config.min_insync_replicas:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self._in_sync)} replicas in sync, "
+                f"{self.topic_partition} has {in_sync} of {self._replica_count} replicas in sync, "
                 f"min.insync.replicas is {log.config.min_insync_replicas}",
             )
         result = log.append_as_leader(

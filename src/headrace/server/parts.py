@@ -65,3 +65,4 @@ class Parts:
     producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
     authorizer: Authorizer
+    fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

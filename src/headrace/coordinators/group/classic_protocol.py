@@ -80,8 +80,8 @@ class ClassicProtocol:
             answer(join_error(request.member_id, error))
             return
         if self._is_full(group, request.member_id):
-            group.pending_ids.discard(request.member_id)
-            answer(join_error(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED))
+            answer(join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+            self._turn_away(group, request.member_id, now_ms)
             return
         protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
         if not group.accepts(request.protocol_type, protocols):
@@ -110,13 +110,24 @@ class ClassicProtocol:
         return ErrorCode.NONE
 
     def _is_full(self, group: ClassicGroup, member_id: str) -> bool:
-        """A group that shrank its limit lets nobody new in, and in a rebalance only those who came first."""
-        if member_id in group.members:
-            if group.is_in(GroupState.PREPARING):
-                waiting = sum(member.joining is not None for member in group.members.values())
-                return group.members[member_id].joining is None and waiting >= self._limits.size_max
+        """Whether there is no room for this member. In a rebalance those have a place who come first, so a
+        group above its limit loses the last ones to come.
+        """
+        if group.is_in(GroupState.EMPTY):
             return False
-        return len(group.members) >= self._limits.size_max
+        seated = group.members.get(member_id)
+        if group.is_in(GroupState.PREPARING):
+            waiting = sum(member.joining is not None for member in group.members.values())
+            waits_already = seated is not None and seated.joining is not None
+            return not waits_already and waiting >= self._limits.size_max
+        return seated is None and len(group.members) >= self._limits.size_max
+
+    def _turn_away(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+        """A full group gives up the seat, or the id, of one who came too late."""
+        if member_id in group.members or member_id in group.pending_ids:
+            self._timers.cancel(("pending", group.id, member_id))
+            self._rebalances.unseat(group, member_id)
+            self._rebalances.after_leave(group, now_ms)
 
     def _join_new(
         self,
@@ -311,12 +322,10 @@ class ClassicProtocol:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
-        members = request.members or [MemberIdentity(member_id=request.member_id)]
-        results = [self._leave_one(group, each) for each in members]
+        results = [self._leave_one(group, each) for each in request.members]
         if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
             self._rebalances.after_leave(group, now_ms)
-        error = ErrorCode.NONE if request.members else ErrorCode(results[0].error_code)
-        return LeaveGroupResponse(error_code=error, members=results)
+        return LeaveGroupResponse(members=results)
 
     def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity) -> MemberResponse:
         def result(error: ErrorCode) -> MemberResponse:
@@ -324,7 +333,7 @@ class ClassicProtocol:
 
         if group is None:
             return result(ErrorCode.UNKNOWN_MEMBER_ID)
-        if who.group_instance_id is None and who.member_id in group.pending_ids:
+        if who.member_id in group.pending_ids:
             self._timers.cancel(("pending", group.id, who.member_id))
             group.pending_ids.discard(who.member_id)
             return result(ErrorCode.NONE)

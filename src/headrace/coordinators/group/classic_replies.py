@@ -21,7 +21,7 @@ class JoinFeatures:
 
 def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error_code=error, member_id=member_id, generation_id=NO_GENERATION, protocol_name="", leader=""
+        error_code=error, member_id=member_id, generation_id=NO_GENERATION, protocol_name=None, leader=""
     )
 
 

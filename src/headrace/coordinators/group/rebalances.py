@@ -51,8 +51,12 @@ class Rebalances:
         group.pending_sync.clear()
         self._timers.cancel(("sync", group.id))
         group.move(GroupState.PREPARING)
-        if was_empty and self._limits.initial_rebalance_delay_ms > 0:
-            self._delay_first(group, now_ms, group.rebalance_timeout_ms())
+        if was_empty:
+            # Its first members do not wait for ids that were given and never came back.
+            if self._limits.initial_rebalance_delay_ms > 0:
+                self._delay_first(group, now_ms, group.rebalance_timeout_ms())
+            else:
+                self._complete_join(group, now_ms)
             return
         self._timers.set(
             ("join", group.id),

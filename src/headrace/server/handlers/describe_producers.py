@@ -4,6 +4,7 @@ Checks, in order: topic name valid? partition known? leader here?
 """
 
 from headrace.base.errors import ApiError
+from headrace.metadata.topic_names import check_name
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.describe_producers import (
     DescribeProducersRequest,
@@ -27,6 +28,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
 
 def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
+        check_name(topic)
         log = context.parts.replicas.find(topic, index).leading_log()
     except ApiError as error:
         return PartitionResponse(index, error.code, error.message)

@@ -1,17 +1,21 @@
 """Fetch (1), v4-v18: read records from partitions, waiting for them where there are too few.
 
 A session (KIP-227) says which partitions are wanted. Each is read up to what its reader may see: the high
-watermark, or the last stable offset for read_committed, and always whole batches. The first partition with
-data gives at least one batch whatever the limits, so that a large batch cannot block a reader. With fewer
-than `min_bytes` and no error the request waits, up to `max_wait_ms`, for a watched partition to move. Records
-are slices of segment files: the kernel sends them, this code never sees them. v9: leader epochs fence
-(KIP-320). v12: a reader whose last epoch diverges is told where (KIP-595). v13: topics by id.
+watermark, or the last stable offset for read_committed. The first partition with data gives at least one
+batch whatever the limits, so that a large batch cannot block a reader; the last batch may be cut. With fewer
+than `min_bytes` and no error the request waits, up to `max_wait_ms`, for a watched partition to move. A
+partition that does not exist does not end the wait, unless nothing else is wanted: a consumer would ask again
+at once. Records are slices of segment files: the kernel sends them, this code never sees them.
+
+Checks, in order: a consumer, and an isolation level that there is? the session as the client believes? then
+of each partition: known? its leader epoch ours (v9, KIP-320)? leader here? the reader's last epoch not
+diverging (v12, KIP-595)? offset within the log? v13: topics by id. v16: leaders are told (KIP-951).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -31,11 +35,10 @@ from headrace.wire.schemas.fetch import (
     PartitionData,
 )
 
-if TYPE_CHECKING:
-    pass
-
 LEADER_HINTS_SINCE: Final = 16
 TOPIC_IDS_SINCE: Final = 13
+
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
@@ -45,32 +48,46 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     if replica_id >= 0:
         # Only brokers fetch as replicas, and none has registered with this node's partitions.
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if request.isolation_level > READ_COMMITTED or request.isolation_level < 0:
+        return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     fetch = parts.sessions.begin(request, context.api_version, parts.clock.monotonic_ms(), follower=False)
     if isinstance(fetch, FetchResponse):
         return fetch
     reading = _Reading(context, request, fetch)
     answers = reading.read_all()
-    if reading.bytes_read >= request.min_bytes or reading.is_urgent or request.max_wait_ms <= 0:
+    if reading.is_enough or request.max_wait_ms <= 0:
         return reading.finish(answers)
-    if not answers:
-        # A session without partitions waits too: it is how an idle consumer is kept from spinning.
-        return parts.waiting.watch(
-            (), lambda expired: reading.finish([]) if expired else None, request.max_wait_ms
-        )
     return parts.waiting.watch(reading.keys(), reading.attempt, request.max_wait_ms)
 
 
 class _Reading:
     """One Fetch: its limits, and what has been read for it so far."""
 
-    __slots__ = ("bytes_read", "context", "fetch", "is_urgent", "request")
+    __slots__ = (
+        "bytes_max",
+        "bytes_min",
+        "bytes_read",
+        "context",
+        "fetch",
+        "finds_any",
+        "is_committed",
+        "is_urgent",
+    )
 
     def __init__(self, context: RequestContext, request: FetchRequest, fetch: Fetch) -> None:
         self.context = context
-        self.request = request
         self.fetch = fetch
+        self.is_committed = request.isolation_level == READ_COMMITTED
+        self.bytes_max = min(request.max_bytes, context.parts.fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
         self.bytes_read = 0
-        self.is_urgent = False
+        self.finds_any = False  # a partition that exists
+        self.is_urgent = False  # an error that the client must hear of now
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there is no reason to wait for more."""
+        return self.bytes_read >= self.bytes_min or self.is_urgent or not self.finds_any
 
     def keys(self) -> list[TopicPartition]:
         return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions()]
@@ -78,13 +95,11 @@ class _Reading:
     def attempt(self, expired: bool) -> FetchResponse | None:
         """Read again after something moved, or for the last time."""
         answers = self.read_all()
-        if expired or self.is_urgent or self.bytes_read >= self.request.min_bytes:
-            return self.finish(answers)
-        return None
+        return self.finish(answers) if expired or self.is_enough else None
 
     def read_all(self) -> list[Answer]:
         self.bytes_read = 0
-        self.is_urgent = False
+        self.finds_any = self.is_urgent = False
         return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions()]
 
     def finish(self, answers: list[Answer]) -> FetchResponse:
@@ -108,49 +123,48 @@ class _Reading:
         try:
             return self._read(wanted)
         except ApiError as error:
-            self.is_urgent = True
-            return PartitionData(wanted.partition, error.code, -1)
+            data = PartitionData(wanted.partition, error.code, -1, records=b"")
+            if error.code not in _UNKNOWN:
+                data.aborted_transactions = None
+                self.finds_any = self.is_urgent = True
+            return data
 
     def _read(self, wanted: WantedPartition) -> PartitionData:
-        request = self.request
         name = self._name(wanted)
         if not name:
             unknown_id = self.context.api_version >= TOPIC_IDS_SINCE
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self.context.parts.replicas.find(name, wanted.partition)
         log = partition.leading_log(wanted.current_leader_epoch)
-        data = PartitionData(
-            wanted.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset
-        )
-        data.aborted_transactions = None
+        self.finds_any = True
+        high_watermark, stable = log.high_watermark, log.last_stable_offset
+        data = PartitionData(wanted.partition, 0, high_watermark, stable, log.log_start_offset, records=b"")
+        if not self.is_committed:
+            data.aborted_transactions = None
         diverging = _divergence(log, wanted)
         if diverging is not None:
             data.diverging_epoch = diverging
             self.is_urgent = True
             return data
-        committed = request.isolation_level == READ_COMMITTED
-        end = log.last_stable_offset if committed else log.high_watermark
         if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        room = min(wanted.max_bytes, request.max_bytes - self.bytes_read)
-        if wanted.fetch_offset >= end or (room <= 0 and self.bytes_read > 0):
-            data.records = b""
-            if committed:
-                data.aborted_transactions = []
-            return data
+        end = stable if self.is_committed else high_watermark
+        room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
+        if wanted.fetch_offset < end and (room > 0 or self.bytes_read == 0):
+            self._read_records(log, wanted, data, room=max(room, 0), end=end)
+        return data
+
+    def _read_records(
+        self, log: PartitionLog, wanted: WantedPartition, data: PartitionData, *, room: int, end: int
+    ) -> None:
         read = log.read(
-            wanted.fetch_offset, max_bytes=max(room, 0), max_offset=end, at_least_one=self.bytes_read == 0
+            wanted.fetch_offset, max_bytes=room, max_offset=end, at_least_one=self.bytes_read == 0
         )
         self.bytes_read += len(read.chunk)
         data.records = read.chunk
-        if committed:
-            data.aborted_transactions = [
-                AbortedTransaction(producer_id, first_offset)
-                for producer_id, first_offset in log.aborted_transactions(
-                    wanted.fetch_offset, read.upper_offset
-                )
-            ]
-        return data
+        if self.is_committed:
+            aborted = log.aborted_transactions(wanted.fetch_offset, read.upper_offset)
+            data.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
 
     def _hint_leaders(self, answers: list[Answer]) -> list[NodeEndpoint]:
         image = self.context.parts.image
@@ -167,7 +181,7 @@ class _Reading:
 
 def _divergence(log: PartitionLog, wanted: WantedPartition) -> EpochEndOffset | None:
     """Where the reader's log leaves ours: its last epoch is not one we have, or ends before its offset."""
-    if wanted.last_fetched_epoch == NO_EPOCH:
+    if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
     if epoch == NO_EPOCH or end_offset < 0:

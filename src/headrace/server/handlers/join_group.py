@@ -12,12 +12,13 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.group.classic_protocol import Caller
-from headrace.coordinators.group.classic_replies import JoinFeatures
+from headrace.coordinators.group.classic_replies import JoinFeatures, join_error
 from headrace.server.context import RequestContext
 from headrace.server.pending import settle
 from headrace.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4
+NO_PROTOCOL_SINCE: Final = 7
 SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
@@ -25,20 +26,28 @@ def handle(
     context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Future[JoinGroupResponse]:
     parts = context.parts
-    if not request.group_id:
-        return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+    version = context.api_version
+    answer: Future[JoinGroupResponse] = parts.loop.create_future()
+    complete = settle(answer)
+
+    def reply(response: JoinGroupResponse) -> None:
+        if response.protocol_name is None and version < NO_PROTOCOL_SINCE:
+            response.protocol_name = ""
+        complete(response)
+
     try:
+        if not request.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         machine = parts.groups.machine_of(request.group_id)
     except ApiError as error:
-        return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    answer: Future[JoinGroupResponse] = parts.loop.create_future()
-    version = context.api_version
+        reply(join_error(request.member_id, error.code))
+        return answer
     machine.classic.join(
         request,
         Caller(context.client_id or "", f"/{context.connection.host}"),
         features=JoinFeatures(version >= MEMBER_ID_REQUIRED_SINCE, version >= SKIP_ASSIGNMENT_SINCE),
         now_ms=parts.groups.now_ms(),
-        answer=settle(answer),
+        answer=reply,
     )
     parts.groups.arm()
     return answer

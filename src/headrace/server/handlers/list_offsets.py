@@ -1,13 +1,16 @@
 """ListOffsets (2), v1-v11: find an offset by time, or by a named place in the log.
 
 Places are negative timestamps: -1 latest (the high watermark, or the last stable offset for read_committed),
--2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 last tiered, -6 earliest not yet
-tiered. Without a remote tier the local log is all there is: -4 is the earliest, -5 is none, -6 the earliest.
-A time later than every record finds nothing: offset -1. A record found beyond what the reader may see counts
-as none. A topic named twice in one request gets INVALID_REQUEST for the partitions concerned. v4: leader
-epochs.
+-2 earliest, -3 the record with the largest timestamp (v7), -4 earliest local (v8), -5 last tiered (v9), -6
+earliest not yet tiered (v11). Without a remote tier the local log is all there is: -4 is the earliest, -5 and
+-6 are none. A time later than every record finds nothing: offset -1. A record found beyond what the reader
+may see counts as none. v4: leader epochs.
+
+Checks, in order: isolation level known? partition named once? place known to this version? partition known?
+leader epoch ours? leader here?
 """
 
+from collections import Counter
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -39,20 +42,21 @@ CONSUMER: Final = -1
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked: set[tuple[str, int]] = set()
+    named = Counter(
+        (topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions
+    )
     topics = []
     for topic in request.topics:
+        # A partition that is named twice is answered once: which of its wishes would the answer be to?
+        wishes = {wish.partition_index: wish for wish in topic.partitions}.values()
         results = []
-        for wish in topic.partitions:
-            key = (topic.name, wish.partition_index)
-            if key in asked:
-                results.append(_failed(wish, ErrorCode.INVALID_REQUEST))
-                continue
-            asked.add(key)
+        for wish in wishes:
             try:
+                if named[topic.name, wish.partition_index] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST)
                 results.append(_find(context, request, topic.name, wish))
             except ApiError as error:
-                results.append(_failed(wish, error.code))
+                results.append(ListOffsetsPartitionResponse(wish.partition_index, error.code))
         topics.append(ListOffsetsTopicResponse(topic.name, results))
     return ListOffsetsResponse(topics=topics)
 
@@ -60,6 +64,8 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 def _find(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    if request.isolation_level not in (0, READ_COMMITTED):
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     if wish.timestamp < 0 and context.api_version < _SINCE.get(wish.timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if wish.timestamp < EARLIEST_PENDING_UPLOAD:
@@ -79,9 +85,9 @@ def _place(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
     """(timestamp, offset) of what was asked for; a place has no timestamp of its own."""
     if timestamp == LATEST:
         return -1, end
-    if timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     found = (
         log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
@@ -89,7 +95,3 @@ def _place(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
     if found is None or found.offset >= end:
         return NOT_FOUND
     return found.timestamp, found.offset
-
-
-def _failed(wish: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(wish.partition_index, code)

@@ -83,9 +83,9 @@ def _check_member(
         api_version=context.api_version,
         slots=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
     )
-    if error is ErrorCode.ILLEGAL_GENERATION and not machine.exists(request.group_id):
-        if context.api_version >= GROUP_NOT_FOUND_SINCE:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+    unknown = error is ErrorCode.ILLEGAL_GENERATION and not machine.exists(request.group_id)
+    if unknown and context.api_version >= GROUP_NOT_FOUND_SINCE:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE:
         raise ApiError(error)
 

@@ -1,11 +1,12 @@
 """Produce (0), v3-v13: append a batch to each of the named partitions.
 
-Checks, in order: acks known? topic and partition known? not an internal topic? then the partition's own
-(leader here, enough in sync) and the log's (batch, records, sequence). Every partition has its own result;
-one that fails does not stop the others. acks=0 gets no reply, and a failure closes the connection, which is
-all such a client can notice. acks=all answers when every in-sync replica has the records, or with
-REQUEST_TIMED_OUT after the request's time-out. v10: a client that asked the wrong node is told the right one
-(KIP-951). v13: topics by id.
+Checks, in order: topic and partition known? not an internal topic? acks known? not part of a transaction
+that nobody began? then the partition's own (leader here, enough in sync) and the log's (batch, records,
+sequence). Every partition has its own result; one that fails does not stop the others. acks=0 gets no reply,
+and a failure closes the connection, which is all such a client can notice. acks=all answers when every
+in-sync replica has the records, and a topic with `flush.messages` when the disk has them; or with
+REQUEST_TIMED_OUT after the request's time-out. v8: errors by record (KIP-467). v10: a client that asked the
+wrong node is told the right one (KIP-951). v13: topics by id.
 """
 
 from __future__ import annotations
@@ -39,6 +40,25 @@ if TYPE_CHECKING:
 
 LEADER_HINTS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
+ACKS: Final = (ALL_IN_SYNC, 1, 0)
+
+# Where a batch says that it belongs to a transaction: the low byte of its attributes.
+_ATTRIBUTES_AT: Final = 22
+_TRANSACTIONAL: Final = 0x10
+
+# After these a client is not told where the log starts: they are found before, or instead of, the log.
+_WITHOUT_LOG_START: Final = LEADER_ERRORS | {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_REQUIRED_ACKS,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
 
 
 class _Unsafe:
@@ -54,13 +74,15 @@ class _Unsafe:
         self.replicated_to = replicated_to
         self.durable_to = durable_to
 
-    def is_safe(self) -> bool:
-        log = self.partition.log
-        return (
-            log is not None
-            and log.high_watermark >= self.replicated_to
-            and log.recovery_point >= self.durable_to
-        )
+    def outcome(self) -> ErrorCode | None:
+        """None while it must be waited for."""
+        partition = self.partition
+        log = partition.log
+        if log is None or log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR if log is None or log.failure is None else log.failure.code
+        if log.high_watermark >= self.replicated_to and log.recovery_point >= self.durable_to:
+            return ErrorCode.NONE
+        return None if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def handle(
@@ -93,9 +115,9 @@ def _produce_topic(
     results = []
     for data in topic.partition_data:
         try:
-            results.append(_append(context, request, name, topic, data, unsafe))
+            results.append(_append(context, request, name, data, unsafe))
         except ApiError as error:
-            results.append(_failed(data.index, error))
+            results.append(_failed(context.parts, name, data.index, error))
     return TopicProduceResponse(topic.name, topic.topic_id, results)
 
 
@@ -103,28 +125,24 @@ def _append(
     context: RequestContext,
     request: ProduceRequest,
     name: str,
-    topic: TopicProduceData,
     data: PartitionProduceData,
     unsafe: list[_Unsafe],
 ) -> PartitionProduceResponse:
-    acks = request.acks
-    now_ms = context.parts.clock.now_ms()
-    if acks not in (ALL_IN_SYNC, 0, 1):
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
     parts = context.parts
+    acks = request.acks
     if not name and context.api_version >= TOPIC_IDS_SINCE:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = parts.replicas.find(name, data.index)
     if name in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it")
-    if request.transactional_id is not None:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "this node has no transaction coordinator")
+    if acks not in ACKS:
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
+    records = b"" if data.records is None else data.records
+    if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+        _refuse_transaction(request)
+    now_ms = parts.clock.now_ms()
     result = partition.append(
-        b"" if data.records is None else data.records,
-        now_ms=now_ms,
-        origin=Origin.CLIENT,
-        acks=acks,
-        api_version=context.api_version,
+        records, now_ms=now_ms, origin=Origin.CLIENT, acks=acks, api_version=context.api_version
     )
     answer = PartitionProduceResponse(
         data.index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
@@ -138,11 +156,24 @@ def _append(
     return answer
 
 
-def _failed(index: int, error: ApiError) -> PartitionProduceResponse:
+def _refuse_transaction(request: ProduceRequest) -> None:
+    """A transaction that no coordinator began would never end, and hold up all who read committed."""
+    if request.transactional_id is None:
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch without a transactional id",
+        )
+    raise ApiError(ErrorCode.INVALID_TXN_STATE, "this node has no transaction coordinator")
+
+
+def _failed(parts: Parts, name: str, index: int, error: ApiError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index, error.code, -1, -1, -1)
     answer.error_message = error.message
     if isinstance(error, InvalidRecords):
         answer.record_errors = [BatchIndexAndErrorMessage(at, text) for at, text in error.record_errors]
+    if error.code not in _WITHOUT_LOG_START:
+        log = parts.replicas.find(name, index).log
+        answer.log_start_offset = -1 if log is None else log.log_start_offset
     return answer
 
 
@@ -171,20 +202,19 @@ def _when_safe(
     parts: Parts, timeout_ms: int, unsafe: list[_Unsafe], response: ProduceResponse
 ) -> Future[ProduceResponse]:
     def attempt(expired: bool) -> ProduceResponse | None:
-        left = [each for each in unsafe if not each.is_safe()]
-        broken = [
-            each for each in left if each.partition.log is None or each.partition.log.failure is not None
-        ]
-        for each in broken:
-            each.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        if len(left) > len(broken) and not expired:
-            return None
-        for each in left:
-            each.result.error_code = each.result.error_code or ErrorCode.REQUEST_TIMED_OUT
-        return response
+        waits = False
+        for each in unsafe:
+            outcome = each.outcome()
+            if outcome is None and not expired:
+                waits = True
+            elif outcome is not ErrorCode.NONE:
+                each.result.error_code = outcome or ErrorCode.REQUEST_TIMED_OUT
+        return None if waits else response
 
+    keys = [each.partition.topic_partition for each in unsafe]
+    answer = parts.waiting.watch(keys, attempt, timeout_ms)
+    # Only now that somebody watches: a flush that cannot even begin tells so at once.
     for each in unsafe:
         if each.durable_to and each.partition.log is not None:
             parts.flushing.request(each.partition.log)
-    keys = [each.partition.topic_partition for each in unsafe]
-    return parts.waiting.watch(keys, attempt, timeout_ms)
+    return answer

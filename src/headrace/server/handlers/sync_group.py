@@ -1,10 +1,12 @@
 """SyncGroup (14), v0-v5: a member asks for its share; the leader's request brings the shares of all.
 
-Checks, in order: coordinator here? group and member known? generation equal? v5: protocol type and name
-equal? Answers REBALANCE_IN_PROGRESS while members join. Waits until the leader's assignment is in the log.
+Checks, in order: v5: protocol type and name given? coordinator here? group and member known? generation
+equal? protocol type and name equal (KIP-559)? Answers REBALANCE_IN_PROGRESS while members join. Waits until
+the leader's assignment is in the log.
 """
 
 from asyncio import Future
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -12,11 +14,15 @@ from headrace.server.context import RequestContext
 from headrace.server.pending import settle
 from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
 
+PROTOCOL_SINCE: Final = 5
+
 
 def handle(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Future[SyncGroupResponse]:
     groups = context.parts.groups
+    if context.api_version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         machine = groups.machine_of(request.group_id)
     except ApiError as error:

@@ -1,0 +1,196 @@
+"""A real node in a simulated world, and clients that talk to it: no sockets, no files, no waiting.
+
+    with NodeWorld() as world:
+        async def script():
+            await world.start()
+            client = await world.connect()
+            reply = await client.ask(HeartbeatRequest(...), 4)
+        world.run(script())
+
+The node runs on a loop of its own, as a process does; the script runs beside it. Time passes only when
+everybody waits, so a long poll of five minutes costs nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self, TypeVar
+
+from headrace.base.ids import TopicPartition
+from headrace.log.partition_log import PartitionLog
+from headrace.node.assembly import Node, start_node
+from headrace.replication.partition import Partition
+from headrace.settings.broker_config import BrokerConfig
+from headrace.testing.disk import CAPACITY_BYTES, Crash
+from headrace.testing.machine import Surroundings
+from headrace.testing.world import World
+from headrace.transport.client_connection import ClientConnection, connect
+from headrace.transport.limits import ReceiveLimits
+from headrace.transport.network import Network
+from headrace.transport.receive_memory import ReceiveMemory
+from headrace.wire.apis import API
+from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+T = TypeVar("T")
+
+PORT = 9092
+SETTINGS = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": f"PLAINTEXT://node:{PORT},CONTROLLER://node:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@node:9093",
+    "log.dirs": "/data",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+}
+API_OF = {api.request: api for api in API.values()}
+
+
+class Client:
+    """One connection to a broker."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    def ask(self, message: Any, version: int, *, timeout_ms: int = 20_000) -> "asyncio.Future[Any]":
+        """Send a request; the future gives its reply."""
+        return self.connection.ask(message, version, API_OF[type(message)].response, timeout_ms=timeout_ms)
+
+    def tell(self, message: Any, version: int) -> None:
+        """Send a request that gets no reply."""
+        self.connection.tell(message, version)
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection.is_open
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+async def open_client(
+    loop: asyncio.AbstractEventLoop, network: Network, host: str, port: int, client_id: str = "c"
+) -> Client:
+    memory = ReceiveMemory(loop, ReceiveLimits())
+    return Client(await connect(loop, network, host, port, memory=memory, client_id=client_id))
+
+
+class NodeWorld:
+    """One node on one machine, which can be stopped, killed and started again."""
+
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, seed: int = 1, disk_bytes: int = CAPACITY_BYTES
+    ) -> None:
+        self.settings = SETTINGS | dict(settings or {})
+        self.world = World(seed)
+        self.machine = self.world.machine("node", disk_bytes=disk_bytes)
+        self.failures: list[Exception] = []
+        self._network = self.world.network.attach("client", self.world.driver)
+        self._node: Node | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    def run(self, script: Coroutine[Any, Any, T]) -> T:
+        return self.world.run(script)
+
+    # --- the node ---
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "the node does not run"
+        return self._node
+
+    async def start(self, **settings: str) -> None:
+        """Boot the machine and wait until the node is ready; names of settings with _ for dots."""
+        self.settings |= {name.replace("_", "."): value for name, value in settings.items()}
+        task = self.machine.boot(self._boot, may_fail=True)
+        self._node = await self.world.result(self.machine, task)
+
+    async def _boot(self, own: Surroundings) -> Node:
+        return await start_node(
+            BrokerConfig(self.settings),
+            loop=own.loop,
+            clock=own.clock,
+            disk=own.disk,
+            network=own.network,
+            rng=own.rng,
+            on_failure=self.failures.append,
+        )
+
+    async def stop(self) -> None:
+        """A clean stop."""
+        await self.on_node(self.node.stop())
+        self.machine.retire()
+        self._node = None
+
+    def kill(self, how: Crash = Crash.KILL) -> None:
+        """End the process where it stands."""
+        self.machine.crash(how)
+        self._node = None
+
+    async def on_node(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the node's own loop."""
+        assert self.machine.process is not None
+        return await self.world.result(self.machine, self.machine.process.loop.create_task(work))
+
+    # --- topics and partitions ---
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Make a topic; returns its id once the node leads its partitions."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(key, value) for key, value in (configs or {}).items()],
+        )
+
+        async def create() -> Any:
+            return await self.node.parts.controller.create_topics(
+                CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            )
+
+        response = await self.on_node(create())
+        assert response.topics[0].error_code == 0, response
+        return bytes(response.topics[0].topic_id)
+
+    async def delete_topic(self, name: str) -> None:
+        async def delete() -> Any:
+            return await self.node.parts.controller.delete_topics(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
+            )
+
+        response = await self.on_node(delete())
+        assert response.responses[0].error_code == 0, response
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        found = self.node.parts.replicas.get(TopicPartition(topic, index))
+        assert found is not None
+        return found
+
+    def log(self, topic: str, index: int = 0) -> PartitionLog:
+        log = self.partition(topic, index).log
+        assert log is not None
+        return log
+
+    # --- clients and time ---
+
+    async def connect(self, client_id: str = "c") -> Client:
+        return await open_client(self.world.driver, self._network, "node", PORT, client_id)
+
+    async def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = 60) -> None:
+        await self.world.until(condition, timeout_s=timeout_s, what=what or repr(condition))
+
+    async def pass_time(self, milliseconds: int) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(milliseconds / 1000)
+
+    def now_ms(self) -> float:
+        return self.world.driver.time() * 1000
