@@ -8,7 +8,7 @@ import pytest
 from tests.compat import brokers
 from tests.compat.brokers import Broker
 from tests.compat.clients.confluent import Confluent
-from tests.compat.clients.face import Client, eventually
+from tests.compat.clients.face import Client, RefusedError, eventually
 from tests.compat.clients.roster import Entry
 from tests.compat.prepare import UnavailableError
 
@@ -59,7 +59,14 @@ def make_topic(broker: Broker) -> MakeTopic:
 
         def is_led() -> bool:
             described = admin.describe_topic(name) if name in admin.topics() else {}
-            return len(described) == partitions and all(each["leader"] >= 0 for each in described.values())
+            if len(described) != partitions or any(each["leader"] < 0 for each in described.values()):
+                return False
+            # Metadata may be ahead of the leaders. Until they answer, a client without idempotence that sends
+            # to several partitions is refused by some, sends to all again, and has made duplicates.
+            try:
+                return len(admin.bounds(name)) == partitions
+            except RefusedError:
+                return False
 
         eventually(is_led, f"leaders of {name}")
         return name

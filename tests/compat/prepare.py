@@ -69,7 +69,7 @@ def java_program() -> Path:
 
 def go_program() -> Path:
     """The program of golang/, which holds every Go client."""
-    _need("go", "Go, 1.24 or newer")
+    _need("go", "Go, 1.26 or newer")
     folder = HERE / "golang"
     out = _program_folder("golang", [*sorted(folder.glob("*.go")), folder / "go.mod", folder / "go.sum"])
     if not out.exists():

@@ -142,7 +142,7 @@ class Client(ABC):
         """Ends what the client has running."""
 
 
-def eventually(ask: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
+def eventually(ask: Callable[[], T], what: str | Callable[[], str], seconds: float = WAIT_SECONDS) -> T:
     """Asks until the answer is true, and returns it; says what was waited for when the time is up."""
     deadline = time.monotonic() + seconds
     while True:
@@ -150,7 +150,8 @@ def eventually(ask: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited {seconds:.0f} s in vain: {told}")
         time.sleep(0.02)
 
 

@@ -178,7 +178,6 @@ class KafkaPython(Client):
 class _Member(PolledMember):
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             enable_auto_commit=False,
@@ -186,6 +185,10 @@ class _Member(PolledMember):
             session_timeout_ms=10_000,
             heartbeat_interval_ms=500,
         )
+        # A leader that joins before it knows the topic's partitions assigns none, joins again when it learns
+        # of them, and now and then never ends that second round (seen with 3.0.12 against Apache Kafka).
+        self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe([topic])
         self.begin()
 
     def poll(self) -> list[Record]:
