@@ -1,0 +1,43 @@
+"""DeleteTopics through its handler, by name in the old versions and by id in the new."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.server.desk import Desk, at_desk
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_topics_go_by_name(tmp_path: Path, version: int) -> None:
+    async def script(desk: Desk) -> None:
+        await desk.create("a", "b")
+        response = await desk.ask(DeleteTopicsRequest(topic_names=["a", "nope"]), version)
+        assert {r.name: r.error_code for r in response.responses} == {
+            "a": 0,
+            "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert list(desk.image.topics_by_name) == ["b"]
+
+    at_desk(tmp_path, script)
+
+
+def test_topics_go_by_id(tmp_path: Path) -> None:
+    async def script(desk: Desk) -> None:
+        await desk.create("a", "b")
+        topic_id = desk.image.topics_by_name["a"].id
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(None, topic_id), DeleteTopicState("b")])
+        response = await desk.ask(request, 6)
+        assert [(r.name, r.error_code) for r in response.responses] == [("a", 0), ("b", 0)]
+        assert desk.image.topics_by_name == {}
+
+    at_desk(tmp_path, script)
+
+
+def test_deletion_can_be_off(tmp_path: Path) -> None:
+    async def script(desk: Desk) -> None:
+        response = await desk.ask(DeleteTopicsRequest(topics=[DeleteTopicState("a")]), 6)
+        assert [r.error_code for r in response.responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
+
+    at_desk(tmp_path, script, delete_topic_enable="false")

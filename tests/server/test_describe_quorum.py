@@ -1,0 +1,42 @@
+"""DescribeQuorum through its handler, in each of its versions."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.wire.schemas.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from tests.raft.building import DIRECTORY_ID
+from tests.server.desk import Desk, at_desk
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_only_voter_leads(tmp_path: Path, version: int) -> None:
+    async def script(desk: Desk) -> None:
+        metadata = RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])
+        response = await desk.ask(DescribeQuorumRequest([metadata]), version)
+        partition = response.topics[0].partitions[0]
+        assert (response.error_code, partition.error_code, partition.leader_id) == (0, 0, 1)
+        (voter,) = partition.current_voters
+        assert (voter.replica_id, voter.log_end_offset) == (1, partition.high_watermark)
+        if version == 2:
+            assert voter.replica_directory_id == DIRECTORY_ID
+            assert [node.listeners[0].name for node in response.nodes] == ["CONTROLLER"]
+        desk.node.raft.core.resign(0)
+        again = await desk.ask(DescribeQuorumRequest([metadata]), version)
+        assert again.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    at_desk(tmp_path, script)
+
+
+def test_other_topics_have_no_quorum(tmp_path: Path) -> None:
+    async def script(desk: Desk) -> None:
+        request = DescribeQuorumRequest([RequestTopicData("a", [RequestPartitionData(0)])])
+        response = await desk.ask(request)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    at_desk(tmp_path, script)
