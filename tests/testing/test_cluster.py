@@ -1,0 +1,60 @@
+"""The in-process broker, used as a user's test uses it: with a client that we did not write."""
+
+import os
+import threading
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.testing import Cluster
+
+
+def test_a_client_of_others_writes_and_reads():
+    with Cluster() as cluster:
+        cluster.create_topic("events", partitions=3, configs={"retention.ms": "60000"})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for number in range(10):
+            producer.produce("events", value=b"%d" % number, partition=0)
+        assert producer.flush(30) == 0
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe(["events"])
+        messages = consumer.consume(10, timeout=30)
+        consumer.close()
+    assert [message.value() for message in messages] == [b"%d" % number for number in range(10)]
+
+
+def test_refusals_are_told():
+    with Cluster() as cluster:
+        cluster.create_topic("events")
+        with pytest.raises(ApiError) as raised:
+            cluster.create_topic("events")
+    assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_two_clusters_do_not_meet_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Cluster() as one, Cluster() as other:
+        assert one.bootstrap_servers != other.bootstrap_servers
+        assert len(os.listdir(tmp_path)) == 2
+    assert os.listdir(tmp_path) == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "headrace-cluster"]
+
+
+def test_settings_reach_the_node_and_wrong_ones_are_told():
+    with pytest.raises(ValueError, match=r"num\.partitions"), Cluster(settings={"num.partitions": "many"}):
+        pass
+
+
+def test_what_cannot_be_had_is_said():
+    with pytest.raises(ValueError, match="only one node"):
+        Cluster(nodes=3)
+    with pytest.raises(RuntimeError, match="with statement"):
+        _ = Cluster().bootstrap_servers
