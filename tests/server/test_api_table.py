@@ -14,7 +14,7 @@ def test_rows_name_versions_that_the_wire_has(row):
     assert api.min_version <= row.min_version <= row.max_version <= api.max_version
 
 
-@pytest.mark.parametrize("row", {*BROKER, *CONTROLLER}, ids=lambda row: row.handler)
+@pytest.mark.parametrize("row", sorted({*BROKER, *CONTROLLER}), ids=lambda row: row.handler)
 def test_rows_name_handlers_that_are_there(row):
     assert callable(row.load())
     assert importlib.import_module(f"headrace.server.handlers.{row.handler}").__doc__
