@@ -45,6 +45,7 @@ class Use(Enum):
     GENERAL = "general"
     FETCH = "fetch"
     COORDINATOR = "coordinator"
+    JOIN = "join"  # answered when all members have come: commits and heartbeats must not wait behind it
 
 
 class ClusterClient:

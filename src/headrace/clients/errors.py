@@ -3,6 +3,7 @@
 from typing import Final
 
 from headrace.base.error_codes import RETRIABLE, ErrorCode
+from headrace.base.ids import TopicPartition
 
 
 class ClientError(Exception):
@@ -54,6 +55,34 @@ class NoSuchTopicError(RefusedError):
     @property
     def retriable(self) -> bool:
         return False
+
+
+class NoOffsetError(ClientError):
+    """A partition has no offset to begin at, or one that is out of range, and no policy says what to do."""
+
+    def __init__(self, text: str, partition: TopicPartition) -> None:
+        super().__init__(text)
+        self.partition = partition
+
+
+class LogTruncatedError(ClientError):
+    """Records that were read before are gone: the log was cut back by a new leader (KIP-320)."""
+
+    def __init__(self, partition: TopicPartition, position: int, end_offset: int) -> None:
+        super().__init__(
+            f"the log of {partition} was cut back from offset {position} to {end_offset}: records that were "
+            "read from there are no longer in it; seek to go on"
+        )
+        self.partition = partition
+        self.end_offset = end_offset
+
+
+class WakeupError(ClientError):
+    """A poll was ended by `wakeup`."""
+
+
+class CommitFailedError(ClientError):
+    """The group has gone on without this member: its partitions are somebody else's now."""
 
 
 def error_code(number: int) -> ErrorCode:

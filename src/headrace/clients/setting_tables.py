@@ -136,12 +136,4 @@ exclude.internal.topics  boolean true
 """),
 )
 
-# Words that Kafka's Java clients know by the names of classes.
-ASSIGNOR_CLASSES: Final = {
-    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
-    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
-    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
-    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
-}
-
 TABLES: Final[dict[str, dict[str, Setting]]] = {"producer": PRODUCER, "consumer": CONSUMER, "admin": ADMIN}

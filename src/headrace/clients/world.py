@@ -6,9 +6,12 @@ on its own.
 
 import asyncio
 import random
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.base.clock import Clock, SystemClock
+from headrace.records.kernel_choice import kernels, load_compiled
 from headrace.transport.network import Network
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
@@ -21,6 +24,8 @@ class World:
     network: Network
     clock: Clock
     rng: random.Random
+    # Called when much is being read: compiled kernels are worth the half second that loading them takes.
+    load_kernels: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:
         """Monotonic, for what is waited for."""
@@ -32,4 +37,13 @@ def system_world(
 ) -> World:
     """This machine's network, clock and chance, on the given loop."""
     options = SocketOptions(send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes)
-    return World(loop, SystemNetwork(options), SystemClock(), random.Random())
+    return World(loop, SystemNetwork(options), SystemClock(), random.Random(), _load_kernels)
+
+
+_LOADING = threading.Lock()
+
+
+def _load_kernels() -> None:
+    """In a thread of its own, once in a process."""
+    if not kernels.compiled and _LOADING.acquire(blocking=False):
+        threading.Thread(target=load_compiled, name="headrace-kernels", daemon=True).start()

@@ -72,6 +72,7 @@ __all__ = [
     "join_batch",
     "read_control_type",
     "read_header",
+    "read_headers",
     "read_records",
     "read_txn_marker",
     "records_section",
@@ -202,11 +203,11 @@ def read_records(batch: Buffer, at: int = 0, *, limit_bytes: int = UNPACKED_BYTE
             timestamp if append_time is None else append_time,
             None if key_size < 0 else data[key_at : key_at + key_size],
             None if value_size < 0 else data[value_at : value_at + value_size],
-            _read_headers(data, headers_at, count) if count else (),
+            read_headers(data, headers_at, count) if count else (),
         )
 
 
-def _read_headers(data: bytes, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
+def read_headers(data: bytes, at: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
     """A record's headers, whose sizes `decode_spans` has checked."""
     headers = []
     for _ in range(count):

@@ -5,7 +5,6 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -105,9 +104,11 @@ class ProducerCore:
         self._partitioner = partitioner or self._default_partitioner()
         self._partitions: dict[tuple[str, int], TopicPartition] = {}
         self._room: list[asyncio.Future[None]] = []
-        self._thread = threading.get_ident()
         self._is_awake = False
         self.is_closed = False
+        # The sync face lets the loop's thread run here: it would get the interpreter's lock back from a busy
+        # caller only after 5 ms, at every system call.
+        self.make_way: Callable[[], None] = lambda: None
 
     def _default_partitioner(self) -> Partitioner:
         if self.config.str("partitioner.class") == "round-robin":
@@ -191,10 +192,10 @@ class ProducerCore:
 
     def wake(self) -> None:
         """Let the sender look; from whichever thread."""
-        if self._is_awake:
-            return
-        self._is_awake = True
-        self.world.loop.call_soon_threadsafe(self._wake_now)
+        if not self._is_awake:
+            self._is_awake = True
+            self.world.loop.call_soon_threadsafe(self._wake_now)
+        self.make_way()
 
     def _wake_now(self) -> None:
         self._is_awake = False

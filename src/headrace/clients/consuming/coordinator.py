@@ -1,0 +1,241 @@
+"""The broker that coordinates a group: finding it, asking it, and the offsets that it keeps.
+
+Every answer may say that the coordinator is another one by now; then it is looked for anew and the request is
+sent again. Requests go over a channel of their own, so that no fetch holds up a heartbeat.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import NO_EPOCH, TopicPartition
+from headrace.clients.cluster_client import ANY_BROKER, ClusterClient, Use
+from headrace.clients.errors import (
+    CommitFailedError,
+    RefusedError,
+    TimedOutError,
+    UnreachableError,
+    raise_for,
+)
+from headrace.wire.schemas.find_coordinator import FindCoordinatorRequest
+from headrace.wire.schemas.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.schemas.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+T = TypeVar("T")
+
+_OFFSET_COMMIT: Final = 8
+_OFFSET_FETCH: Final = 9
+_COMMIT_FIRST_WITH_IDS: Final = 10
+_FETCH_FIRST_WITH_IDS: Final = 10
+_FETCH_FIRST_WITH_GROUPS: Final = 8
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_OUT_OF_GROUP: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next record to read, with the epoch of the one before and a note."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+class Membership(NamedTuple):
+    """How a member names itself to its coordinator. Without a group: an offset store and no more."""
+
+    generation: int = -1  # or the member epoch
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class Coordinator:
+    """The coordinator of one group."""
+
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
+        self._cluster = cluster
+        self.group_id = group_id
+        self._node = ANY_BROKER
+
+    async def ask(self, request: Any, *, timeout_ms: int | None = None, use: Use = Use.COORDINATOR) -> Any:
+        """The coordinator's answer; a lost connection makes it be looked for again."""
+        node = await self._find()
+        try:
+            return await self._cluster.call(request, node=node, use=use, timeout_ms=timeout_ms)
+        except (UnreachableError, TimedOutError):
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """The coordinator is another one now."""
+        self._node = ANY_BROKER
+
+    def check(self, code: int, what: str, detail: str | None = None) -> None:
+        """RefusedError for an error code; one that says the coordinator moved is acted upon."""
+        if code in _MOVED:
+            self.forget()
+        raise_for(code, what, detail)
+
+    async def patiently(self, action: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        return await self._cluster.patiently(action, timeout_ms=timeout_ms)
+
+    async def version_of(self, api_key: int) -> int:
+        """The version in which the coordinator would be asked."""
+        node = await self._find()
+        return (await self._cluster.find(node, Use.COORDINATOR)).versions.choose(api_key)
+
+    async def supports(self, api_key: int) -> bool:
+        node = await self._find()
+        return (await self._cluster.find(node, Use.COORDINATOR)).versions.supports(api_key)
+
+    async def _find(self) -> int:
+        if self._node == ANY_BROKER:
+            request = FindCoordinatorRequest(key=self.group_id, key_type=0, coordinator_keys=[self.group_id])
+            response = await self._cluster.call(request)
+            found = response.coordinators[0] if response.coordinators else response
+            what = f"cannot find the coordinator of group {self.group_id!r}"
+            raise_for(found.error_code, what, found.error_message)
+            self._cluster.view.learn_endpoints([(found.node_id, found.host, found.port)])
+            self._node = found.node_id
+        return self._node
+
+    # Offsets
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        membership: Membership,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit; CommitFailedError where the group has gone on without this member."""
+        if not offsets:
+            return
+
+        async def ask() -> None:
+            response = await self.ask(await self._commit_request(offsets, membership))
+            for topic in response.topics:
+                name = self._cluster.view.name_of(topic.name, topic.topic_id)
+                for result in topic.partitions:
+                    self._check_commit(result.error_code, TopicPartition(name, result.partition_index))
+
+        await self.patiently(ask, timeout_ms)
+
+    async def _commit_request(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: Membership
+    ) -> OffsetCommitRequest:
+        view = self._cluster.view
+        has_ids = view.has_ids({each.topic for each in offsets})
+        if await self.version_of(_OFFSET_COMMIT) >= _COMMIT_FIRST_WITH_IDS and not has_ids:
+            await self._cluster.refresh(sorted({each.topic for each in offsets}))
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for partition, place in offsets.items():
+            topic = topics.setdefault(
+                partition.topic,
+                OffsetCommitRequestTopic(name=partition.topic, topic_id=view.topic_id(partition.topic)),
+            )
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=place.offset,
+                    committed_leader_epoch=place.leader_epoch,
+                    committed_metadata=place.metadata,
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=membership.generation,
+            member_id=membership.member_id,
+            group_instance_id=membership.instance_id,
+            topics=list(topics.values()),
+        )
+
+    def _check_commit(self, code: int, partition: TopicPartition) -> None:
+        if code in _OUT_OF_GROUP or code == ErrorCode.FENCED_INSTANCE_ID:
+            reason = ErrorCode(code).name.replace("_", " ").lower()
+            raise CommitFailedError(
+                f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "
+                "another member now; poll more often, or raise max.poll.interval.ms"
+            )
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            raise RebalancingError(code, f"cannot commit offsets of group {self.group_id!r} now")
+        self.check(code, f"cannot commit the offset of {partition} in group {self.group_id!r}")
+
+    async def committed(
+        self,
+        partitions: Iterable[TopicPartition],
+        membership: Membership | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; partitions without a commit are left out."""
+        wanted = sorted(set(partitions))
+
+        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+            version = await self.version_of(_OFFSET_FETCH)
+            if version >= _FETCH_FIRST_WITH_IDS:
+                lacking = {each.topic for each in wanted if not self._cluster.view.has_ids([each.topic])}
+                if lacking:
+                    await self._cluster.refresh(sorted(lacking))
+            response = await self.ask(self._fetch_request(wanted, membership or Membership()))
+            group = response.groups[0] if response.groups else response
+            self.check(group.error_code, f"cannot read the offsets of group {self.group_id!r}")
+            found = {}
+            for topic in group.topics:
+                name = self._cluster.view.name_of(topic.name, getattr(topic, "topic_id", b""))
+                for each in topic.partitions:
+                    partition = TopicPartition(name, each.partition_index)
+                    self.check(each.error_code, f"cannot read the committed offset of {partition}")
+                    if each.committed_offset >= 0:
+                        found[partition] = OffsetAndMetadata(
+                            each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                        )
+            return found
+
+        return await self.patiently(ask, timeout_ms) if wanted else {}
+
+    def _fetch_request(self, wanted: list[TopicPartition], membership: Membership) -> OffsetFetchRequest:
+        numbers: dict[str, list[int]] = {}
+        for each in wanted:
+            numbers.setdefault(each.topic, []).append(each.partition)
+        view = self._cluster.view
+        group = OffsetFetchRequestGroup(
+            group_id=self.group_id,
+            member_id=membership.member_id or None,
+            member_epoch=membership.generation if membership.member_id else -1,
+            topics=[
+                OffsetFetchRequestTopics(name=name, topic_id=view.topic_id(name), partition_indexes=indexes)
+                for name, indexes in numbers.items()
+            ],
+        )
+        return OffsetFetchRequest(
+            group_id=self.group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                for name, indexes in numbers.items()
+            ],
+            groups=[group],
+            require_stable=True,
+        )
+
+
+class RebalancingError(RefusedError):
+    """The group is about to share its partitions anew; a commit can be made after the next poll."""
+
+    @property
+    def retriable(self) -> bool:
+        return False

@@ -1,0 +1,419 @@
+"""The consumer on its loop: what a poll does, and what goes on between polls.
+
+A poll lets the group membership do what the user must see, plans what has to be found out (metadata,
+committed offsets, resets), sends fetches, and returns rows that have arrived; without any it waits for news.
+Work that asks brokers runs as one task beside the polls (`_work`), so that a poll can return in time whatever
+happens there. Failures that the user must hear of are kept and raised by the next poll, once.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.background import in_caller
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.configuration import ClientConfig
+from headrace.clients.consuming.classic_member import ClassicMember
+from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
+from headrace.clients.consuming.fetcher import Fetcher
+from headrace.clients.consuming.kip848_member import Kip848Member
+from headrace.clients.consuming.listener import in_order
+from headrace.clients.consuming.membership import GroupMember
+from headrace.clients.consuming.positions import PartitionState, Positions
+from headrace.clients.consuming.records import ConsumedRecord, Deserializer
+from headrace.clients.consuming.seeking import Seeking
+from headrace.clients.consuming.subscription import Subscription
+from headrace.clients.consuming.taking import Taking
+from headrace.clients.errors import ClientError, ClosedError, WakeupError
+from headrace.clients.world import World
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerCore:
+    """A consumer without a face; implements `membership.Holder`."""
+
+    def __init__(
+        self,
+        world: World,
+        config: ClientConfig,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self.world = world
+        self.config = config
+        self.cluster = ClusterClient(world, config)
+        self.positions = Positions()
+        self.subscription = Subscription()
+        self.taking = Taking(self.positions, key_deserializer, value_deserializer, on_much=world.load_kernels)
+        self.fetcher = Fetcher(
+            self.cluster,
+            self.positions,
+            on_news=self.news,
+            on_stale=self._stale,
+            on_out_of_range=self._out_of_range,
+            on_failure=self.fail,
+        )
+        self.seeking = Seeking(
+            self.cluster,
+            self.positions,
+            is_committed=self.fetcher.is_committed,
+            on_failure=self.fail,
+            on_stale=self._stale,
+        )
+        group_id = config.str("group.id")
+        self.coordinator = Coordinator(self.cluster, group_id) if group_id else None
+        self._member: GroupMember | None = None
+        self._auto_commits = config.bool("enable.auto.commit") and bool(group_id)
+        self._next_commit_ms = float("inf")
+        self.last_poll_ms = world.now_ms()
+        self.trouble: ClientError | None = None  # why nothing comes, for a person who waits
+        self._failure: ClientError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._has_news = False
+        self._is_woken = False
+        self._is_stale = True
+        self._refreshed_ms = 0.0
+        self._failed_refreshes = 0
+        self._refresh_at_ms = 0.0
+        self._working: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+
+    # What parts tell
+
+    def news(self) -> None:
+        """Something changed: a waiting poll looks again."""
+        self._has_news = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def fail(self, error: ClientError) -> None:
+        """For the next poll to raise."""
+        self._failure = self._failure or error
+        self.news()
+
+    def wake_up(self) -> None:
+        """End the current or next poll with WakeupError."""
+        self._is_woken = True
+        self.news()
+
+    def _stale(self) -> None:
+        self._is_stale = True
+        self.news()
+
+    def _out_of_range(self, state: PartitionState) -> None:
+        self.seeking.apply_policy(state, f"has no record at offset {state.fetch_offset}")
+        self.news()
+
+    # Polling
+
+    async def poll(self, timeout_ms: float, limit: int | None = None) -> list[ConsumedRecord]:
+        """Up to `limit` records; none when the time is up."""
+        wanted = limit or self.config.int("max.poll.records")
+        if not await self.arrive(timeout_ms):
+            return []
+        rows = self.taking.take(wanted)
+        self.fetcher.send_fetches()
+        return rows
+
+    async def arrive(self, timeout_ms: float) -> bool:
+        """Do everything a poll does until there is data to take; False when the time is up."""
+        deadline_ms = self.world.now_ms() + timeout_ms
+        while True:
+            self.check_open()
+            self._has_news = False
+            self.last_poll_ms = self.world.now_ms()
+            self._raise_failure()
+            if self._member is not None and self._member.has_work:
+                await self._member.advance()
+            self._maybe_auto_commit()
+            self._plan_work()
+            next_ms = self.fetcher.send_fetches()
+            if any(state.has_data and not state.is_paused for state in self.positions):
+                return True
+            left_ms = deadline_ms - self.world.now_ms()
+            if left_ms <= 0:
+                return False
+            pauses = [state.retry_at_ms for state in self.positions if state.retry_at_ms > self.last_poll_ms]
+            next_ms = min([next_ms, self._refresh_at_ms or next_ms, *pauses])
+            await self._wait(min(left_ms, max(1.0, next_ms - self.world.now_ms())))
+
+    async def settle(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Work without taking rows until something holds; whether it does."""
+        deadline_ms = self.world.now_ms() + timeout_ms
+        while not condition() and (left_ms := deadline_ms - self.world.now_ms()) > 0:
+            self._has_news = False
+            self._raise_failure()
+            self._plan_work()
+            await self._wait(min(left_ms, float(self.cluster.retry.most_ms)))
+        return condition()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the consumer is closed")
+
+    def _raise_failure(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("the poll was woken up")
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    async def _wait(self, milliseconds: float) -> None:
+        if self._has_news:
+            return
+        waiter: asyncio.Future[None] = self.world.loop.create_future()
+
+        def is_time() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self._waiter = waiter
+        timer = self.world.loop.call_later(milliseconds / 1000, is_time)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    # Work beside the polls
+
+    def _plan_work(self) -> None:
+        now_ms = self.world.now_ms()
+        age_ms = self.config.int("metadata.max.age.ms")
+        is_old = self._refreshed_ms and now_ms - self._refreshed_ms >= age_ms
+        needs_metadata = (self._is_stale or is_old) and now_ms >= self._refresh_at_ms
+        needs_work = needs_metadata or self.seeking.has_work or self._unplaced()
+        if needs_work and self._working is None and (self.positions.states or self.subscription.is_group):
+            self._working = self.begin(self._work(bool(needs_metadata)))
+            self._working.add_done_callback(self._worked)
+
+    def _worked(self, task: "asyncio.Task[None]") -> None:
+        self._working = None
+        if not task.cancelled() and isinstance(error := task.exception(), ClientError):
+            self.fail(error)
+        self.news()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self.world.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _unplaced(self) -> list[PartitionState]:
+        """Partitions without a position, for which nothing is under way."""
+        now_ms = self.world.now_ms()
+        return [
+            state
+            for state in self.positions
+            if state.position < 0 and state.reset_to is None and state.retry_at_ms <= now_ms
+        ]
+
+    async def _work(self, needs_metadata: bool) -> None:
+        if needs_metadata:
+            await self._refresh()
+        await self._place(self._unplaced())
+        await self.seeking.work()
+
+    async def _refresh(self) -> None:
+        self._is_stale = False
+        topics = {*self.subscription.topics, *(each.topic for each in self.positions.partitions)}
+        creates = self.config.bool("allow.auto.create.topics")
+        try:
+            if self.subscription.pattern is None:
+                await self.cluster.refresh(sorted(topics), create=creates)
+            else:
+                await self.cluster.refresh(None)
+        except ClientError as error:
+            self.trouble = error
+            self._is_stale = True
+        self._refreshed_ms = self.world.now_ms()
+        lacks = any(self.cluster.view.leader(each).node < 0 for each in self.positions.partitions)
+        lacks = lacks or any(not self.cluster.view.partition_count(each) for each in topics)
+        self._is_stale = self._is_stale or lacks
+        self._failed_refreshes = self._failed_refreshes + 1 if self._is_stale else 0
+        self._refresh_at_ms = 0.0
+        if self._is_stale:
+            self._refresh_at_ms = self._refreshed_ms + self.cluster.retry.wait_ms(self._failed_refreshes)
+        else:
+            self.trouble = None
+        excludes = self.config.bool("exclude.internal.topics")
+        if self.subscription.match(self.cluster.view.topics, excludes_internal=excludes) and self._member:
+            self._member.subscription_changed()
+        self.seeking.mark_stale_epochs()
+
+    async def _place(self, states: list[PartitionState]) -> None:
+        """Give a position to partitions without one: what the group committed, or the policy's."""
+        if not states:
+            return
+        eras = {state.partition: state.era for state in states}
+        committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        if self.coordinator is not None:
+            try:
+                committed = await self.coordinator.committed(eras, self.identity)
+            except ClientError as error:
+                if getattr(error, "retriable", True):
+                    for state in states:
+                        state.failures += 1
+                        state.retry_at_ms = self.world.now_ms() + self.cluster.retry.wait_ms(state.failures)
+                    self.trouble = error
+                    return
+                raise
+        for state in states:
+            if state.era != eras[state.partition] or state.position >= 0 or state.reset_to is not None:
+                continue  # a seek was quicker
+            place = committed.get(state.partition)
+            if place is None:
+                self.seeking.apply_policy(state, "has no committed offset")
+            else:
+                state.seek(place.offset, place.leader_epoch)
+
+    # Commits
+
+    @property
+    def identity(self) -> Membership:
+        if self._member is None:
+            return Membership(instance_id=self.config.str("group.instance.id") or None)
+        return self._member.identity
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions, as offsets to commit."""
+        return {
+            state.partition: OffsetAndMetadata(state.position, state.position_epoch)
+            for state in self.positions
+            if state.has_position
+        }
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        """Commit these offsets, or the positions; returns when the coordinator has them."""
+        timeout_ms = self.config.int("default.api.timeout.ms")
+        await self.need_group().commit(
+            self.consumed() if offsets is None else offsets, self.identity, timeout_ms=timeout_ms
+        )
+
+    def need_group(self) -> Coordinator:
+        if self.coordinator is None:
+            raise ClientError("offsets are committed for a group: give a group.id")
+        return self.coordinator
+
+    def commit_soon(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], ClientError | None], None] | None,
+    ) -> None:
+        """Commit beside the polls; the callback hears of the outcome."""
+
+        async def commit() -> None:
+            error: ClientError | None = None
+            try:
+                await self.commit(offsets)
+            except ClientError as failure:
+                error = failure
+                if callback is None:
+                    log.warning("a commit failed: %s", failure)
+            if callback is not None:
+                callback(offsets, error)
+
+        self.begin(commit())
+
+    def _maybe_auto_commit(self) -> None:
+        if self._auto_commits and self.world.now_ms() >= self._next_commit_ms:
+            self._next_commit_ms = self.world.now_ms() + self.config.int("auto.commit.interval.ms")
+            self.commit_soon(self.consumed(), None)
+
+    # Holder: what the membership asks
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        return self.positions.partitions
+
+    @property
+    def topics(self) -> set[str]:
+        return self.subscription.topics
+
+    async def before_rebalance(self) -> None:
+        if self._auto_commits and self.positions.states:
+            try:
+                await self.commit()
+            except ClientError as error:
+                log.warning("a commit before a rebalance failed: %s", error)
+
+    async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        given_up = in_order(partitions)
+        if given_up:
+            await in_caller(self.subscription.listener.on_revoked, given_up)
+            self.positions.remove(given_up)
+
+    async def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        lost = in_order(partitions)
+        if lost:
+            await in_caller(self.subscription.listener.on_lost, lost)
+            self.positions.remove(lost)
+
+    async def grant(self, partitions: Iterable[TopicPartition]) -> None:
+        granted = in_order(partitions)
+        self.positions.add(granted)
+        self._begin_commits()
+        self._is_stale = self._is_stale or any(self.cluster.view.leader(each).node < 0 for each in granted)
+        await in_caller(self.subscription.listener.on_assigned, granted)
+
+    def _begin_commits(self) -> None:
+        self._next_commit_ms = self.world.now_ms() + self.config.int("auto.commit.interval.ms")
+
+    # Subscribing
+
+    def join(self) -> None:
+        """The subscription changed: become a member, or tell the group."""
+        coordinator = self.need_group()
+        self._is_stale = True
+        if self._member is None:
+            kind = Kip848Member if self.config.str("group.protocol").lower() == "consumer" else ClassicMember
+            self._member = kind(self.cluster, coordinator, self, on_failure=self.fail)
+        self._member.subscription_changed()
+        self.news()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self.subscription.to_partitions()
+        self.positions.replace(partitions)
+        self._begin_commits()
+        self._is_stale = True
+        self.news()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, keep no partition."""
+        await self._leave()
+        self.subscription.clear()
+        self.positions.replace(())
+
+    async def _leave(self) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            if self.positions.states:
+                self._member = member
+                await self.before_rebalance()
+                await self.revoke(self.owned)
+                self._member = None
+            await member.leave()
+        elif self._auto_commits and self.positions.states:
+            await self.before_rebalance()
+
+    async def close(self, timeout_ms: int) -> None:
+        """Commit, leave the group, and end."""
+        if self.is_closed:
+            return
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leave(), timeout_ms / 1000)
+        finally:
+            self.is_closed = True
+            self.fetcher.close()
+            for task in self._tasks:
+                task.cancel()
+            self.cluster.close()
+            self.news()

@@ -1,0 +1,227 @@
+"""A member of a group whose coordinator assigns (KIP-848): one request, ConsumerGroupHeartbeat.
+
+The member says what it subscribes to and what it owns; the answer has its epoch and, when it changed, what it
+should own. `advance`, inside a poll, moves towards that target: first it gives up what is not in it, then it
+takes up what is new, and the next heartbeat says so. The coordinator gives a partition to another member only
+after that, so nobody else has to stop. Fields that have not changed since the last answer are left out.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.consuming.coordinator import Coordinator, Membership
+from headrace.clients.consuming.membership import Holder
+from headrace.clients.errors import ClientError, RefusedError, UnsupportedError
+from headrace.wire.schemas.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+
+API_KEY: Final = 68
+_JOIN: Final = 0
+_LEAVE: Final = -1
+_LEAVE_STATIC: Final = -2
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class Kip848Member:
+    """Implements `GroupMember` with group.protocol=consumer."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        coordinator: Coordinator,
+        holder: Holder,
+        *,
+        on_failure: Callable[[ClientError], None],
+    ) -> None:
+        config = cluster.config
+        self._cluster = cluster
+        self._world = cluster.world
+        self._coordinator = coordinator
+        self._holder = holder
+        self._on_failure = on_failure
+        self._instance_id = config.str("group.instance.id") or None
+        # From v1 on members make their own id (KIP-1082): 16 bytes of chance.
+        self._member_id = uuid_text(self._world.rng.randbytes(16))
+        self._epoch = _JOIN
+        self._interval_ms = config.int("heartbeat.interval.ms")
+        self._target: set[TopicPartition] | None = None
+        self._target_ids: list[TopicPartitions] | None = None  # a target with topics of unknown names
+        self._told_topics: set[str] | None = None
+        self._told_owned: set[TopicPartition] | None = None
+        self._is_lost = False
+        self._beating: asyncio.Task[None] | None = None
+        self._soon = asyncio.Event()
+        self._is_left = False
+
+    @property
+    def identity(self) -> Membership:
+        return Membership(self._epoch, self._member_id, self._instance_id)
+
+    def subscription_changed(self) -> None:
+        self._soon.set()
+
+    @property
+    def has_work(self) -> bool:
+        return self._beating is None or self._is_lost or (self._target not in (None, self._holder.owned))
+
+    async def advance(self) -> None:
+        if self._beating is None and not self._is_left:
+            self._beating = self._world.loop.create_task(self._beat())
+        if self._is_lost:
+            self._is_lost = False
+            await self._holder.lose(self._holder.owned)
+            self._soon.set()
+        target = self._target
+        if target is None or target == self._holder.owned:
+            return
+        taken = self._holder.owned - target
+        if taken:
+            await self._holder.before_rebalance()
+            await self._holder.revoke(taken)
+        await self._holder.grant(target - self._holder.owned)
+        self._soon.set()
+
+    # Heartbeats, beside the polls
+
+    async def _beat(self) -> None:
+        config = self._cluster.config
+        failures = 0
+        try:
+            while True:
+                self._soon.clear()
+                if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
+                    await self._leave_for_silence()
+                    return
+                try:
+                    failures = 0 if await self._beat_once() else failures + 1
+                except UnsupportedError:
+                    raise
+                except ClientError as error:
+                    if isinstance(error, RefusedError) and not error.retriable:
+                        raise
+                    self._forget_told()
+                    failures += 1
+                await self._pause(self._cluster.retry.wait_ms(failures) if failures else self._interval_ms)
+        except ClientError as error:
+            self._on_failure(error)
+
+    async def _pause(self, milliseconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._soon.wait(), milliseconds / 1000)
+
+    async def _beat_once(self) -> bool:
+        """One heartbeat; False where it should be tried again soon."""
+        topics, owned = set(self._holder.topics), set(self._holder.owned)
+        response = await self._coordinator.ask(self._request(topics, owned))
+        code = response.error_code
+        if code in _FENCED:
+            self._epoch, self._target, self._target_ids = _JOIN, None, None
+            self._forget_told()
+            self._is_lost = True
+            self._holder.news()
+            return False
+        if code in _TRY_AGAIN:
+            self._coordinator.forget()
+            self._forget_told()
+            return False
+        self._coordinator.check(
+            code, f"out of the group {self._coordinator.group_id!r}", response.error_message
+        )
+        self._told_topics, self._told_owned = topics, owned
+        await self._take_in(response)
+        return True
+
+    def _request(self, topics: set[str], owned: set[TopicPartition]) -> ConsumerGroupHeartbeatRequest:
+        config = self._cluster.config
+        is_first = self._epoch == _JOIN
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._coordinator.group_id, member_id=self._member_id, member_epoch=self._epoch
+        )
+        if is_first or self._told_topics is None:
+            request.instance_id = self._instance_id
+            request.rack_id = config.str("client.rack") or None
+            request.rebalance_timeout_ms = config.int("max.poll.interval.ms")
+            request.server_assignor = config.str("group.remote.assignor") or None
+        if topics != self._told_topics or is_first:
+            request.subscribed_topic_names = sorted(topics)
+        if owned != self._told_owned or is_first:
+            request.topic_partitions = [] if is_first else self._owned_ids(owned)
+        return request
+
+    def _owned_ids(self, owned: set[TopicPartition]) -> list[TopicPartitions]:
+        numbers: dict[str, list[int]] = {}
+        for each in sorted(owned):
+            numbers.setdefault(each.topic, []).append(each.partition)
+        view = self._cluster.view
+        return [
+            TopicPartitions(topic_id=view.topic_id(name), partitions=own) for name, own in numbers.items()
+        ]
+
+    async def _take_in(self, response: Any) -> None:
+        self._member_id = response.member_id or self._member_id
+        self._epoch = response.member_epoch
+        self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
+        if response.assignment is not None:
+            self._target_ids = response.assignment.topic_partitions
+        if self._target_ids is None:
+            return
+        names = self._cluster.view.names
+        if any(each.topic_id not in names for each in self._target_ids):
+            await self._cluster.refresh(sorted(self._holder.topics))
+        target = {
+            TopicPartition(names[each.topic_id], number)
+            for each in self._target_ids
+            if each.topic_id in names
+            for number in each.partitions
+        }
+        if all(each.topic_id in names for each in self._target_ids):
+            self._target_ids = None
+        if target != self._target:
+            self._target = target
+            self._holder.news()
+
+    def _forget_told(self) -> None:
+        """Whether the last heartbeat arrived is not known: the next one says everything."""
+        self._told_topics = self._told_owned = None
+
+    # Leaving
+
+    async def _leave_for_silence(self) -> None:
+        await self._send_leave()
+        self._epoch, self._target = _JOIN, None
+        self._forget_told()
+        self._is_lost = True
+        self._beating = None
+
+    async def leave(self) -> None:
+        if self._is_left:
+            return
+        self._is_left = True
+        if self._beating is not None:
+            self._beating.cancel()
+            if self._epoch > _JOIN:
+                await self._send_leave()
+
+    async def _send_leave(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._coordinator.group_id,
+            member_id=self._member_id,
+            member_epoch=_LEAVE if self._instance_id is None else _LEAVE_STATIC,
+            instance_id=self._instance_id,
+        )
+        with contextlib.suppress(ClientError):  # the session time-out will tell the group
+            await self._coordinator.ask(request)

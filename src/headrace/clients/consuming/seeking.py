@@ -1,0 +1,154 @@
+"""Finds positions: from the reset policy, and by proving that a position still is what it was.
+
+After a new leader epoch the log may have been cut below a position that was read before: the leader is asked
+where the epoch of the last record ended (KIP-320). If that is before the position, records were lost: the
+position goes back to there by the reset policy, or a LogTruncatedError is raised where there is none.
+"""
+
+from collections.abc import Callable
+
+from headrace.base.error_codes import RETRIABLE
+from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicPartition
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.consuming.positions import EARLIEST, LATEST, PartitionState, Positions
+from headrace.clients.errors import (
+    ClientError,
+    LogTruncatedError,
+    NoOffsetError,
+    RefusedError,
+    TimedOutError,
+    UnreachableError,
+)
+from headrace.clients.offset_lookup import find_epoch_ends, find_offsets
+
+_POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+class Seeking:
+    """Gives positions to partitions that have none, one round at a time."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        positions: Positions,
+        *,
+        is_committed: bool,
+        on_failure: Callable[[ClientError], None],
+        on_stale: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._positions = positions
+        self._is_committed = is_committed
+        self._on_failure = on_failure
+        self._on_stale = on_stale
+        self.policy = _POLICIES[cluster.config.str("auto.offset.reset").lower()]
+
+    def apply_policy(self, state: PartitionState, why: str) -> None:
+        """Reset a partition by the policy; without one, that is an error for the next poll."""
+        if self.policy is None:
+            state.is_paused = True
+            what = f"{state.partition} {why}, and auto.offset.reset is none"
+            self._on_failure(NoOffsetError(what, state.partition))
+        else:
+            state.reset(self.policy)
+
+    def mark_stale_epochs(self) -> None:
+        """A partition with a new leader is validated before it is read on."""
+        for state in self._positions:
+            epoch = self._cluster.view.leader(state.partition).epoch
+            if state.has_position and epoch != NO_EPOCH and epoch > state.leader_epoch:
+                if state.position_epoch != NO_EPOCH and state.leader_epoch != NO_EPOCH:
+                    state.must_validate = True
+                state.leader_epoch = epoch
+
+    @property
+    def has_work(self) -> bool:
+        now_ms = self._cluster.world.now_ms()
+        return any(
+            (state.reset_to is not None or state.must_validate) and state.retry_at_ms <= now_ms
+            for state in self._positions
+        )
+
+    async def work(self) -> None:
+        """One round: resets, then validations."""
+        now_ms = self._cluster.world.now_ms()
+        due = [state for state in self._positions if state.retry_at_ms <= now_ms]
+        await self._reset([state for state in due if state.reset_to is not None])
+        await self._validate([state for state in due if state.must_validate and state.has_position])
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        times = {state.partition: state.reset_to for state in states if state.reset_to is not None}
+        if not times:
+            return
+        eras = {state.partition: state.era for state in states}
+        try:
+            found = await find_offsets(
+                self._cluster, times, is_committed=self._is_committed, timeout_ms=self._cluster.timeout_ms
+            )
+            missing = [each for each, place in found.items() if place.offset < 0]
+            if missing:  # nothing is as late as the time that was asked for: the end
+                ends = dict.fromkeys(missing, LATEST)
+                found |= await find_offsets(self._cluster, ends, is_committed=self._is_committed)
+        except (UnreachableError, TimedOutError):
+            self._pause(states)
+        except RefusedError as error:
+            self._pause(states)
+            if not error.retriable:
+                self._on_failure(error)
+        else:
+            for state in states:
+                if state.era == eras[state.partition] and state.partition in found:
+                    place = found[state.partition]
+                    state.seek(place.offset, place.epoch)
+                    state.must_validate = False
+
+    async def _validate(self, states: list[PartitionState]) -> None:
+        for state in states:
+            if state.position_epoch == NO_EPOCH:
+                state.must_validate = False
+        asked = {
+            state.partition: state
+            for state in states
+            if state.must_validate and self._cluster.view.leader(state.partition).node != NO_LEADER
+        }
+        if not asked:
+            self._pause([state for state in states if state.must_validate])
+            return
+        eras = {partition: state.era for partition, state in asked.items()}
+        try:
+            ends = await find_epoch_ends(
+                self._cluster, {partition: state.position_epoch for partition, state in asked.items()}
+            )
+        except ClientError:
+            self._pause(list(asked.values()))
+            return
+        for partition, state in asked.items():
+            if state.era == eras[partition]:
+                self._judge(partition, state, ends.get(partition))
+
+    def _judge(self, partition: TopicPartition, state: PartitionState, end: object) -> None:
+        code, epoch, offset = (
+            getattr(end, name, -1) for name in ("error_code", "leader_epoch", "end_offset")
+        )
+        if code:
+            self._pause([state])
+            if code not in RETRIABLE:
+                self._on_failure(RefusedError(code, f"cannot validate the position in {partition}"))
+            return
+        state.must_validate = False
+        if offset < 0 or (epoch >= 0 and offset >= state.position):
+            return
+        error = LogTruncatedError(partition, state.position, offset)
+        if self.policy is None:
+            self._on_failure(error)
+            state.is_paused = True
+        else:
+            state.seek(offset, epoch)
+            state.must_validate = False
+
+    def _pause(self, states: list[PartitionState]) -> None:
+        for state in states:
+            state.failures += 1
+            state.retry_at_ms = self._cluster.world.now_ms() + self._cluster.retry.wait_ms(state.failures)
+        if states:
+            self._on_stale()

@@ -1,0 +1,60 @@
+"""What a consumer wants to read: topics by name, by a pattern, or partitions that it was told."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from headrace.base.internal_topics import INTERNAL_TOPICS
+from headrace.clients.consuming.listener import RebalanceListener
+from headrace.clients.errors import ClientError
+from headrace.wire.schemas.metadata import MetadataResponseTopic
+
+
+class Subscription:
+    """Exactly one of the three ways, or none."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+        self.pattern: re.Pattern[str] | None = None
+        self.listener = RebalanceListener()
+        self.is_manual = False
+
+    @property
+    def is_group(self) -> bool:
+        """Whether a group decides which partitions are read."""
+        return bool(self.topics) or self.pattern is not None
+
+    def to_names(self, names: Iterable[str], listener: RebalanceListener | None) -> None:
+        self._refuse_manual()
+        self.topics, self.pattern = set(names), None
+        self.listener = listener or RebalanceListener()
+
+    def to_pattern(self, pattern: str | re.Pattern[str], listener: RebalanceListener | None) -> None:
+        self._refuse_manual()
+        self.topics, self.pattern = set(), re.compile(pattern)
+        self.listener = listener or RebalanceListener()
+
+    def to_partitions(self) -> None:
+        if self.is_group:
+            raise ClientError("a consumer that subscribes cannot be assigned partitions: unsubscribe first")
+        self.is_manual = True
+
+    def clear(self) -> None:
+        self.topics, self.pattern, self.is_manual = set(), None, False
+        self.listener = RebalanceListener()
+
+    def match(self, topics: Mapping[str, MetadataResponseTopic], *, excludes_internal: bool) -> bool:
+        """Find the topics of the pattern; whether that changed anything."""
+        if self.pattern is None:
+            return False
+        found = {
+            name
+            for name, topic in topics.items()
+            if self.pattern.fullmatch(name)
+            and not (excludes_internal and (topic.is_internal or name in INTERNAL_TOPICS))
+        }
+        changed, self.topics = found != self.topics, found
+        return changed
+
+    def _refuse_manual(self) -> None:
+        if self.is_manual:
+            raise ClientError("a consumer with assigned partitions cannot subscribe: unsubscribe first")

@@ -1,0 +1,81 @@
+"""Takes what was fetched: up to so many rows, partition after partition, and moves the positions on.
+
+A batch is decoded when its first row is wanted. A partition whose buffer is empty goes behind the others, so
+that all get their turn.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.clients.consuming.positions import PartitionState, Positions
+from headrace.clients.consuming.records import ConsumedRecord, Deserializer
+
+# From this many bytes on, reading is no short command any more.
+_MUCH_BYTES: Final = 2 * 1024 * 1024
+
+
+class Taking:
+    """The last step of a poll. `on_much` is called once, when much has been read."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        *,
+        on_much: Callable[[], None],
+    ) -> None:
+        self._positions = positions
+        self._deserializers = (key_deserializer, value_deserializer)
+        self._on_much = on_much
+        self._bytes_left = _MUCH_BYTES
+
+    def take(self, wanted: int) -> list[ConsumedRecord]:
+        """Up to `wanted` rows of what has arrived."""
+        rows: list[ConsumedRecord] = []
+        for state in list(self._positions):
+            if state.has_data and not state.is_paused:
+                rows += self._take_from(state, wanted - len(rows))
+                if len(rows) >= wanted:
+                    break
+        return rows
+
+    def _take_from(self, state: PartitionState, wanted: int) -> list[ConsumedRecord]:
+        found: list[ConsumedRecord] = []
+        while len(found) < wanted:
+            if state.rows_at >= len(state.rows) and not self._next_rows(state):
+                self._positions.rotate(state.partition)
+                break
+            start, end = state.rows_at, min(len(state.rows), state.rows_at + wanted - len(found))
+            found += state.rows[start:end]
+            state.rows_at = end
+            if end == len(state.rows):
+                state.position, state.position_epoch = state.rows_end, state.rows_epoch
+            else:
+                state.position, state.position_epoch = state.rows[end].offset, state.rows_epoch
+        return found
+
+    def _next_rows(self, state: PartitionState) -> bool:
+        """Decode the next batch that has records for the user; False when nothing is left."""
+        while state.chunks:
+            chunk = state.chunks[0]
+            batch = chunk.next_batch(state.position)
+            if batch is None:
+                self.count(chunk.size)
+                state.rows, state.rows_at = [], 0
+                state.chunk_done()
+                continue
+            state.rows = chunk.rows(batch, state.position, *self._deserializers)
+            state.rows_at = 0
+            state.rows_end, state.rows_epoch = batch.header.next_offset, batch.header.leader_epoch
+            if state.rows:
+                return True
+            state.position, state.position_epoch = state.rows_end, state.rows_epoch
+        return False
+
+    def count(self, size: int) -> None:
+        """Much reading makes compiled kernels worth loading."""
+        if self._bytes_left > 0:
+            self._bytes_left -= size
+            if self._bytes_left <= 0:
+                self._on_much()
