@@ -11,6 +11,8 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.flush import Flush
 from headrace.log.system_disk import SystemDisk
 from headrace.raft.snapshots import SnapshotId, list_snapshots, read_snapshot
+from headrace.testing.machine import Program, Surroundings
+from headrace.testing.world import World
 from tests.raft.building import ALONE, Follower, format_alone, node_config, open_driver, topics
 
 
@@ -164,3 +166,90 @@ def test_what_is_left_of_a_snapshot_that_was_never_finished_is_removed(tmp_path:
     left.write_bytes(b"half")
     asyncio.run(run_and_append(tmp_path, ["a"]))
     assert not left.exists()
+
+
+def run_alone(world: World, program: Program) -> None:
+    """Run a program on a machine of its own, to its end."""
+    machine = world.machine("member")
+
+    async def script() -> None:
+        await world.result(machine, machine.boot(program))
+
+    world.run(script())
+    world.close()
+
+
+def test_records_that_nobody_follows_are_snapshotted_when_their_time_has_come() -> None:
+    world = World("snapshot by time")
+
+    async def member(around: Surroundings) -> list[SnapshotId]:
+        format_alone(around.disk, "/data")
+        settings = {"metadata.log.max.snapshot.interval.ms": 60_000}
+        driver = open_driver(
+            around.disk, node_config("/data", **settings), Follower(), loop=around.loop, clock=around.clock
+        )
+        await driver.start()
+        offset = await driver.append(topics(["a"]))
+        seen = [len(driver.log.snapshots)]
+        for wait_s in (59, 2, 3600):
+            await asyncio.sleep(wait_s)
+            seen.append(len(driver.log.snapshots))
+        assert seen == [1, 1, 2, 2], "one after a minute, and none where nothing is new"
+        assert driver.log.snapshots[-1].end_offset == offset + 1
+        return driver.log.snapshots
+
+    run_alone(world, member)
+
+
+@pytest.mark.parametrize("when", ["sync", "write"])
+def test_a_disk_that_fails_ends_the_lead_and_nothing_more_is_answered(when: str) -> None:
+    world = World(f"failing {when}")
+
+    async def member(around: Surroundings) -> None:
+        format_alone(around.disk, "/data")
+        follower = Follower()
+        driver = open_driver(
+            around.disk, node_config("/data"), follower, loop=around.loop, clock=around.clock
+        )
+        await driver.start()
+        waiting = driver.append(topics(["a"])) if when == "sync" else None
+        setattr(around.disk.faults, f"{when}_error_rate", 1.0)
+        if waiting is None:
+            with pytest.raises(ApiError) as refused:
+                driver.append(topics(["a"]))
+        else:
+            with pytest.raises(ApiError) as refused:
+                await waiting
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+        assert not driver.is_leader
+        assert follower.leaders == [(1, 1), (-1, 1)]
+        assert len(follower.failures) == 1
+        assert follower.names == []
+        with pytest.raises(ApiError):
+            driver.append(topics(["b"]))
+        await driver.stop()
+
+    run_alone(world, member)
+
+
+def test_a_full_disk_refuses_an_append_and_takes_the_next_when_there_is_room() -> None:
+    world = World("full")
+
+    async def member(around: Surroundings) -> None:
+        format_alone(around.disk, "/data")
+        follower = Follower()
+        driver = open_driver(
+            around.disk, node_config("/data"), follower, loop=around.loop, clock=around.clock
+        )
+        await driver.start()
+        around.disk.faults.is_full = True
+        with pytest.raises(ApiError) as refused:
+            driver.append(topics(["a"]))
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert driver.is_leader
+        around.disk.faults.clear()
+        await driver.append(topics(["b"]))
+        assert follower.names == ["b"]
+        await driver.stop()
+
+    run_alone(world, member)

@@ -57,7 +57,9 @@ class Snapshotting:
         self._epoch = 0
         self._timestamp_ms = 0
         self._last_ms = 0
+        self._end_offset = 0
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self, log: MetadataLog, now_ms: int) -> None:
         self._log = log
@@ -73,10 +75,19 @@ class Snapshotting:
     def consider(self, end_offset: int, now_ms: int) -> None:
         """Take a snapshot of everything below an offset if one is due and none is under way."""
         rules = self._rules
-        by_time = rules.interval_ms > 0 and now_ms - self._last_ms >= rules.interval_ms
-        if self._task is not None or not self._bytes or (self._bytes < rules.bytes_between and not by_time):
+        self._end_offset = end_offset
+        if self._task is not None or not self._bytes:
             return
-        self.take(end_offset, now_ms)
+        left_ms = self._last_ms + rules.interval_ms - now_ms
+        if self._bytes >= rules.bytes_between or (rules.interval_ms > 0 and left_ms <= 0):
+            self.take(end_offset, now_ms)
+        elif rules.interval_ms > 0 and self._timer is None:
+            self._timer = self._loop.call_later(left_ms / 1000, self._look_again)
+
+    def _look_again(self) -> None:
+        """Records may have waited for a snapshot without any following them."""
+        self._timer = None
+        self.consider(self._end_offset, self._clock.monotonic_ms())
 
     def take(self, end_offset: int, now_ms: int) -> "asyncio.Task[None] | None":
         """Take one now."""
@@ -102,6 +113,9 @@ class Snapshotting:
 
     async def stop(self) -> None:
         """Let a snapshot that is being written come to its end."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._task is not None:
             await self._task
 
