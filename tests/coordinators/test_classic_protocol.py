@@ -200,6 +200,6 @@ def test_forgetting_a_group_answers_who_waits_and_leaves_no_timer() -> None:
     world.sync(first, {first: b"all"})
     world.join()  # an id that was given, so that who joins waits for it
     waiting = world.join(first)
-    world.protocol.forget(world.group)
+    world.protocol.drop(GROUP)
     assert waiting[0].error_code == ErrorCode.NOT_COORDINATOR
     assert len(world.timers) == 0

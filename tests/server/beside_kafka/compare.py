@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def meant_otherwise(name: str) -> dict[str, str]:
     return {line.partition(": ")[0]: line for line in lines if not line.startswith("#")}
 
 
+@cache
 def our_answers(name: str) -> str:
     with NodeWorld(SETTINGS) as world:
         talk = Talk(SimulatedNode(world))
@@ -72,6 +74,10 @@ def our_answers(name: str) -> str:
     return talk.text()
 
 
+def _section(answers: str, title: str) -> str:
+    return answers if not title else answers.partition(f"## {title}\n")[2].partition("\n\n## ")[0]
+
+
 def expected_answers(name: str) -> str:
     """Kafka's, but for the ones in which headrace means to differ."""
     ours = meant_otherwise(name)
@@ -80,9 +86,10 @@ def expected_answers(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def assert_answers_as_kafka(name: str) -> None:
-    """Fails with the lines that differ: - is Kafka's, + is ours."""
-    expected, ours = expected_answers(name), our_answers(name)
+def assert_answers_as_kafka(name: str, section: str = "") -> None:
+    """Of the whole script, or of one section; fails with the lines that differ: - is Kafka's, + is ours."""
+    expected, ours = _section(expected_answers(name), section), _section(our_answers(name), section)
+    assert expected
     if expected != ours:
         diff = difflib.unified_diff(
             expected.splitlines(), ours.splitlines(), "Kafka", "headrace", lineterm="", n=1

@@ -29,9 +29,9 @@ async def script(talk: Talk) -> None:
     await talk.ask("many", ask_for(NEWEST, "a", "b", "c", "a"), NEWEST)
     await talk.ask("none", ask_for(NEWEST), NEWEST)
     talk.title("Other keys")
-    await talk.each_version(
-        "share groups", lambda version: ask_for(version, "g:AAAAAAAAAAAAAAAAAAAAAQ:0", key_type=2)
-    )
+    for version in (0, SINGLE, 5, NEWEST):
+        request = ask_for(version, "g:AAAAAAAAAAAAAAAAAAAAAQ:0", key_type=2)
+        await talk.ask(f"a share group, v{version}", request, version)
     await talk.ask("a share key that is none", ask_for(NEWEST, "g", key_type=2), NEWEST)
     for kind in (3, -1):
         await talk.each_version(

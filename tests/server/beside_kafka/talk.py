@@ -207,6 +207,7 @@ _SPECIAL: dict[str, Callable[[Talk, Any], str]] = {
     "client_host": lambda talk, value: repr(value) if not value else "<host>",
     "port": _sign,
     "log_append_time_ms": _sign,
+    "member_metadata": lambda talk, value: "<some>" if value else "b''",
     "log_dir": lambda talk, value: "<folder>",
     "total_bytes": _sign,
     "usable_bytes": _sign,

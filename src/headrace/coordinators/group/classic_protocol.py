@@ -346,7 +346,8 @@ class ClassicProtocol:
             self._rebalances.unseat(group, member_id)
         return result(error)
 
-    def forget(self, group: ClassicGroup) -> None:
+    def drop(self, group_id: str) -> None:
         """The group is deleted, or its partition moved away: nobody waits for it any more."""
-        self._rebalances.forget(group)
-        self.groups.pop(group.id, None)
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            self._rebalances.forget(group)

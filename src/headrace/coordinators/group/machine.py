@@ -11,9 +11,18 @@ from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
-from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
-from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
+from headrace.coordinators.group.classic_group import ClassicGroup, GroupState
 from headrace.coordinators.group.classic_protocol import ClassicProtocol
+from headrace.coordinators.group.classic_records import (
+    OffsetToCommit,
+    group_of,
+    group_record,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+)
 from headrace.coordinators.group.consumer import offset_checks
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState, Slot
 from headrace.coordinators.group.consumer.member import JOINING
@@ -33,14 +42,12 @@ from headrace.wire.schemas.consumer_group_heartbeat import (
 from headrace.wire.schemas.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 
-# The versions Kafka 4.3 writes, so that its own tools and brokers read them back.
-GROUP_METADATA_VERSION: Final = 3
-OFFSET_COMMIT_VERSION: Final = 4
+CONSUMERS: Final = "consumer"
+"""The protocol type of groups whose members say which topics they read."""
 
 Write = Callable[[Sequence[CoordinatorRecord], Done, bool], None]
 
@@ -52,17 +59,6 @@ class GroupLimits:
     classic: ClassicLimits
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
-    """One partition of an OffsetCommit, its topic already known by name."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
 
 
 class GroupMachine:
@@ -106,9 +102,9 @@ class GroupMachine:
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             if value is None:
-                self.classic.groups.pop(key.group, None)
+                self.classic.drop(key.group)
             else:
-                self.classic.groups[key.group] = _group_of(key.group, value)
+                self.classic.groups[key.group] = group_of(key.group, value)
         else:
             self.consumer.table.replay(key, value)
 
@@ -120,8 +116,8 @@ class GroupMachine:
 
     def unloaded(self) -> None:
         self.consumer.unloaded()
-        for group in list(self.classic.groups.values()):
-            self.classic.forget(group)
+        for group_id in list(self.classic.groups):
+            self.classic.drop(group_id)
 
     # --- offsets ------------------------------------------------------------------------------------------
 
@@ -169,7 +165,7 @@ class GroupMachine:
 
     def commit(self, group_id: str, commits: Iterable[OffsetToCommit], done: Done) -> None:
         now_ms = self._clock.now_ms()
-        records = [_offset_record(group_id, commit, now_ms) for commit in commits]
+        records = [offset_record(group_id, commit, now_ms) for commit in commits]
         if not records:
             done(ErrorCode.NONE)
             return
@@ -181,7 +177,7 @@ class GroupMachine:
         self._write(records, written, True)
 
     def delete_offsets(self, group_id: str, topic_partitions: Iterable[TopicPartition], done: Done) -> None:
-        records = [_offset_tombstone(group_id, each) for each in topic_partitions]
+        records = [offset_tombstone(group_id, each) for each in topic_partitions]
         if records:
             self._write(records, done, True)
         else:
@@ -193,18 +189,26 @@ class GroupMachine:
             doomed = [each for each in self.offsets.of(group_id) if each.topic == topic]
             self.delete_offsets(group_id, doomed, lambda error: None)
 
-    def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether a member of the group reads this topic: its offsets are in use."""
+    def topics_in_use(self, group_id: str) -> set[str]:
+        """The topics that members of the group read. ApiError for a group that does not exist, or whose
+        members alone know what they read.
+        """
+        if not self.exists(group_id):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         consumer = self.consumer.groups.get(group_id)
         if consumer is not None:
-            return topic in consumer.subscribed_topics()
+            return set(consumer.subscribed_topics())
         group = self.classic.groups.get(group_id)
-        if group is None or group.is_in(GroupState.EMPTY, GroupState.DEAD):
-            return False
-        if group.protocol_type != "consumer":
-            return True  # nobody but its clients knows what such a group reads
+        if group is None or group.is_in(GroupState.EMPTY):
+            return set()
+        if group.protocol_type != CONSUMERS:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         protocol = group.protocol or ""
-        return any(topic in subscribed_topics(each.metadata_for(protocol)) for each in group.members.values())
+        return {
+            topic
+            for member in group.members.values()
+            for topic in subscribed_topics(member.metadata_for(protocol))
+        }
 
     # --- consumer groups ----------------------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class GroupMachine:
                     )
                 )
                 return
-            prelude.append(CoordinatorRecord(GroupMetadataKey(group=classic.id), None))
+            prelude.append(group_tombstone(classic.id))
         self.consumer.heartbeat(
             request,
             client_id=client_id,
@@ -272,127 +276,46 @@ class GroupMachine:
 
     def expire(self) -> None:
         """Drop what `offsets.retention.minutes` says is too old."""
-        now_ms = self._clock.now_ms()
         for group_id in self.group_ids():
-            if group_id in self.consumer.groups:
-                self._expire_of_consumer(group_id, now_ms)
-                continue
-            if not self.is_empty(group_id):
+            if not self._may_expire(group_id):
                 continue
             group = self.classic.groups.get(group_id)
-            expired = list(
-                self.offsets.expired(
+            is_empty = self.is_empty(group_id)
+            in_use = self.topics_in_use(group_id)
+            expired = [
+                each
+                for each in self.offsets.expired(
                     group_id,
-                    empty_since_ms=None if group is None else group.persisted_ms,
+                    empty_since_ms=group.persisted_ms if group is not None and is_empty else None,
                     retention_ms=self.limits.offsets_retention_ms,
-                    now_ms=now_ms,
+                    now_ms=self._clock.now_ms(),
                 )
-            )
-            if len(expired) == len(self.offsets.of(group_id)):
+                if each.topic not in in_use
+            ]
+            if is_empty and len(expired) == len(self.offsets.of(group_id)):
                 self._bury(group_id, expired, lambda error: None)
             else:
                 self.delete_offsets(group_id, expired, lambda error: None)
 
-    def _expire_of_consumer(self, group_id: str, now_ms: int) -> None:
-        """A consumer group, also one with members, forgets topics that nobody in it reads any more."""
-        in_use = self.consumer.groups[group_id].subscribed_topics()
-        expired = [
-            each
-            for each in self.offsets.expired(
-                group_id,
-                empty_since_ms=None,
-                retention_ms=self.limits.offsets_retention_ms,
-                now_ms=now_ms,
-            )
-            if each.topic not in in_use
-        ]
-        if self.is_empty(group_id) and len(expired) == len(self.offsets.of(group_id)):
-            self._bury(group_id, expired, lambda error: None)
-        else:
-            self.delete_offsets(group_id, expired, lambda error: None)
+    def _may_expire(self, group_id: str) -> bool:
+        """A group with members keeps what they read; while they rebalance nobody knows what that is."""
+        group = self.classic.groups.get(group_id)
+        if group is None:
+            return True
+        if group.is_in(GroupState.EMPTY):
+            return not group.pending_ids
+        return group.is_in(GroupState.STABLE) and group.protocol_type == CONSUMERS
 
     def _bury(self, group_id: str, topic_partitions: list[TopicPartition], done: Done) -> None:
-        records = [_offset_tombstone(group_id, each) for each in topic_partitions]
+        records = [offset_tombstone(group_id, each) for each in topic_partitions]
         group = self.classic.groups.get(group_id)
         if group is not None:
-            if group.pending_ids:
-                done(ErrorCode.NON_EMPTY_GROUP)
-                return
-            records.append(CoordinatorRecord(GroupMetadataKey(group=group_id), None))
+            records.append(group_tombstone(group_id))
         consumer = self.consumer.groups.get(group_id)
         if consumer is not None:
             records += group_tombstones(consumer)
         self._write(records, done, True)
 
     def _persist_classic(self, group: ClassicGroup, assignments: Assignments, done: Done) -> None:
-        value = GroupMetadataValue(
-            protocol_type=group.protocol_type or "",
-            generation=group.generation,
-            protocol=group.protocol,
-            leader=group.leader_id,
-            current_state_timestamp=self._clock.now_ms(),
-            members=[
-                _member_record(member, group.protocol or "", assignments) for member in group.members.values()
-            ],
-        )
-        group.persisted_ms = value.current_state_timestamp
-        record = CoordinatorRecord(GroupMetadataKey(group=group.id), value, GROUP_METADATA_VERSION)
-        self._write([record], done, False)
-
-
-def _offset_record(group_id: str, commit: OffsetToCommit, now_ms: int) -> CoordinatorRecord:
-    topic, partition = commit.topic_partition
-    value = OffsetCommitValue(
-        offset=commit.offset,
-        leader_epoch=commit.leader_epoch,
-        metadata=commit.metadata,
-        commit_timestamp=now_ms,
-        topic_id=commit.topic_id,
-    )
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return CoordinatorRecord(key, value, OFFSET_COMMIT_VERSION)
-
-
-def _offset_tombstone(group_id: str, topic_partition: TopicPartition) -> CoordinatorRecord:
-    topic, partition = topic_partition
-    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
-
-
-def _member_record(member: Member, protocol: str, assignments: Assignments) -> MemberMetadata:
-    return MemberMetadata(
-        member_id=member.id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout=member.rebalance_timeout_ms,
-        session_timeout=member.session_timeout_ms,
-        subscription=member.metadata_for(protocol),
-        assignment=assignments.get(member.id, b""),
-    )
-
-
-def _group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record of the log describes."""
-    group = ClassicGroup(
-        group_id,
-        state=GroupState.STABLE if value.members else GroupState.EMPTY,
-        persisted_ms=max(value.current_state_timestamp, 0),
-        generation=value.generation,
-        protocol_type=value.protocol_type or None,
-        protocol=value.protocol,
-    )
-    for each in value.members:
-        group.add(
-            Member(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout,
-                each.session_timeout,
-                ((value.protocol or "", each.subscription),),
-                assignment=each.assignment,
-            )
-        )
-    group.leader_id = value.leader
-    return group
+        group.persisted_ms = self._clock.now_ms()
+        self._write([group_record(group, assignments, now_ms=group.persisted_ms)], done, False)

@@ -1,8 +1,7 @@
 """DescribeGroups (15), v0-v6: the state and members of classic groups.
 
 A group that is not known, or is not a classic one, is Dead, from v6 on with GROUP_ID_NOT_FOUND (KIP-1043).
-Members show what they subscribe to and what they own only while the group is stable. v3: what the asker may
-do with the group.
+Members show what they subscribe to only while the group is stable. v3: what the asker may do with the group.
 """
 
 from typing import Final
@@ -21,8 +20,9 @@ from headrace.wire.schemas.describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6
 OPERATIONS_SINCE: Final = 3
-# READ, DELETE, DESCRIBE as bits of Kafka's AclOperation: all that can be done with a group.
-ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
+# All that can be done with a group, as bits of Kafka's AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS,
+# ALTER_CONFIGS.
+ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -69,5 +69,5 @@ def _member(group: ClassicGroup, member: Member, stable: bool) -> DescribedGroup
         member.client_id,
         member.client_host,
         member.metadata_for(group.protocol or "") if stable else b"",
-        member.assignment if stable else b"",
+        member.assignment,
     )

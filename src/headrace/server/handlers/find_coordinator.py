@@ -55,7 +55,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
         return FindCoordinatorResponse(coordinators=found)
     return FindCoordinatorResponse(
         error_code=found[0].error_code,
-        error_message=found[0].error_message,
+        error_message=found[0].error_message or ErrorCode.NONE.name,
         node_id=found[0].node_id,
         host=found[0].host,
         port=found[0].port,
@@ -85,7 +85,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
             "the coordinator's partition has no leader yet",
         )
     node_id, host, port, _ = found[0]
-    return Coordinator(key, node_id, host, port, 0, None)
+    return Coordinator(key, node_id, host, port)
 
 
 def _offsets_topic(parts: Parts) -> CreateTopicsRequest:

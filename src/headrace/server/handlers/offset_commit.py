@@ -13,7 +13,8 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.coordinators.group.machine import GroupMachine, OffsetToCommit
+from headrace.coordinators.group.classic_records import OffsetToCommit
+from headrace.coordinators.group.machine import GroupMachine
 from headrace.metadata.topics import TopicImage
 from headrace.server.context import RequestContext
 from headrace.server.pending import settle

@@ -1,6 +1,7 @@
 """OffsetDelete (47), v0: forget a group's offsets for partitions nobody in it reads any more (KIP-496).
 
-Checks, in order: coordinator here? group known? per topic: does a member still subscribe to it?
+Checks, in order: group id given? coordinator here? group known? does it read as consumers do, or is it empty?
+then of each partition: known? does no member subscribe to its topic any more?
 """
 
 from asyncio import Future
@@ -22,20 +23,23 @@ def handle(
     context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
     try:
+        if not request.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         machine = context.parts.groups.machine_of(request.group_id)
+        in_use = machine.topics_in_use(request.group_id)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    if not machine.exists(request.group_id):
-        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     response = OffsetDeleteResponse()
     doomed: list[TopicPartition] = []
     deleted: list[OffsetDeleteResponsePartition] = []
     for topic in request.topics:
-        in_use = machine.is_subscribed(request.group_id, topic.name)
+        image = context.parts.image.topics_by_name.get(topic.name)
         results = [OffsetDeleteResponsePartition(each.partition_index) for each in topic.partitions]
         response.topics.append(OffsetDeleteResponseTopic(topic.name, results))
         for result in results:
-            if in_use:
+            if image is None or result.partition_index not in image.partitions:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif topic.name in in_use:
                 result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 doomed.append(TopicPartition(topic.name, result.partition_index))
