@@ -1,0 +1,247 @@
+"""Records as Arrow columns, without a Python object per record: what Spark, pandas and Polars work on.
+
+Reading: `find_sections` chooses the records to be seen, then one kernel walks all of them and fills every
+column at once, copying keys and values end to end as Arrow wants them. The buffers are made for the most
+there can be and cut to what there was. Writing is in `columns_encode`; its functions are found here, too.
+
+The columns are those of Spark's Kafka source. `headers` is a list, empty where a record has none. A
+timestamp is what the record says, -1 ms where it says none; one that the unit cannot hold is the nearest one
+it can. A header's key that is not UTF-8 has replacement characters, as Java's client would show it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import InvalidBytesError
+from headrace.records.codecs import UnpackedTooLargeError
+from headrace.records.columns_arrow import arrow, bytes_of, column_kernels
+from headrace.records.columns_encode import batches_by_partition, batches_from_arrow, partition_for_keys
+from headrace.records.columns_sections import (
+    SECTION_BYTES_MAX,
+    AbortedTransaction,
+    Sections,
+    find_sections,
+)
+from headrace.records.flaws import flaw_text
+
+__all__ = [
+    "COLUMNS",
+    "AbortedTransaction",
+    "Decoded",
+    "arrow_from_batches",
+    "batches_by_partition",
+    "batches_from_arrow",
+    "column_schema",
+    "partition_for_keys",
+    "read_columns",
+]
+
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_SCALE: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+Buffers: TypeAlias = Buffer | Sequence[Buffer]
+
+
+class Decoded(NamedTuple):
+    """Rows, and where reading goes on."""
+
+    rows: Any
+    """A pyarrow.RecordBatch."""
+    next_offset: int
+    """Behind everything read, seen or left out: what to fetch next."""
+    is_whole: bool
+    """False where more batches are there than the limit lets be read at once."""
+
+
+def arrow_from_batches(
+    buffers: Buffers,
+    *,
+    topic: str,
+    partition: int,
+    from_offset: int = 0,
+    aborted: Iterable[AbortedTransaction] | None = None,
+    columns: Sequence[str] | None = None,
+    timestamp_unit: str = "ms",
+    plain_topic: bool = False,
+    bytes_max: int = SECTION_BYTES_MAX,
+) -> Any:
+    """The records of fetched bytes as one pyarrow.RecordBatch; InvalidBytesError where they are not sound.
+
+    With `aborted` (a fetch's list, perhaps empty) only committed records are seen. Which columns, and their
+    order, is said by `columns`. `topic` is a dictionary of one name, or with `plain_topic` a string.
+    """
+    decoded = read_columns(
+        buffers,
+        topic=topic,
+        partition=partition,
+        from_offset=from_offset,
+        aborted=aborted,
+        columns=columns,
+        timestamp_unit=timestamp_unit,
+        plain_topic=plain_topic,
+        bytes_max=bytes_max,
+    )
+    if not decoded.is_whole:
+        raise UnpackedTooLargeError(f"the batches unpack to more than {bytes_max} bytes: read them in steps")
+    return decoded.rows
+
+
+def read_columns(
+    buffers: Buffers,
+    *,
+    topic: str,
+    partition: int,
+    from_offset: int = 0,
+    aborted: Iterable[AbortedTransaction] | None = None,
+    columns: Sequence[str] | None = None,
+    timestamp_unit: str = "ms",
+    plain_topic: bool = False,
+    bytes_max: int = SECTION_BYTES_MAX,
+) -> Decoded:
+    """As `arrow_from_batches`, but up to a limit, and with the offset at which to go on."""
+    schema = column_schema(columns, timestamp_unit=timestamp_unit, plain_topic=plain_topic)
+    if bytes_max > SECTION_BYTES_MAX:
+        raise ValueError(f"at most {SECTION_BYTES_MAX} bytes can be read at once, not {bytes_max}")
+    given = [buffers] if isinstance(buffers, bytes | bytearray | memoryview) else buffers
+    sections = find_sections(given, from_offset=from_offset, aborted=aborted, bytes_max=bytes_max)
+    work = _Columns(sections, frozenset(schema.names))
+    work.fill(from_offset, _SCALE[timestamp_unit])
+    arrays = [work.array(each, topic=topic, partition=partition) for each in schema]
+    rows = arrow().RecordBatch.from_arrays(arrays, schema=schema)
+    return Decoded(rows, max(sections.next_offset, from_offset), sections.is_whole)
+
+
+def column_schema(
+    columns: Sequence[str] | None = None, *, timestamp_unit: str = "ms", plain_topic: bool = False
+) -> Any:
+    """The pyarrow.Schema of what is read; ValueError for a column or unit that does not exist."""
+    pa = arrow()
+    if timestamp_unit not in _SCALE:
+        raise ValueError(f"timestamps can be in {', '.join(_SCALE)}, not in {timestamp_unit!r}")
+    kinds = {
+        "topic": pa.string() if plain_topic else pa.dictionary(pa.int32(), pa.string()),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp(timestamp_unit, tz="UTC"),
+        "timestamp_type": pa.int32(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    }
+    unknown = [name for name in columns or () if name not in kinds]
+    if unknown:
+        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+    return pa.schema([(name, kinds[name]) for name in (COLUMNS if columns is None else columns)])
+
+
+class _BytesColumn:
+    """A column of bytes for at most `count` values with at most `size` bytes; left out with a count of -1."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.ends: NDArray[np.int32] = np.empty(count + 1, np.int32)
+        self.ends[:1] = 0
+        self.valid: NDArray[np.uint8] = np.zeros(-(-max(count, 0) // 8), np.uint8)
+        self._buffer = arrow().allocate_buffer(size if count >= 0 else 0, resizable=True)
+        self.data: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
+
+    def array(self, kind: Any, count: int) -> Any:
+        """What was filled, as an Arrow array. The column is used up by it."""
+        null_count = count - int(np.bitwise_count(self.valid).sum())
+        valid = arrow().py_buffer(self.valid) if null_count else None
+        del self.data  # resizing moves what it shows
+        self._buffer.resize(int(self.ends[count]), shrink_to_fit=True)
+        ends = bytes_of(self.ends, 4 * (count + 1))
+        return arrow().Array.from_buffers(kind, count, [valid, ends, self._buffer], null_count)
+
+
+class _Columns:
+    """The arrays that the kernel fills, made for the rows that the batches' headers promise."""
+
+    def __init__(self, sections: Sections, names: frozenset[str]) -> None:
+        self._body, self._table = sections.body, sections.table
+        count = int(self._table[:, 2].sum())
+        self._size = int((self._table[:, 1] - self._table[:, 0]).sum())
+        self._rows = 0
+        self._offsets: NDArray[np.int64] = np.empty(count, np.int64)
+        self._timestamps: NDArray[np.int64] = np.empty(count, np.int64)
+        self._timestamp_types: NDArray[np.int32] = np.empty(count, np.int32)
+        self._key = _BytesColumn(count if "key" in names else -1, self._size)
+        self._value = _BytesColumn(count if "value" in names else -1, self._size)
+        with_headers = "headers" in names
+        self._header_ends: NDArray[np.int32] = np.zeros(count + 1 if with_headers else 0, np.int32)
+        self._headers_at: NDArray[np.int64] = np.empty(count if with_headers else 0, np.int64)
+
+    def fill(self, from_offset: int, scale: int) -> None:
+        key, value = self._key, self._value
+        flaw, number, index, self._rows = column_kernels().decode_rows(
+            self._body,
+            self._table,
+            from_offset,
+            scale,
+            self._offsets,
+            self._timestamps,
+            self._timestamp_types,
+            *(key.ends, key.data, key.valid),
+            *(value.ends, value.data, value.valid),
+            self._header_ends,
+            self._headers_at,
+        )
+        if flaw:
+            raise InvalidBytesError(f"offset {self._table[number, 3]}: {flaw_text(flaw, index)}")
+
+    def array(self, field: Any, *, topic: str, partition: int) -> Any:
+        """The finished column of this name and type."""
+        pa, rows = arrow(), self._rows
+        if field.name == "topic":
+            if field.type == pa.string():
+                return pa.repeat(pa.scalar(topic), rows)
+            return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [topic])
+        if field.name == "partition":
+            return pa.array(np.full(rows, partition, np.int32))
+        if field.name == "key":
+            return self._key.array(field.type, rows)
+        if field.name == "value":
+            return self._value.array(field.type, rows)
+        if field.name == "headers":
+            return self._headers(field.type)
+        if field.name == "timestamp_type":
+            return pa.array(self._timestamp_types[:rows])
+        numbers = self._offsets if field.name == "offset" else self._timestamps
+        return pa.Array.from_buffers(field.type, rows, [None, bytes_of(numbers, 8 * rows)], 0)
+
+    def _headers(self, kind: Any) -> Any:
+        pa = arrow()
+        ends = self._header_ends[: self._rows + 1]
+        count = int(ends[-1])
+        names, contents = (_BytesColumn(count, self._size if count else 0) for _ in range(2))
+        if count:
+            column_kernels().decode_headers(
+                self._body,
+                self._headers_at[: self._rows],
+                ends,
+                *(names.ends, names.data, names.valid),
+                *(contents.ends, contents.data, contents.valid),
+            )
+        fields = kind.value_type
+        pairs = pa.StructArray.from_arrays(
+            [_as_text(names.array(pa.binary(), count)), contents.array(pa.binary(), count)],
+            fields=list(fields),
+        )
+        return pa.Array.from_buffers(
+            kind, self._rows, [None, bytes_of(ends, 4 * len(ends))], 0, children=[pairs]
+        )
+
+
+def _as_text(names: Any) -> Any:
+    """Header keys as strings; those that are not UTF-8 are the one thing that is mended one by one."""
+    pa = arrow()
+    text = names.view(pa.string())
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+    return text

@@ -1,0 +1,357 @@
+"""The kernels between records and Arrow columns, compiled by numba.
+
+Each has a twin of the same name in `kernels_columns_plain`, which says what it answers. They are apart from
+`kernels` because no broker needs them: they are loaded when columns are first used. Unlike those they write
+into arrays that the caller made, whose sizes are checked there; every length that comes from the bytes is
+checked here before anything is read or copied.
+"""
+# A file of its own down to the varints: numba's cache does not see changes in what is called elsewhere.
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import numba
+import numba.core.cgutils
+import numba.extending
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.records.kernels import kernel
+
+types: Any = numba.types
+cgutils: Any = numba.core.cgutils
+intrinsic: Any = numba.extending.intrinsic
+_int64 = cast(Callable[[Any], int], np.int64)
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Record = tuple[int, int, int, int, int, int, int, int, int, int]
+
+_I64: Final = types.int64
+_READ: Final = types.Array(types.uint8, 1, "C", readonly=True)
+_BYTES: Final = types.Array(types.uint8, 1, "C")
+_INTS: Final = types.Array(types.int32, 1, "C")
+_LONGS: Final = types.Array(types.int64, 1, "C")
+_ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
+_TABLE: Final = types.Array(types.int64, 2, "C")
+_RECORD: Final = types.UniTuple(_I64, 10)
+
+# `Flaw` as plain numbers: numba's cache does not look into other modules.
+_CUT_OFF, _SIZE, _NUMBER, _TIMESTAMP, _KEY_SIZE, _VALUE_SIZE = 1, 2, 3, 4, 6, 7
+_HEADER_COUNT, _HEADER_KEY_SIZE, _HEADER_VALUE_SIZE, _RECORD_END, _TRAILING = 8, 9, 10, 11, 12
+_INT64_MAX: Final = 2**63 - 1
+_HEADER_BYTES: Final = 61
+
+
+def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
+    """What numba puts in place of `_copy`: C's `memcpy`, which its own slices do not become."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        target_type, _, source_type, _, _ = signature.args
+        into = context.make_array(target_type)(context, builder, values[0]).data
+        out_of = context.make_array(source_type)(context, builder, values[2]).data
+        to, start = builder.gep(into, [values[1]]), builder.gep(out_of, [values[3]])
+        cgutils.raw_memcpy(builder, to, start, values[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, target_at, source, source_at, size), generate
+
+
+_copy: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_memcpy)
+
+
+@kernel(types.UniTuple(_I64, 2)(_READ, _I64, _I64, _I64))
+def _number(body: Bytes, at: int, end: int, bits: int) -> tuple[int, int]:
+    if at >= end:
+        return 0, -1
+    byte = _int64(body[at])
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    folded = byte & 127
+    shift = 7
+    while True:
+        at += 1
+        if at >= end:
+            return 0, -1
+        byte = _int64(body[at])
+        folded |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift >= bits:
+            return 0, -2
+    if bits == 32:
+        folded &= 0xFFFFFFFF
+    return ((folded >> 1) & _INT64_MAX) ^ -(folded & 1), at + 1
+
+
+@kernel(_I64(_READ, _I64, _I64, _I64))
+def _check_headers(body: Bytes, at: int, end: int, count: int) -> int:
+    for _ in range(count):
+        size, at = _number(body, at, end, 32)
+        if at < 0:
+            return _NUMBER
+        if size < 0 or size > end - at:
+            return _HEADER_KEY_SIZE
+        size, at = _number(body, at + size, end, 32)
+        if at < 0:
+            return _NUMBER
+        if size < -1 or size > end - at:
+            return _HEADER_VALUE_SIZE
+        at += max(size, 0)
+    return 0 if at == end else _RECORD_END
+
+
+@kernel(types.boolean(_I64, _I64, _I64))
+def _overflows(a: int, b: int, total: int) -> bool:
+    return ((a ^ total) & (b ^ total)) < 0
+
+
+@kernel(_RECORD(_I64))
+def _flawed(flaw: int) -> Record:
+    return flaw, 0, 0, 0, 0, 0, 0, 0, 0, 0
+
+
+@kernel(_RECORD(_READ, _I64, _I64))
+def _record(body: Bytes, at: int, limit: int) -> Record:
+    size, at = _number(body, at, limit, 32)
+    if at < 0:
+        return _flawed(_CUT_OFF if at == -1 else _SIZE)
+    if size < 0:
+        return _flawed(_SIZE)
+    end = at + size
+    if end > limit:
+        return _flawed(_CUT_OFF)
+    timestamp_delta, at = _number(body, at + 1, end, 64)
+    if at < 0:
+        return _flawed(_NUMBER)
+    offset_delta, at = _number(body, at, end, 32)
+    if at < 0:
+        return _flawed(_NUMBER)
+    key_size, key_at = _number(body, at, end, 32)
+    if key_at < 0:
+        return _flawed(_NUMBER)
+    if key_size < -1 or key_size > end - key_at:
+        return _flawed(_KEY_SIZE)
+    value_size, value_at = _number(body, key_at + max(key_size, 0), end, 32)
+    if value_at < 0:
+        return _flawed(_NUMBER)
+    if value_size < -1 or value_size > end - value_at:
+        return _flawed(_VALUE_SIZE)
+    count, headers_at = _number(body, value_at + max(value_size, 0), end, 32)
+    if headers_at < 0:
+        return _flawed(_NUMBER)
+    if count < 0 or count > end - headers_at:
+        return _flawed(_HEADER_COUNT)
+    flaw = _check_headers(body, headers_at, end, count)
+    if flaw:
+        return _flawed(flaw)
+    return 0, end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, count
+
+
+@kernel(_I64(_I64, _I64))
+def _scaled(timestamp: int, scale: int) -> int:
+    most = _INT64_MAX // scale
+    return min(max(timestamp, -most), most) * scale
+
+
+@kernel(_I64(_INTS, _BYTES, _BYTES, _I64, _I64, _READ, _I64, _I64))
+def _append(
+    ends: Ints, column: Bytes, valid: Bytes, row: int, total: int, body: Bytes, at: int, size: int
+) -> int:
+    """Add one value to a column of bytes; returns how many bytes it has then."""
+    if size >= 0:
+        _copy(column, total, body, at, size)
+        total += size
+        valid[row >> 3] |= 1 << (row & 7)
+    ends[row + 1] = total
+    return total
+
+
+@kernel(
+    types.UniTuple(_I64, 4)(
+        *(_READ, _TABLE, _I64, _I64, _LONGS, _LONGS, _INTS),
+        *(_INTS, _BYTES, _BYTES, _INTS, _BYTES, _BYTES, _INTS, _LONGS),
+    )
+)
+def decode_rows(
+    body: Bytes,
+    batches: Longs,
+    from_offset: int,
+    scale: int,
+    offsets: Longs,
+    timestamps: Longs,
+    timestamp_types: Ints,
+    key_ends: Ints,
+    key_bytes: Bytes,
+    key_valid: Bytes,
+    value_ends: Ints,
+    value_bytes: Bytes,
+    value_valid: Bytes,
+    header_ends: Ints,
+    headers_at: Longs,
+) -> tuple[int, int, int, int]:
+    row, keys, values, headers = 0, 0, 0, 0
+    for number in range(batches.shape[0]):
+        at, limit, count = batches[number, 0], batches[number, 1], batches[number, 2]
+        base_offset, base_timestamp = batches[number, 3], batches[number, 4]
+        by_log, append_time = batches[number, 5], batches[number, 6]
+        for index in range(count):
+            flaw, at, late, beyond, key_at, key_size, value_at, value_size, at_headers, some = _record(
+                body, at, limit
+            )
+            if flaw:
+                return flaw, number, index, 0
+            timestamp, offset = base_timestamp + late, base_offset + beyond
+            if _overflows(base_timestamp, late, timestamp) or _overflows(base_offset, beyond, offset):
+                return _TIMESTAMP, number, index, 0
+            if offset < from_offset:
+                continue
+            offsets[row] = offset
+            timestamps[row] = _scaled(append_time if by_log else timestamp, scale)
+            timestamp_types[row] = by_log
+            if key_ends.shape[0]:
+                keys = _append(key_ends, key_bytes, key_valid, row, keys, body, key_at, key_size)
+            if value_ends.shape[0]:
+                values = _append(
+                    value_ends, value_bytes, value_valid, row, values, body, value_at, value_size
+                )
+            if header_ends.shape[0]:
+                headers += some
+                headers_at[row] = at_headers
+                header_ends[row + 1] = headers
+            row += 1
+        if at != limit:
+            return _TRAILING, number, count, 0
+    return 0, 0, 0, row
+
+
+@kernel(types.void(_READ, _LONGS, _INTS, _INTS, _BYTES, _BYTES, _INTS, _BYTES, _BYTES))
+def decode_headers(
+    body: Bytes,
+    headers_at: Longs,
+    header_ends: Ints,
+    key_ends: Ints,
+    key_bytes: Bytes,
+    key_valid: Bytes,
+    value_ends: Ints,
+    value_bytes: Bytes,
+    value_valid: Bytes,
+) -> None:
+    keys, values = 0, 0
+    for row in range(headers_at.shape[0]):
+        at = headers_at[row]
+        for header in range(header_ends[row], header_ends[row + 1]):
+            size, at = _number(body, at, body.shape[0], 32)
+            keys = _append(key_ends, key_bytes, key_valid, header, keys, body, at, size)
+            size, at = _number(body, at + size, body.shape[0], 32)
+            values = _append(value_ends, value_bytes, value_valid, header, values, body, at, size)
+            at += max(size, 0)
+
+
+@kernel(_I64(_I64))
+def _width(number: int) -> int:
+    """Bytes of a zigzag varint."""
+    folded = (number << 1) ^ (number >> 63)
+    if 0 <= folded < 128:
+        return 1
+    width = 1
+    folded = (folded >> 7) & (_INT64_MAX >> 6)
+    while folded:
+        width += 1
+        folded >>= 7
+    return width
+
+
+@kernel(_I64(_BYTES, _I64, _I64))
+def _put(out: Bytes, at: int, number: int) -> int:
+    """Write a zigzag varint; returns where it ends."""
+    folded = (number << 1) ^ (number >> 63)
+    if 0 <= folded < 128:
+        out[at] = folded
+        return at + 1
+    out[at] = (folded & 127) | 128
+    at += 1
+    folded = (folded >> 7) & (_INT64_MAX >> 6)
+    while folded > 127:
+        out[at] = (folded & 127) | 128
+        at += 1
+        folded >>= 7
+    out[at] = folded
+    return at + 1
+
+
+@kernel(_I64(_BYTES, _I64, _READ, _I64, _I64))
+def _put_bytes(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    at = _put(out, at, size)
+    if size <= 0:
+        return at
+    _copy(out, at, data, start, size)
+    return at + size
+
+
+@kernel(_I64(_ROWS, _ROWS, _I64, _I64))
+def _headers_size(name_size: Longs, content_size: Longs, first: int, last: int) -> int:
+    size = _width(last - first)
+    for header in range(first, last):
+        name, content = name_size[header], content_size[header]
+        size += _width(name) + name + _width(content) + max(content, 0)
+    return size
+
+
+@kernel(
+    types.UniTuple(_I64, 2)(
+        *(_ROWS, _ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS),
+        *(_ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _I64, _BYTES, _TABLE),
+    )
+)
+def encode_rows(
+    rows: Longs,
+    timestamps: Longs,
+    keys: Bytes,
+    key_at: Longs,
+    key_size: Longs,
+    values: Bytes,
+    value_at: Longs,
+    value_size: Longs,
+    header_ends: Longs,
+    names: Bytes,
+    name_at: Longs,
+    name_size: Longs,
+    contents: Bytes,
+    content_at: Longs,
+    content_size: Longs,
+    batch_bytes: int,
+    out: Bytes,
+    batches: Longs,
+) -> tuple[int, int]:
+    number, at, start, delta, base_timestamp, max_timestamp = -1, 0, 0, 0, 0, 0
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        timestamp, key, value = timestamps[row], key_size[row], value_size[row]
+        first, last = 0, 0
+        if header_ends.shape[0]:
+            first, last = header_ends[row], header_ends[row + 1]
+        lasting = 1 + _width(key) + max(key, 0) + _width(value) + max(value, 0)
+        lasting += _headers_size(name_size, content_size, first, last)
+        size = lasting + _width(timestamp - base_timestamp) + _width(delta)
+        if number < 0 or at - start + _width(size) + size > batch_bytes:
+            number, start, delta, base_timestamp, max_timestamp = number + 1, at, 0, timestamp, timestamp
+            at += _HEADER_BYTES
+            size = lasting + 2
+            batches[number, 0], batches[number, 2], batches[number, 4] = start, index, timestamp
+        at = _put(out, at, size)
+        out[at] = 0
+        at = _put(out, at + 1, timestamp - base_timestamp)
+        at = _put(out, at, delta)
+        at = _put_bytes(out, at, keys, key_at[row], key)
+        at = _put_bytes(out, at, values, value_at[row], value)
+        at = _put(out, at, last - first)
+        for header in range(first, last):
+            at = _put_bytes(out, at, names, name_at[header], name_size[header])
+            at = _put_bytes(out, at, contents, content_at[header], content_size[header])
+        delta += 1
+        max_timestamp = max(max_timestamp, timestamp)
+        batches[number, 1], batches[number, 3], batches[number, 5] = at, delta, max_timestamp
+    return number + 1, at
