@@ -38,6 +38,8 @@ from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 _PROTOCOL_TYPE: Final = "consumer"
 _NO_GENERATION: Final = -1
+_LEAVE_GROUP: Final = 13
+_LEAVE_FIRST_WITH_MANY: Final = 3
 # A join is answered at the rebalance time-out; this is for the way back.
 _JOIN_GRACE_MS: Final = 5_000
 _JOIN_AGAIN: Final = frozenset(
@@ -343,12 +345,12 @@ class ClassicMember:
             await self._send_leave("the consumer is being closed")
 
     async def _send_leave(self, reason: str) -> None:
-        request = LeaveGroupRequest(
-            group_id=self._coordinator.group_id,
-            member_id=self._member_id,
-            members=[MemberIdentity(member_id=self._member_id, reason=reason)],
-        )
+        request = LeaveGroupRequest(group_id=self._coordinator.group_id)
         with contextlib.suppress(ClientError):  # the session time-out will tell the group
+            if await self._coordinator.version_of(_LEAVE_GROUP) >= _LEAVE_FIRST_WITH_MANY:
+                request.members = [MemberIdentity(member_id=self._member_id, reason=reason)]
+            else:
+                request.member_id = self._member_id
             await self._coordinator.ask(request)
 
 

@@ -32,11 +32,14 @@ from headrace.wire.schemas.offset_fetch import (
 
 T = TypeVar("T")
 
+_FIND_COORDINATOR: Final = 10
+_FIND_FIRST_WITH_MANY: Final = 4
 _OFFSET_COMMIT: Final = 8
 _OFFSET_FETCH: Final = 9
 _COMMIT_FIRST_WITH_IDS: Final = 10
 _FETCH_FIRST_WITH_IDS: Final = 10
 _FETCH_FIRST_WITH_GROUPS: Final = 8
+_FETCH_FIRST_STABLE: Final = 7
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _OUT_OF_GROUP: Final = frozenset(
     {
@@ -104,8 +107,10 @@ class Coordinator:
 
     async def _find(self) -> int:
         if self._node == ANY_BROKER:
-            request = FindCoordinatorRequest(key=self.group_id, key_type=0, coordinator_keys=[self.group_id])
-            response = await self._cluster.call(request)
+            channel = await self._cluster.find()
+            takes_many = channel.versions.choose(_FIND_COORDINATOR) >= _FIND_FIRST_WITH_MANY
+            keys = {"coordinator_keys": [self.group_id]} if takes_many else {"key": self.group_id}
+            response = await channel.ask(FindCoordinatorRequest(**keys))
             found = response.coordinators[0] if response.coordinators else response
             what = f"cannot find the coordinator of group {self.group_id!r}"
             raise_for(found.error_code, what, found.error_message)
@@ -191,7 +196,7 @@ class Coordinator:
                 lacking = {each.topic for each in wanted if not self._cluster.view.has_ids([each.topic])}
                 if lacking:
                     await self._cluster.refresh(sorted(lacking))
-            response = await self.ask(self._fetch_request(wanted, membership or Membership()))
+            response = await self.ask(self._fetch_request(wanted, membership or Membership(), version))
             group = response.groups[0] if response.groups else response
             self.check(group.error_code, f"cannot read the offsets of group {self.group_id!r}")
             found = {}
@@ -208,10 +213,19 @@ class Coordinator:
 
         return await self.patiently(ask, timeout_ms) if wanted else {}
 
-    def _fetch_request(self, wanted: list[TopicPartition], membership: Membership) -> OffsetFetchRequest:
+    def _fetch_request(
+        self, wanted: list[TopicPartition], membership: Membership, version: int
+    ) -> OffsetFetchRequest:
         numbers: dict[str, list[int]] = {}
         for each in wanted:
             numbers.setdefault(each.topic, []).append(each.partition)
+        if version < _FETCH_FIRST_WITH_GROUPS:
+            topics = [
+                OffsetFetchRequestTopic(name=name, partition_indexes=own) for name, own in numbers.items()
+            ]
+            return OffsetFetchRequest(
+                group_id=self.group_id, topics=topics, require_stable=version >= _FETCH_FIRST_STABLE
+            )
         view = self._cluster.view
         group = OffsetFetchRequestGroup(
             group_id=self.group_id,
@@ -222,15 +236,7 @@ class Coordinator:
                 for name, indexes in numbers.items()
             ],
         )
-        return OffsetFetchRequest(
-            group_id=self.group_id,
-            topics=[
-                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in numbers.items()
-            ],
-            groups=[group],
-            require_stable=True,
-        )
+        return OffsetFetchRequest(groups=[group], require_stable=True)
 
 
 class RebalancingError(RefusedError):
