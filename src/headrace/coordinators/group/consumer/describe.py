@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.base.ids import TopicId
-from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, preferred_assignor
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, preferred_assignor, slots
 from headrace.coordinators.group.consumer.member import ConsumerMember
 from headrace.metadata.image import ClusterImage
 from headrace.wire.schemas.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
@@ -33,11 +33,19 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex or None,
-        assignment=_assignment(member.assigned, image),
+        subscribed_topic_regex=member.regex or "",
+        assignment=_assignment(_held(member), image),
         target_assignment=_assignment(group.targets.get(member.id, {}), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
+
+
+def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
+    """All that a member may be reading, also what it was asked to let go of."""
+    held: dict[bytes, set[int]] = {}
+    for topic_id, partition in slots(member):
+        held.setdefault(topic_id, set()).add(partition)
+    return held
 
 
 def _assignment(partitions: Mapping[bytes, Iterable[int]], image: ClusterImage) -> Assignment:

@@ -25,7 +25,6 @@ def check_heartbeat(
     if epoch == JOINING:
         _check_join(request)
     elif epoch == STATIC_LEAVING:
-        _refuse(not request.member_id.strip(), "the member id is empty")
         _refuse(request.instance_id is None, "only a static member can leave for a while: no instance id")
     else:
         _refuse(epoch < LEAVING, f"{epoch} is no member epoch")
