@@ -305,7 +305,11 @@ def _directory_changes(
             may_lead=lambda replica: replica != broker.id and cluster.is_active(replica),
         )
         left = [directory for directory in broker.directories if directory not in failed]
-        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+        # The record cannot tell of none at all: a broker that has lost every directory stops by itself.
+        if left:
+            yield BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+            )
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
         yield BrokerRegistrationChangeRecord(
