@@ -6,10 +6,12 @@ recover at the next start.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import random
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -34,8 +36,18 @@ OnReady = Callable[[list[tuple[str, int]]], None]
 
 def run(config: BrokerConfig, on_ready: OnReady, *, on_progress: Callable[[str], None] | None = None) -> int:
     """Run a node until a signal ends it. Returns the exit status; start-up errors are raised."""
+    allow_many_files()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(config, on_ready, on_progress))
+
+
+def allow_many_files() -> None:
+    """Segments and connections are descriptors: take as many as this user may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Where the hard limit is none (macOS), the kernel may still refuse it: then the soft one stays.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
