@@ -9,22 +9,20 @@ leader?
 from __future__ import annotations
 
 from asyncio import Future
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.server.automatic_topics import automatic_topic
 from headrace.server.context import RequestContext
 from headrace.server.leader_hints import addresses
-from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headrace.wire.schemas.create_topics import CreateTopicsRequest
 from headrace.wire.schemas.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from headrace.server.parts import Parts
 
 GROUP: Final = 0
 MANY_KEYS_SINCE: Final = 4
@@ -43,7 +41,8 @@ def handle(
         if not created.done():
             created.set_result(_answer(context, request))
 
-    parts.controller.create_topics(_offsets_topic(parts)).add_done_callback(when_created)
+    creation = CreateTopicsRequest([automatic_topic(parts.config, OFFSETS_TOPIC)], CREATE_TIMEOUT_MS)
+    parts.controller.create_topics(creation).add_done_callback(when_created)
     return created
 
 
@@ -86,20 +85,3 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
         )
     node_id, host, port, _ = found[0]
     return Coordinator(key, node_id, host, port)
-
-
-def _offsets_topic(parts: Parts) -> CreateTopicsRequest:
-    """`__consumer_offsets` as the broker's settings want it: compacted, in small segments."""
-    config = parts.config
-    settings = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
-    }
-    topic = CreatableTopic(
-        name=OFFSETS_TOPIC,
-        num_partitions=config.int("offsets.topic.num.partitions"),
-        replication_factor=config.int("offsets.topic.replication.factor"),
-        configs=[CreatableTopicConfig(name, value) for name, value in settings.items()],
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)
