@@ -1,3 +1,5 @@
+"""The kinds of places that transport is tried in: kernel sockets and a simulated network."""
+
 import pytest
 
 from tests.transport.harness import KINDS, Place
