@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 
 from headrace.base.clock import Clock
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import NO_TOPIC_ID, TopicPartition
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
 from headrace.controller.cluster import Cluster
@@ -213,6 +213,8 @@ class Node:
         logger.error("log directory %s is offline: %s", folder.path, folder.failure)
         if self._lifecycle is not None and folder.meta is not None:
             self._lifecycle.report_failed_directory(folder.meta.directory_id)
+            for topic_partition in folder.logs:
+                self._advanced(topic_partition)  # who waits for one of them must not wait any longer
         if folder.failure is not None and not self._store.online_folders():
             self._on_failure(folder.failure)
 
@@ -267,19 +269,20 @@ async def start_node(
 
 
 def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> None:
-    """Logs of topics that were deleted or moved while this node was down are not this node's any more."""
+    """Logs of topics that were deleted or moved while this node was down are not this node's any more.
+
+    A log whose `partition.metadata` was lost to damage says no id: its name decides, and the id is written
+    anew.
+    """
     for log in list(store.logs()):
         topic = image.topics_by_name.get(log.topic_partition.topic)
         partition = topic.partitions.get(log.topic_partition.partition) if topic is not None else None
-        at_home = (
-            topic is not None
-            and partition is not None
-            and topic.id == log.topic_id
-            and node_id in partition.replicas
-        )
-        if not at_home:
+        placed_here = partition is not None and node_id in partition.replicas
+        if topic is None or not placed_here or log.topic_id not in (topic.id, NO_TOPIC_ID):
             logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
             store.mark_stray(log.topic_partition)
+        elif log.topic_id == NO_TOPIC_ID:
+            log.assign_topic_id(topic.id)
 
 
 def _progress_text(progress: RecoveryProgress) -> str:
