@@ -11,8 +11,9 @@ from typing import Any
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
-from headrace.coordinators.group.consumer.protocol import ConsumerProtocol
 from headrace.coordinators.group.consumer.settings import ConsumerSettings
+from headrace.coordinators.group.machine import GroupLimits, GroupMachine
+from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers
 from headrace.metadata.image import ClusterImage
@@ -68,30 +69,34 @@ class World:
     def restart(self) -> None:
         """Forget everything, and load it from the log."""
         self.timers = Timers()
-        self.protocol = ConsumerProtocol(
-            image=self.image,
+        self.machine = GroupMachine(
+            limits=GroupLimits(ClassicLimits(initial_rebalance_delay_ms=0)),
             clock=self.clock,
             timers=self.timers,
             write=self._write,
             new_uuid=lambda: f"id-{next(self._ids)}",
-            settings_of=lambda group_id: self.settings,
+            image=self.image,
+            consumer_settings=lambda group_id: self.settings,
             members_on_node=lambda: sum(len(each.members) for each in self.protocol.groups.values()),
         )
+        self.protocol = self.machine.consumer
         for key, value in self.log:
             self._replay(key, value)
-        self.protocol.loaded()
+        self.machine.loaded()
 
     def _write(self, records: Sequence[CoordinatorRecord], done: Done, replay: bool) -> None:
         if self.write_error is ErrorCode.NONE:
             for record in records:
                 value = None if record.value is None else encode_value(record.value, record.version)
                 self.log.append((encode_key(record.key), value))
-                self._replay(*self.log[-1])
+            if replay:
+                for key, value in self.log[-len(records) :]:
+                    self._replay(key, value)
         done(self.write_error)
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)
-        self.protocol.table.replay(decoded, decode_value(decoded, value))
+        self.machine.replay(decoded, decode_value(decoded, value))
 
     @property
     def group(self) -> ConsumerGroup:
@@ -143,12 +148,11 @@ class World:
                 TopicPartitions(topic_id(name), sorted(each)) for name, each in held.items() if each
             ]
         replies: list[ConsumerGroupHeartbeatResponse] = []
-        self.protocol.heartbeat(
+        self.machine.protocols.consumer_heartbeat(
             request,
             client_id=f"client of {member}",
             client_host="/127.0.0.1",
             api_version=version,
-            prelude=[],
             answer=replies.append,
         )
         assert len(replies) == 1

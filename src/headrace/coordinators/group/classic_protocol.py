@@ -346,6 +346,21 @@ class ClassicProtocol:
             self._rebalances.unseat(group, member_id)
         return result(error)
 
+    def rebalance(self, group: ClassicGroup, now_ms: int) -> None:
+        """Have everybody join again."""
+        self._rebalances.begin(group, now_ms)
+
+    @staticmethod
+    def send_back(group: ClassicGroup) -> None:
+        """The group is about to change its protocol: who waits in it is told to join again."""
+        for member in group.members.values():
+            joining, syncing = member.joining, member.syncing
+            member.joining = member.syncing = None
+            if joining is not None:
+                joining(join_error(member.id, ErrorCode.REBALANCE_IN_PROGRESS))
+            if syncing is not None:
+                syncing(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
     def drop(self, group_id: str) -> None:
         """The group is deleted, or its partition moved away: nobody waits for it any more."""
         group = self.groups.pop(group_id, None)

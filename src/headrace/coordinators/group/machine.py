@@ -2,7 +2,7 @@
 
 Offsets and consumer groups change only by replay. A classic group is live state (requests wait inside it), so
 while it is alive its record in the log is written beside it and not replayed into it; after a restart or a
-move the record brings it back.
+move the record brings it back. Requests reach both kinds through `protocols`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ from headrace.coordinators.group.classic_records import (
     offset_tombstone,
 )
 from headrace.coordinators.group.consumer import offset_checks
+from headrace.coordinators.group.consumer.both_protocols import BothProtocols
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState, Slot
-from headrace.coordinators.group.consumer.member import JOINING
-from headrace.coordinators.group.consumer.protocol import AnswerHeartbeat, ConsumerProtocol
+from headrace.coordinators.group.consumer.protocol import ConsumerProtocol
 from headrace.coordinators.group.consumer.records import group_tombstones
 from headrace.coordinators.group.consumer.settings import ConsumerSettings
 from headrace.coordinators.group.offsets import Offsets
@@ -35,10 +35,6 @@ from headrace.coordinators.group.subscription import subscribed_topics
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers
 from headrace.metadata.image import ClusterImage
-from headrace.wire.schemas.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from headrace.wire.schemas.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -89,6 +85,16 @@ class GroupMachine:
             new_uuid=new_uuid,
             settings_of=consumer_settings,
             members_on_node=members_on_node,
+            after_loss=lambda group_id: self.protocols.after_loss(group_id),
+        )
+        self.protocols = BothProtocols(
+            self.classic,
+            self.consumer,
+            limits=limits.classic,
+            image=image,
+            clock=clock,
+            write=write,
+            new_uuid=new_uuid,
         )
         self._clock = clock
         self._write = write
@@ -209,39 +215,6 @@ class GroupMachine:
             for member in group.members.values()
             for topic in subscribed_topics(member.metadata_for(protocol))
         }
-
-    # --- consumer groups ----------------------------------------------------------------------------------
-
-    def consumer_heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        *,
-        client_id: str,
-        client_host: str,
-        api_version: int,
-        answer: AnswerHeartbeat,
-    ) -> None:
-        """A heartbeat of the consumer protocol; an empty classic group makes way for its first member."""
-        prelude = []
-        classic = self.classic.groups.get(request.group_id)
-        if classic is not None:
-            if request.member_epoch != JOINING or classic.members or classic.pending_ids:
-                answer(
-                    ConsumerGroupHeartbeatResponse(
-                        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                        error_message=f"group {classic.id} is in use with the classic protocol",
-                    )
-                )
-                return
-            prelude.append(group_tombstone(classic.id))
-        self.consumer.heartbeat(
-            request,
-            client_id=client_id,
-            client_host=client_host,
-            api_version=api_version,
-            prelude=prelude,
-            answer=answer,
-        )
 
     # --- groups -------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def handle(
     except ApiError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     answer: Future[ConsumerGroupHeartbeatResponse] = parts.loop.create_future()
-    machine.consumer_heartbeat(
+    machine.protocols.consumer_heartbeat(
         request,
         client_id=context.client_id or "",
         client_host=f"/{context.connection.host}",

@@ -13,7 +13,7 @@ from headrace.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     groups = context.parts.groups
     try:
-        error = groups.machine_of(request.group_id).classic.heartbeat(request, now_ms=groups.now_ms())
+        error = groups.machine_of(request.group_id).protocols.heartbeat(request, now_ms=groups.now_ms())
     except ApiError as refusal:
         # Nothing is lost by a heartbeat that comes too early: the group is being loaded, and remembers its
         # members.

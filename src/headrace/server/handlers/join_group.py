@@ -42,7 +42,7 @@ def handle(
     except ApiError as error:
         reply(join_error(request.member_id, error.code))
         return answer
-    machine.classic.join(
+    machine.protocols.join(
         request,
         Caller(context.client_id or "", f"/{context.connection.host}"),
         features=JoinFeatures(version >= MEMBER_ID_REQUIRED_SINCE, version >= SKIP_ASSIGNMENT_SINCE),

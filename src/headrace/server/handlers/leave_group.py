@@ -1,19 +1,24 @@
-"""LeaveGroup (13), v0-v5: members leave a classic group at once instead of timing out.
+"""LeaveGroup (13), v0-v5: members leave a group at once instead of timing out.
 
 v0-v2 name one member, v3 a list with a result for each, static members by their instance (KIP-345).
 Checks, in order: group id given? coordinator here? group known? member known, instance its own?
+An administrator takes members of consumer groups out with it, too.
 """
 
+from asyncio import Future
 from typing import Final
 
 from headrace.base.errors import ApiError
 from headrace.server.context import RequestContext
+from headrace.server.pending import settle
 from headrace.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 MANY_MEMBERS_SINCE: Final = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(
+    context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
     groups = context.parts.groups
     try:
         machine = groups.machine_of(request.group_id)
@@ -22,8 +27,14 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
     many = context.api_version >= MANY_MEMBERS_SINCE
     if not many:
         request.members = [MemberIdentity(request.member_id)]
-    response = machine.classic.leave(request, now_ms=groups.now_ms())
+    future: Future[LeaveGroupResponse] = context.parts.loop.create_future()
+    complete = settle(future)
+
+    def answer(response: LeaveGroupResponse) -> None:
+        if not many and response.members:
+            response = LeaveGroupResponse(error_code=response.members[0].error_code)
+        complete(response)
+
+    machine.protocols.leave(request, now_ms=groups.now_ms(), answer=answer)
     groups.arm()
-    if not many and response.members:
-        return LeaveGroupResponse(error_code=response.members[0].error_code)
-    return response
+    return future

@@ -30,6 +30,6 @@ def handle(
         loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code)
     answer: Future[SyncGroupResponse] = context.parts.loop.create_future()
-    machine.classic.sync(request, now_ms=groups.now_ms(), answer=settle(answer))
+    machine.protocols.sync(request, now_ms=groups.now_ms(), answer=settle(answer))
     groups.arm()
     return answer

@@ -4,13 +4,14 @@
 time: a member that stays silent for its session, or does not let go within its rebalance time-out, is out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, Slot
+from headrace.coordinators.group.consumer.deadlines import Deadlines
 from headrace.coordinators.group.consumer.heartbeat import (
     Draft,
     aim,
@@ -36,7 +37,6 @@ from headrace.coordinators.group.consumer.settings import (
     calm_interval_ms,
     quick_interval_ms,
 )
-from headrace.coordinators.group.consumer.validation import check_heartbeat
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers
 from headrace.metadata.image import ClusterImage
@@ -55,6 +55,7 @@ class ConsumerProtocol:
     """All consumer groups of one coordinator partition.
 
     `settings_of` gives what holds for a group; `members_on_node` how many members share this node's time.
+    `after_loss` is called with a group's id when a member is gone or has changed its protocol.
     """
 
     def __init__(
@@ -67,15 +68,19 @@ class ConsumerProtocol:
         new_uuid: Callable[[], str],
         settings_of: Callable[[str], ConsumerSettings],
         members_on_node: Callable[[], int],
+        after_loss: Callable[[str], None],
     ) -> None:
         self.table = ConsumerGroups()
         self._image = image
         self._clock = clock
-        self._timers = timers
         self._write = write
         self._new_uuid = new_uuid
-        self._settings_of = settings_of
+        self.settings_of = settings_of
         self._members_on_node = members_on_node
+        self._after_loss = after_loss
+        self.deadlines = Deadlines(
+            timers=timers, clock=clock, settings_of=settings_of, find=self._find, expire=self._expire
+        )
 
     @property
     def groups(self) -> dict[str, ConsumerGroup]:
@@ -89,17 +94,13 @@ class ConsumerProtocol:
         *,
         client_id: str,
         client_host: str,
-        api_version: int,
         prelude: Records,
         answer: AnswerHeartbeat,
     ) -> None:
-        """Decide, write, answer. `prelude` is written first: it ends what the group was before."""
+        """Decide, write, answer a request that `validation` let through. `prelude` is written first: it ends
+        what the group was before.
+        """
         try:
-            check_heartbeat(
-                request,
-                api_version=api_version,
-                assignors=self._settings_of(request.group_id).assignors,
-            )
             group = self.groups.get(request.group_id)
             if group is None:
                 if request.member_epoch != JOINING:
@@ -121,12 +122,12 @@ class ConsumerProtocol:
         prelude: Records,
         answer: AnswerHeartbeat,
     ) -> None:
-        settings = self._settings_of(group.id)
+        settings = self.settings_of(group.id)
         member_id = request.member_id or self._new_uuid()
         check_room(group, member_id, settings.size_max)
         known = find_sender(group, request, member_id)
         if known is not None and _is_idle(group, known, request, client_id, client_host):
-            self.expect_heartbeat(group.id, known)
+            self.deadlines.expect_heartbeat(group.id, known)
             answer(
                 ConsumerGroupHeartbeatResponse(
                     member_id=known.id,
@@ -138,80 +139,91 @@ class ConsumerProtocol:
         before = ConsumerMember(member_id) if known is None else known
         if before.id != member_id:
             before = seated_anew(before, member_id)
-        member = _as_described(before, request, client_id, client_host)
+
+        def done(error: ErrorCode, after: ConsumerMember) -> None:
+            if error is not ErrorCode.NONE:
+                answer(ConsumerGroupHeartbeatResponse(error_code=error))
+                return
+            is_news = known is None or not _same_partitions(before.assigned, after.assigned)
+            answer(
+                ConsumerGroupHeartbeatResponse(
+                    member_id=member_id,
+                    member_epoch=after.epoch,
+                    heartbeat_interval_ms=self._interval_ms(self.groups.get(group.id, group), after),
+                    assignment=_assignment_to_wire(after.assigned) if is_news or _is_full(request) else None,
+                )
+            )
+
+        described = _as_described(before, request, client_id, client_host)
+        self.advance(group, known, before, described, held_slots(request), done, prelude)
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        known: ConsumerMember | None,
+        before: ConsumerMember,
+        described: ConsumerMember,
+        held: Collection[Slot] | None,
+        done: Callable[[ErrorCode, ConsumerMember], None],
+        prelude: Sequence[CoordinatorRecord] = (),
+    ) -> None:
+        """Take a member in as it describes itself, and one step further. `known` is how it was seated, if it
+        was, and `before` the same under its present id.
+        """
+        settings = self.settings_of(group.id)
+        wall_ms = self._clock.now_ms()
         draft = Draft.of(group)
         draft.records += prelude
-        seat(draft, known, member)
-        refresh(draft, self._image, wall_ms=self._clock.now_ms())
-        is_aimed = draft.epoch > draft.assignment_epoch and self._may_assign(group, settings)
-        if is_aimed:
-            aim(
-                draft,
-                self._image,
-                default_assignor=settings.assignors[0],
-                wall_ms=self._clock.now_ms(),
-            )
-        member = step(draft, member_id, held_slots(request))
-        reply = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=member.epoch)
-        if _is_full(request) or known is None or not _same_partitions(before.assigned, member.assigned):
-            reply.assignment = _assignment_to_wire(member.assigned)
-        self._finish(draft, before, member, is_aimed, reply, answer)
-
-    def _finish(
-        self,
-        draft: Draft,
-        before: ConsumerMember,
-        member: ConsumerMember,
-        is_aimed: bool,
-        reply: ConsumerGroupHeartbeatResponse,
-        answer: AnswerHeartbeat,
-    ) -> None:
-        group_id = draft.group.id
-        after = replace(
-            draft.group, epoch=draft.epoch, assignment_epoch=draft.assignment_epoch, is_stale=False
-        )
-        if is_aimed:
-            after.assigned_at_ms = self._clock.monotonic_ms()
-        reply.heartbeat_interval_ms = self._interval_ms(after, member)
-        self.expect_heartbeat(group_id, member)
-        if not before.is_as_far_as(member):
-            self.expect_release(group_id, member)
+        seat(draft, known, described)
+        refresh(draft, self._image, wall_ms=wall_ms)
+        assigned_at_ms = group.assigned_at_ms
+        if draft.epoch > draft.assignment_epoch and self.may_assign(group):
+            aim(draft, self._image, default_assignor=settings.assignors[0], wall_ms=wall_ms)
+            assigned_at_ms = self._clock.monotonic_ms()
+        after = step(draft, described.id, held)
+        self.deadlines.expect_heartbeat(group.id, after)
+        if not before.is_as_far_as(after):
+            self.deadlines.expect_release(group.id, after)
         if draft.replaced_id is not None:
-            self._forget_member(group_id, draft.replaced_id)
+            self.deadlines.forget(group.id, draft.replaced_id)
+        self._write_and_note(draft.records, group.id, assigned_at_ms, lambda error: done(error, after))
+        if draft.replaced_id is not None:
+            self._after_loss(group.id)
 
-        def written(error: ErrorCode) -> None:
-            ok = error is ErrorCode.NONE
-            if not ok and (group := self.groups.get(group_id)) is not None:
-                group.is_stale = True
-            answer(reply if ok else ConsumerGroupHeartbeatResponse(error_code=error))
-
-        self._write_and_note(draft.records, after, written)
-
-    def _write_and_note(self, records: Records, after: ConsumerGroup, done: Done) -> None:
-        """Write, and once that is replayed keep what the log does not: when we last looked and assigned."""
+    def _write_and_note(
+        self, records: Records, group_id: str, assigned_at_ms: int | None, done: Done
+    ) -> None:
+        """Write, and once that is replayed note what the log does not: that we looked, when we assigned."""
 
         def note() -> None:
-            if (group := self.groups.get(after.id)) is not None:
-                group.is_stale = after.is_stale
-                group.assigned_at_ms = after.assigned_at_ms
+            if (group := self.groups.get(group_id)) is not None:
+                group.is_stale = False
+                group.assigned_at_ms = assigned_at_ms
+
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                note()
+            elif (group := self.groups.get(group_id)) is not None:
+                group.is_stale = True
+            done(error)
 
         if not records:
-            note()
-            done(ErrorCode.NONE)
+            written(ErrorCode.NONE)
             return
         version = self.table.version
-        self._write(records, done, True)
+        self._write(records, written, True)
         if self.table.version != version:
-            note()
+            note()  # the answer waits for other replicas: until then, too, we have looked
 
-    def _may_assign(self, group: ConsumerGroup, settings: ConsumerSettings) -> bool:
+    def may_assign(self, group: ConsumerGroup) -> bool:
         """One target at a time: changes that come close together are answered with one."""
         if group.assigned_at_ms is None:
             return True
-        return self._clock.monotonic_ms() >= group.assigned_at_ms + settings.assignment_interval_ms
+        interval_ms = self.settings_of(group.id).assignment_interval_ms
+        return self._clock.monotonic_ms() >= group.assigned_at_ms + interval_ms
 
     def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
-        settings = self._settings_of(group.id)
+        settings = self.settings_of(group.id)
         calm_ms = calm_interval_ms(settings, self._members_on_node())
         now_ms = self._clock.monotonic_ms()
         since_ms = now_ms if group.assigned_at_ms is None else group.assigned_at_ms
@@ -246,30 +258,36 @@ class ConsumerProtocol:
 
         if request.member_epoch == STATIC_LEAVING:
             gone = replace(left, epoch=STATIC_LEAVING, state=MemberState.STABLE, revoking={})
-            self._timers.cancel(_release_timer(group.id, left.id))
+            self.deadlines.expect_release(group.id, gone)
             self._write([progress_record(group.id, gone)], written, True)
         else:
-            self._forget_member(group.id, left.id)
-            self._write(self._records_without(group, [left.id]), written, True)
+            self.remove(group, [left.id], written)
 
     def remove(self, group: ConsumerGroup, member_ids: Sequence[str], done: Done) -> None:
         """Take members out, as an administrator or time asks."""
         for member_id in member_ids:
-            self._forget_member(group.id, member_id)
-        self._write(self._records_without(group, member_ids), done, True)
+            self.deadlines.forget(group.id, member_id)
 
-    def _records_without(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Records:
-        return take_out(group, member_ids, self._image, wall_ms=self._clock.now_ms())
+        def written(error: ErrorCode) -> None:
+            for member_id in member_ids:
+                if error is not ErrorCode.NONE and (member := self._find(group.id, member_id)) is not None:
+                    self.deadlines.expect_heartbeat(group.id, member)  # the log would not take it
+            done(error)
+
+        records = take_out(group, member_ids, self._image, wall_ms=self._clock.now_ms())
+        self._write(records, written, True)
+        self._after_loss(group.id)
 
     def _expire(self, group_id: str, member_id: str) -> None:
-        group = self.groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
+        group, member = self.groups.get(group_id), self._find(group_id, member_id)
         if group is None or member is None:
             return
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE and self.groups.get(group_id) is not None:
-                self.expect_heartbeat(group_id, member)  # the log would not take it: try again later
+                self.deadlines.expect_heartbeat(
+                    group_id, member
+                )  # the log would not take it: try again later
 
         self.remove(group, [member_id], written)
 
@@ -277,57 +295,28 @@ class ConsumerProtocol:
 
     def loaded(self) -> None:
         """Every member has one session to show up, and one rebalance time-out to let go."""
-        for group in self.groups.values():
-            for member in group.members.values():
-                self.expect_heartbeat(group.id, member)
-                self.expect_release(group.id, member)
+        for group in list(self.groups.values()):
+            self.watch(group)
+            self._after_loss(group.id)
+
+    def watch(self, group: ConsumerGroup) -> None:
+        for member in group.members.values():
+            self.deadlines.expect_heartbeat(group.id, member)
+            self.deadlines.expect_release(group.id, member)
 
     def unloaded(self) -> None:
         for group in self.groups.values():
             for member_id in group.members:
-                self._forget_member(group.id, member_id)
+                self.deadlines.forget(group.id, member_id)
 
     def topics_changed(self) -> None:
         """Topics came, went or grew: every group looks again with its next heartbeat."""
         for group in self.groups.values():
             group.is_stale = True
 
-    def expect_heartbeat(self, group_id: str, member: ConsumerMember) -> None:
-        timeout_ms = self._settings_of(group_id).session_timeout_ms
-        if member.classic is not None:
-            timeout_ms = member.classic.session_timeout_ms
-        self._timers.set(
-            _session_timer(group_id, member.id),
-            self._clock.monotonic_ms() + timeout_ms,
-            lambda now_ms: self._expire(group_id, member.id),
-        )
-
-    def expect_release(self, group_id: str, member: ConsumerMember) -> None:
-        """A member that has to let go of partitions has its rebalance time-out for that."""
-        key = _release_timer(group_id, member.id)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._timers.cancel(key)
-            return
-
-        def look(now_ms: int) -> None:
-            group = self.groups.get(group_id)
-            current = None if group is None else group.members.get(member.id)
-            if current is not None and current.epoch == member.epoch and current.state is member.state:
-                self._expire(group_id, member.id)
-
-        self._timers.set(key, self._clock.monotonic_ms() + member.rebalance_timeout_ms, look)
-
-    def _forget_member(self, group_id: str, member_id: str) -> None:
-        self._timers.cancel(_session_timer(group_id, member_id))
-        self._timers.cancel(_release_timer(group_id, member_id))
-
-
-def _session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("consumer session", group_id, member_id)
-
-
-def _release_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("consumer release", group_id, member_id)
+    def _find(self, group_id: str, member_id: str) -> ConsumerMember | None:
+        group = self.groups.get(group_id)
+        return None if group is None else group.members.get(member_id)
 
 
 def _as_described(
