@@ -103,8 +103,9 @@ class ConsumerCore:
         self.news()
 
     def _stale(self) -> None:
-        self._is_stale = True
-        self.news()
+        if not self._is_stale:
+            self._is_stale = True
+            self.news()
 
     def _out_of_range(self, state: PartitionState) -> None:
         self.seeking.apply_policy(state, f"has no record at offset {state.fetch_offset}")
