@@ -1,17 +1,18 @@
 """A real node in a simulated world, and clients that talk to it: no sockets, no files, no waiting.
 
-    with NodeWorld() as world:
-        async def script():
-            await world.start()
-            client = await world.connect()
-            reply = await client.ask(HeartbeatRequest(...), 4)
-        world.run(script())
+    @simulated(auto_create_topics_enable="false")
+    async def test_something(world):
+        client = await world.connect()
+        reply = await client.ask(HeartbeatRequest(...), 4)
 
 The node runs on a loop of its own, as a process does; the script runs beside it. Time passes only when
-everybody waits, so a long poll of five minutes costs nothing.
+everybody waits, so a long poll of five minutes costs nothing. A test fails where the node logs a traceback.
 """
 
 import asyncio
+import errno
+import inspect
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
@@ -77,6 +78,45 @@ async def open_client(
     return Client(await connect(loop, network, host, port, memory=memory, client_id=client_id))
 
 
+class Tracebacks(logging.Handler):
+    """Notes every error that was logged with a traceback: a fault of ours that a client met."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.seen.append(logging.Formatter().format(record))
+
+
+def simulated(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Run an async test on a node in a world of its own, started before and stopped in order after it.
+
+    Names of settings with _ for dots. The test's first parameter is the world.
+    """
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        def run(**parameters: Any) -> None:
+            async def script(world: NodeWorld) -> None:
+                await world.start()
+                await test(world, **parameters)
+                if world.is_running:
+                    await world.stop()
+
+            with NodeWorld(dotted) as world:
+                world.run(script(world))
+
+        signature = inspect.signature(test)
+        others = list(signature.parameters.values())[1:]
+        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
 class NodeWorld:
     """One node on one machine, which can be stopped, killed and started again."""
 
@@ -87,17 +127,22 @@ class NodeWorld:
         self.world = World(seed)
         self.machine = self.world.machine("node", disk_bytes=disk_bytes)
         self.failures: list[Exception] = []
+        self.tracebacks = Tracebacks()
         self._network = self.world.network.attach("client", self.world.driver)
         self._node: Node | None = None
 
     def __enter__(self) -> Self:
+        logging.getLogger("headrace").addHandler(self.tracebacks)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.world.close()
+        logging.getLogger("headrace").removeHandler(self.tracebacks)
 
     def run(self, script: Coroutine[Any, Any, T]) -> T:
-        return self.world.run(script)
+        result = self.world.run(script)
+        assert self.tracebacks.seen == []
+        return result
 
     # --- the node ---
 
@@ -105,6 +150,10 @@ class NodeWorld:
     def node(self) -> Node:
         assert self._node is not None, "the node does not run"
         return self._node
+
+    @property
+    def is_running(self) -> bool:
+        return self._node is not None
 
     async def start(self, **settings: str) -> None:
         """Boot the machine and wait until the node is ready; names of settings with _ for dots."""
@@ -179,6 +228,17 @@ class NodeWorld:
         log = self.partition(topic, index).log
         assert log is not None
         return log
+
+    def fail_folder(self, path: str) -> None:
+        """From now on the disk under this log directory fails; and the node has noticed."""
+        faults = self.machine.disk.faults
+        faults.concerns = lambda touched: touched.startswith(path)
+        faults.write_error_rate = faults.read_error_rate = faults.sync_error_rate = faults.name_error_rate = (
+            1.0
+        )
+        store = self.node.parts.logs
+        folder = next(each for each in store.folders if each.path == path)
+        store.fail_folder(folder, OSError(errno.EIO, "the disk is broken", path))
 
     # --- clients and time ---
 

@@ -87,11 +87,15 @@ class Partition:
         self._in_sync = frozenset(image.isr)
         self._replica_count = len(image.replicas)
         if leads_anew and self.log is not None:
-            # KIP-101: the epoch's start offset is what a follower will be told to truncate to.
-            self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
+            # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
+            # what the log has seen is one whose records are not the newest: the log refuses to write in it.
+            if image.leader_epoch > self.log.epochs.latest:
+                self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
             self._log_ends = {}
         if self.is_leader:
             self._advance_high_watermark()
+        else:
+            self.on_advance(self.topic_partition)  # who waits for this leader waits in vain
         return leads_anew
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -103,12 +107,19 @@ class Partition:
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def leading_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
-        """The log, where this node leads in that epoch and the log's directory is online."""
+        """The log, where this node leads in that epoch and the log's directory is online.
+
+        That its disk failed comes first: the controller takes the lead from such a replica, and a client
+        that is told to look for another leader would not learn why.
+        """
+        log = self.log
+        if log is None or log.failure is not None:
+            return self.local_log()
         if current_leader_epoch != self.leader_epoch:
             self.check_epoch(current_leader_epoch)
         if self.leader_id != self.node_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self.local_log()
+        return log
 
     def local_log(self) -> PartitionLog:
         """The log of this replica, whoever leads."""

@@ -20,8 +20,8 @@ from headrace.wire.schemas.describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6
 OPERATIONS_SINCE: Final = 3
-# All that can be done with a group, as bits of Kafka's AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS,
-# ALTER_CONFIGS.
+# All that can be done with a group, as bits of Kafka's AclOperation: READ, DELETE, DESCRIBE,
+# DESCRIBE_CONFIGS, ALTER_CONFIGS.
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 

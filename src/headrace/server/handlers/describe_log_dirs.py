@@ -22,6 +22,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
         wanted = {
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
+    cordoned = context.parts.config.list("cordoned.log.dirs")
     results = []
     for folder in context.parts.logs.usage():
         logs = [log for log in folder.logs if wanted is None or log.topic_partition in wanted]
@@ -32,6 +33,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
                 topics=[] if folder.error else _by_topic(logs),
                 total_bytes=folder.total_bytes,
                 usable_bytes=folder.usable_bytes,
+                is_cordoned=folder.path in cordoned or "*" in cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -1,17 +1,19 @@
 """OffsetFetch (9), v1-v10: what groups have committed.
 
 No topics (null, from v2 on) asks for all. A partition without a commit, and every partition of an unknown
-group, has offset -1 and no error. v8: several groups at once (KIP-709). v9: members of the consumer protocol
-name themselves. v10: topics by id; a topic that is gone gets UNKNOWN_TOPIC_ID. Checks, in order: coordinator
-here? member of a consumer group known, epoch its own? topic known (by id)?
+group, has offset -1 and no error; so has one whose commit was to an older topic of the same name. v8: several
+groups at once (KIP-709). v9: members of the consumer protocol name themselves. v10: topics by id; a topic
+that is gone gets UNKNOWN_TOPIC_ID. Checks, in order: coordinator here? member of a consumer group known,
+epoch its own? topic known (by id)?
 """
 
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId, TopicPartition
+from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.coordinators.group.offsets import CommittedOffset
+from headrace.metadata.topics import TopicImage
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.offset_fetch import (
     OffsetFetchRequest,
@@ -62,10 +64,12 @@ def _fetch(context: RequestContext, wish: OffsetFetchRequestGroup) -> OffsetFetc
 
 def _all_topics(context: RequestContext, committed: Committed) -> list[OffsetFetchRequestTopics]:
     by_name: dict[str, OffsetFetchRequestTopics] = {}
-    for name, index in committed:
+    for (name, index), found in committed.items():
         topic = by_name.get(name)
+        image = context.parts.image.topics_by_name.get(name)
+        if _is_older(found, image):
+            continue
         if topic is None:
-            image = context.parts.image.topics_by_name.get(name)
             if image is None and context.api_version >= TOPIC_IDS_SINCE:
                 continue  # the topic is gone, and without an id there is no way to name it
             topic = by_name[name] = OffsetFetchRequestTopics(name=name)
@@ -75,10 +79,16 @@ def _all_topics(context: RequestContext, committed: Committed) -> list[OffsetFet
     return list(by_name.values())
 
 
+def _is_older(found: CommittedOffset, image: TopicImage | None) -> bool:
+    """Whether this was committed to a topic that is not the one of that name now."""
+    return image is not None and found.topic_id not in (NO_TOPIC_ID, image.id)
+
+
 def _topic(
     context: RequestContext, topic: OffsetFetchRequestTopics, committed: Committed
 ) -> OffsetFetchResponseTopics:
     name = topic.name
+    image = context.parts.image.topics_by_name.get(name)
     error = ErrorCode.NONE
     if context.api_version >= TOPIC_IDS_SINCE:
         image = context.parts.image.topics_by_id.get(TopicId(topic.topic_id))
@@ -87,6 +97,8 @@ def _topic(
     results = []
     for index in topic.partition_indexes:
         found = committed.get(TopicPartition(name, index), _NOTHING)
+        if _is_older(found, image):
+            found = _NOTHING
         results.append(
             OffsetFetchResponsePartitions(index, found.offset, found.leader_epoch, found.metadata, error)
         )
