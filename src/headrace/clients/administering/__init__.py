@@ -1,0 +1,1 @@
+"""Administration: topics, settings, and the cluster itself."""

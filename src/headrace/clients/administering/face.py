@@ -1,0 +1,197 @@
+"""The administrator's two faces: `AsyncAdmin` on a loop, `Admin` for everybody else.
+
+with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    admin.create_topic("orders", partitions=6)
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.administering import brokers, configs, topics
+from headrace.clients.background import Background
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.configuration import ClientConfig
+from headrace.clients.offset_lookup import FoundOffset, find_offsets
+from headrace.clients.setting_tables import ADMIN
+from headrace.clients.world import World, system_world
+
+
+class AsyncAdmin:
+    """Asks and changes a cluster, on an event loop."""
+
+    def __init__(
+        self, settings: Mapping[str, Any] | None = None, *, world: World | None = None, **more: Any
+    ) -> None:
+        config = ClientConfig(ADMIN, settings, **more)
+        self.cluster = ClusterClient(world or system_world(asyncio.get_running_loop()), config)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication: int = -1,
+        settings: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> topics.TopicSummary:
+        """Make a topic and wait until it can be used; -1 leaves a number to the cluster."""
+        return await topics.create_topic(
+            self.cluster,
+            name,
+            partitions=partitions,
+            replication=replication,
+            configs=settings,
+            validate_only=validate_only,
+        )
+
+    async def list_topics(self) -> list[topics.TopicSummary]:
+        """All topics, by name."""
+        return await topics.list_topics(self.cluster)
+
+    async def describe_topics(self, names: Sequence[str]) -> list[topics.TopicDescription]:
+        """These topics, partition by partition; NoSuchTopicError for one that is not there."""
+        return await topics.describe_topics(self.cluster, names)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics; the first that cannot be deleted is named in the error."""
+        await topics.delete_topics(self.cluster, names)
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Give a topic more partitions; `count` is how many it has afterwards."""
+        await topics.create_partitions(self.cluster, name, count)
+
+    async def describe_configs(
+        self, kind: configs.ResourceKind, name: str, *, docs: bool = False
+    ) -> list[configs.ConfigValue]:
+        """All settings of a topic, broker or group, by name."""
+        return await configs.describe_configs(self.cluster, kind, name, docs=docs)
+
+    async def alter_configs(
+        self,
+        kind: configs.ResourceKind,
+        name: str,
+        *,
+        set_to: Mapping[str, str],
+        delete: Iterable[str] = (),
+    ) -> None:
+        """Change some settings, and take others back to their default."""
+        await configs.alter_configs(self.cluster, kind, name, set_to=set_to, delete=delete)
+
+    async def describe_cluster(self) -> brokers.ClusterDescription:
+        """The brokers, fenced ones too where the broker that is asked can tell."""
+        return await brokers.describe_cluster(self.cluster)
+
+    async def describe_log_dirs(self, node_id: int) -> list[brokers.LogDirDescription]:
+        """The folders of a broker, and what each of its partitions takes there."""
+        return await brokers.describe_log_dirs(self.cluster, node_id)
+
+    async def describe_quorum(self) -> brokers.QuorumDescription:
+        """Who decides about the cluster's metadata, and how far each has read it."""
+        return await brokers.describe_quorum(self.cluster)
+
+    async def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Each partition's first offset at or after its time, or the one at a `Place`."""
+        return await find_offsets(self.cluster, times)
+
+
+class Admin:
+    """Asks and changes a cluster. Every call is `AsyncAdmin`'s of the same name, waited for."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        config = ClientConfig(ADMIN, settings, **more)
+        self._background = Background("headrace-admin")
+        self._async = AsyncAdmin(config.given, world=system_world(self._background.loop))
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            with contextlib.closing(self._background):
+                self._background.loop.call_soon_threadsafe(self._async.close)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication: int = -1,
+        settings: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> topics.TopicSummary:
+        """Make a topic and wait until it can be used; -1 leaves a number to the cluster."""
+        return self._background.run(
+            self._async.create_topic(
+                name,
+                partitions=partitions,
+                replication=replication,
+                settings=settings,
+                validate_only=validate_only,
+            )
+        )
+
+    def list_topics(self) -> list[topics.TopicSummary]:
+        """All topics, by name."""
+        return self._background.run(self._async.list_topics())
+
+    def describe_topics(self, names: Sequence[str]) -> list[topics.TopicDescription]:
+        """These topics, partition by partition; NoSuchTopicError for one that is not there."""
+        return self._background.run(self._async.describe_topics(names))
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics; the first that cannot be deleted is named in the error."""
+        self._background.run(self._async.delete_topics(names))
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """Give a topic more partitions; `count` is how many it has afterwards."""
+        self._background.run(self._async.create_partitions(name, count))
+
+    def describe_configs(
+        self, kind: configs.ResourceKind, name: str, *, docs: bool = False
+    ) -> list[configs.ConfigValue]:
+        """All settings of a topic, broker or group, by name."""
+        return self._background.run(self._async.describe_configs(kind, name, docs=docs))
+
+    def alter_configs(
+        self,
+        kind: configs.ResourceKind,
+        name: str,
+        *,
+        set_to: Mapping[str, str],
+        delete: Iterable[str] = (),
+    ) -> None:
+        """Change some settings, and take others back to their default."""
+        self._background.run(self._async.alter_configs(kind, name, set_to=set_to, delete=delete))
+
+    def describe_cluster(self) -> brokers.ClusterDescription:
+        """The brokers, fenced ones too where the broker that is asked can tell."""
+        return self._background.run(self._async.describe_cluster())
+
+    def describe_log_dirs(self, node_id: int) -> list[brokers.LogDirDescription]:
+        """The folders of a broker, and what each of its partitions takes there."""
+        return self._background.run(self._async.describe_log_dirs(node_id))
+
+    def describe_quorum(self) -> brokers.QuorumDescription:
+        """Who decides about the cluster's metadata, and how far each has read it."""
+        return self._background.run(self._async.describe_quorum())
+
+    def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Each partition's first offset at or after its time, or the one at a `Place`."""
+        return self._background.run(self._async.find_offsets(times))
