@@ -1,8 +1,8 @@
 """Records as Arrow columns, without a Python object per record: what Spark, pandas and Polars work on.
 
-Reading: `find_sections` chooses the records to be seen, then one kernel walks all of them and fills every
-column at once, copying keys and values end to end as Arrow wants them. The buffers are made for the most
-there can be and cut to what there was. Writing is in `columns_encode`; its functions are found here, too.
+Reading: `find_sections` chooses the records to be seen, one kernel walks all of them and writes down numbers
+and places, and a second one copies the bytes of each wanted column end to end as Arrow has them. Writing is
+in `columns_encode`; its functions are found here, too.
 
 The columns are those of Spark's Kafka source. `headers` is a list, empty where a record has none. A
 timestamp is what the record says, -1 ms where it says none; one that the unit cannot hold is the nearest one
@@ -108,7 +108,7 @@ def read_columns(
         raise ValueError(f"at most {SECTION_BYTES_MAX} bytes can be read at once, not {bytes_max}")
     given = [buffers] if isinstance(buffers, bytes | bytearray | memoryview) else buffers
     sections = find_sections(given, from_offset=from_offset, aborted=aborted, bytes_max=bytes_max)
-    work = _Columns(sections, frozenset(schema.names))
+    work = _Columns(sections)
     work.fill(from_offset, _SCALE[timestamp_unit])
     arrays = [work.array(each, topic=topic, partition=partition) for each in schema]
     rows = arrow().RecordBatch.from_arrays(arrays, schema=schema)
@@ -139,41 +139,40 @@ def column_schema(
 
 
 class _BytesColumn:
-    """A column of bytes for at most `count` values with at most `size` bytes; left out with a count of -1."""
+    """The places of at most `count` values of bytes."""
 
-    def __init__(self, count: int, size: int) -> None:
+    __slots__ = ("at", "ends", "valid")
+
+    def __init__(self, count: int) -> None:
+        self.at: NDArray[np.int64] = np.empty(count, np.int64)
         self.ends: NDArray[np.int32] = np.empty(count + 1, np.int32)
-        self.ends[:1] = 0
-        self.valid: NDArray[np.uint8] = np.zeros(-(-max(count, 0) // 8), np.uint8)
-        self._buffer = arrow().allocate_buffer(size if count >= 0 else 0, resizable=True)
-        self.data: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
+        self.ends[0] = 0
+        self.valid: NDArray[np.uint8] = np.zeros(-(-count // 8), np.uint8)
 
-    def array(self, kind: Any, count: int) -> Any:
-        """What was filled, as an Arrow array. The column is used up by it."""
-        null_count = count - int(np.bitwise_count(self.valid).sum())
-        valid = arrow().py_buffer(self.valid) if null_count else None
-        del self.data  # resizing moves what it shows
-        self._buffer.resize(int(self.ends[count]), shrink_to_fit=True)
+    def array(self, body: NDArray[np.uint8], count: int, *, may_be_null: bool = True) -> Any:
+        """The first `count` values, copied end to end into an Arrow array."""
+        pa = arrow()
+        buffer = pa.allocate_buffer(int(self.ends[count]))
+        column_kernels().gather(body, self.at[:count], self.ends, np.frombuffer(buffer, np.uint8))
+        null_count = count - int(np.bitwise_count(self.valid).sum()) if may_be_null else 0
+        valid = pa.py_buffer(self.valid) if null_count else None
         ends = bytes_of(self.ends, 4 * (count + 1))
-        return arrow().Array.from_buffers(kind, count, [valid, ends, self._buffer], null_count)
+        return pa.Array.from_buffers(pa.binary(), count, [valid, ends, buffer], null_count)
 
 
 class _Columns:
     """The arrays that the kernel fills, made for the rows that the batches' headers promise."""
 
-    def __init__(self, sections: Sections, names: frozenset[str]) -> None:
+    def __init__(self, sections: Sections) -> None:
         self._body, self._table = sections.body, sections.table
         count = int(self._table[:, 2].sum())
-        self._size = int((self._table[:, 1] - self._table[:, 0]).sum())
         self._rows = 0
         self._offsets: NDArray[np.int64] = np.empty(count, np.int64)
         self._timestamps: NDArray[np.int64] = np.empty(count, np.int64)
         self._timestamp_types: NDArray[np.int32] = np.empty(count, np.int32)
-        self._key = _BytesColumn(count if "key" in names else -1, self._size)
-        self._value = _BytesColumn(count if "value" in names else -1, self._size)
-        with_headers = "headers" in names
-        self._header_ends: NDArray[np.int32] = np.zeros(count + 1 if with_headers else 0, np.int32)
-        self._headers_at: NDArray[np.int64] = np.empty(count if with_headers else 0, np.int64)
+        self._key, self._value = _BytesColumn(count), _BytesColumn(count)
+        self._headers_at: NDArray[np.int64] = np.empty(count, np.int64)
+        self._header_ends: NDArray[np.int32] = np.zeros(count + 1, np.int32)
 
     def fill(self, from_offset: int, scale: int) -> None:
         key, value = self._key, self._value
@@ -185,10 +184,9 @@ class _Columns:
             self._offsets,
             self._timestamps,
             self._timestamp_types,
-            *(key.ends, key.data, key.valid),
-            *(value.ends, value.data, value.valid),
-            self._header_ends,
-            self._headers_at,
+            *(key.at, key.ends, key.valid),
+            *(value.at, value.ends, value.valid),
+            *(self._headers_at, self._header_ends),
         )
         if flaw:
             raise InvalidBytesError(f"offset {self._table[number, 3]}: {flaw_text(flaw, index)}")
@@ -203,9 +201,9 @@ class _Columns:
         if field.name == "partition":
             return pa.array(np.full(rows, partition, np.int32))
         if field.name == "key":
-            return self._key.array(field.type, rows)
+            return self._key.array(self._body, rows)
         if field.name == "value":
-            return self._value.array(field.type, rows)
+            return self._value.array(self._body, rows)
         if field.name == "headers":
             return self._headers(field.type)
         if field.name == "timestamp_type":
@@ -215,25 +213,22 @@ class _Columns:
 
     def _headers(self, kind: Any) -> Any:
         pa = arrow()
-        ends = self._header_ends[: self._rows + 1]
-        count = int(ends[-1])
-        names, contents = (_BytesColumn(count, self._size if count else 0) for _ in range(2))
+        count = int(self._header_ends[self._rows])
+        names, contents = _BytesColumn(count), _BytesColumn(count)
         if count:
             column_kernels().decode_headers(
                 self._body,
                 self._headers_at[: self._rows],
-                ends,
-                *(names.ends, names.data, names.valid),
-                *(contents.ends, contents.data, contents.valid),
+                self._header_ends,
+                *(names.at, names.ends),
+                *(contents.at, contents.ends, contents.valid),
             )
-        fields = kind.value_type
+        texts = _as_text(names.array(self._body, count, may_be_null=False))
         pairs = pa.StructArray.from_arrays(
-            [_as_text(names.array(pa.binary(), count)), contents.array(pa.binary(), count)],
-            fields=list(fields),
+            [texts, contents.array(self._body, count)], fields=list(kind.value_type)
         )
-        return pa.Array.from_buffers(
-            kind, self._rows, [None, bytes_of(ends, 4 * len(ends))], 0, children=[pairs]
-        )
+        ends = bytes_of(self._header_ends, 4 * (self._rows + 1))
+        return pa.Array.from_buffers(kind, self._rows, [None, ends], 0, children=[pairs])
 
 
 def _as_text(names: Any) -> Any:

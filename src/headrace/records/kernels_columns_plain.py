@@ -2,7 +2,7 @@
 
 They are what the compiled kernels are tested against, and what says what those do. Arrays in Arrow's layout:
 a column of bytes is its values end to end, `ends` (a 0, then where each value ends) and a bitmap of which
-are not null. An empty `ends` leaves a column out. Batches are rows of a table, see `Batch`.
+are not null. Batches are rows of a table.
 """
 
 from typing import Final
@@ -28,22 +28,6 @@ MADE_COLUMNS: Final = 6
 many rows there are, base timestamp and greatest timestamp."""
 
 
-def _append(
-    ends: Ints, column: Bytes, valid: Bytes, row: int, total: int, body: bytes, at: int, size: int
-) -> int:
-    if size >= 0:
-        column[total : total + size] = np.frombuffer(body, np.uint8, size, at) if size else 0
-        total += size
-        valid[row >> 3] |= 1 << (row & 7)
-    ends[row + 1] = total
-    return total
-
-
-def _scaled(timestamp: int, scale: int) -> int:
-    most = INT64_MAX // scale
-    return min(max(timestamp, -most), most) * scale
-
-
 def decode_rows(
     body: Bytes,
     batches: Longs,
@@ -52,27 +36,28 @@ def decode_rows(
     offsets: Longs,
     timestamps: Longs,
     timestamp_types: Ints,
+    key_at: Longs,
     key_ends: Ints,
-    key_bytes: Bytes,
     key_valid: Bytes,
+    value_at: Longs,
     value_ends: Ints,
-    value_bytes: Bytes,
     value_valid: Bytes,
-    header_ends: Ints,
     headers_at: Longs,
+    header_ends: Ints,
 ) -> tuple[int, int, int, int]:
-    """Take the records of all batches apart into columns, those before `from_offset` left out.
+    """Check the records of all batches and take them apart, those before `from_offset` left out.
 
     Returns (flaw, number of the batch, index of the record, rows); with a flaw the columns mean nothing.
-    `headers_at` is where each row's headers are, for `decode_headers`. Timestamps are multiplied by `scale`,
-    and kept within 64 bits.
+    The bytes of keys, values and headers stay where they are: `gather` and `decode_headers` fetch them.
+    Timestamps are multiplied by `scale`, and kept within 64 bits.
     """
     data = body.tobytes()
     row = keys = values = headers = 0
+    timestamp_max = INT64_MAX // scale
     for number, batch in enumerate(batches.tolist()):
         at, limit, count, base_offset, base_timestamp, by_log, append_time = batch
         for index in range(count):
-            flaw, at, late, beyond, key_at, key_size, value_at, value_size, at_headers, some = _fields(
+            flaw, at, late, beyond, at_key, key_size, at_value, value_size, at_headers, some = _fields(
                 data, at, limit
             )
             if flaw:
@@ -82,20 +67,18 @@ def decode_rows(
                 return Flaw.TIMESTAMP, number, index, 0
             if offset < from_offset:
                 continue
+            timestamp = append_time if by_log else timestamp
             offsets[row] = offset
-            timestamps[row] = _scaled(append_time if by_log else timestamp, scale)
+            timestamps[row] = min(max(timestamp, -timestamp_max), timestamp_max) * scale
             timestamp_types[row] = by_log
-            if len(key_ends):
-                keys = _append(key_ends, key_bytes, key_valid, row, keys, data, key_at, key_size)
-            if len(value_ends):
-                values = _append(
-                    value_ends, value_bytes, value_valid, row, values, data, value_at, value_size
-                )
-            if len(header_ends):
-                headers += some
-                headers_at[row] = at_headers
-                header_ends[row + 1] = headers
+            key_at[row], value_at[row], headers_at[row] = at_key, at_value, at_headers
+            key_valid[row >> 3] |= (key_size >= 0) << (row & 7)
+            value_valid[row >> 3] |= (value_size >= 0) << (row & 7)
+            keys += max(key_size, 0)
+            values += max(value_size, 0)
+            headers += some
             row += 1
+            key_ends[row], value_ends[row], header_ends[row] = keys, values, headers
         if at != limit:
             return Flaw.TRAILING, number, count, 0
     return Flaw.NONE, 0, 0, row
@@ -105,23 +88,34 @@ def decode_headers(
     body: Bytes,
     headers_at: Longs,
     header_ends: Ints,
+    key_at: Longs,
     key_ends: Ints,
-    key_bytes: Bytes,
-    key_valid: Bytes,
+    value_at: Longs,
     value_ends: Ints,
-    value_bytes: Bytes,
     value_valid: Bytes,
-) -> None:
-    """Take the headers that `decode_rows` has checked apart into columns, one row for each header."""
+) -> tuple[int, int]:
+    """Take the headers that `decode_rows` has checked apart, one row for each; returns the columns' bytes."""
     data = body.tobytes()
     keys = values = 0
     for row, at in enumerate(headers_at.tolist()):
         for header in range(header_ends[row], header_ends[row + 1]):
             size, at = _number(data, at, len(data), 32)
-            keys = _append(key_ends, key_bytes, key_valid, header, keys, data, at, size)
+            keys += size
+            key_at[header], key_ends[header + 1] = at, keys
             size, at = _number(data, at + size, len(data), 32)
-            values = _append(value_ends, value_bytes, value_valid, header, values, data, at, size)
+            value_at[header] = at
+            value_valid[header >> 3] |= (size >= 0) << (header & 7)
+            values += max(size, 0)
             at += max(size, 0)
+            value_ends[header + 1] = values
+    return keys, values
+
+
+def gather(body: Bytes, at: Longs, ends: Ints, column: Bytes) -> None:
+    """Copy a column's values end to end."""
+    for row, start in enumerate(at.tolist()):
+        size = ends[row + 1] - ends[row]
+        column[ends[row] : ends[row + 1]] = body[start : start + size]
 
 
 def encode_rows(
