@@ -22,9 +22,11 @@ READY = re.compile(rb"headrace ready: (\S+):(\d+)")
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
-# Both brokers get the same ones: no wait before a new group's first generation, and no topic by accident.
+# Both brokers get the same ones: groups that do not wait for seconds, and no topic by accident.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "false",
 }
 

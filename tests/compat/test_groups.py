@@ -4,11 +4,12 @@ import pytest
 
 from tests.compat.brokers import Broker
 from tests.compat.clients.face import Client, Record, RefusedError, eventually
-from tests.compat.clients.roster import Entry, as_params
+from tests.compat.clients.roster import CONSUMER_PROTOCOL_ROSTER, ROSTER, Entry, as_params
 from tests.compat.conftest import MakeTopic
 from tests.compat.dump_check import check_files
 from tests.compat.samples import hour_ago_ms
 
+BOTH_PROTOCOLS = (*ROSTER, *CONSUMER_PROTOCOL_ROSTER)
 PARTITIONS = 4
 EACH = 25
 
@@ -55,7 +56,7 @@ def _await_assignment(client: Client, **counts: int) -> None:
     eventually(is_shared, f"members to own {counts}")
 
 
-@pytest.mark.parametrize("entry", as_params())
+@pytest.mark.parametrize("entry", as_params(roster=BOTH_PROTOCOLS))
 def test_two_members_share_and_a_third_resumes(
     entry: Entry, client: Client, make_topic: MakeTopic, group: str
 ) -> None:
@@ -87,7 +88,7 @@ def test_two_members_share_and_a_third_resumes(
     client.leave("c")
 
 
-@pytest.mark.parametrize("entry", as_params("delete_group"))
+@pytest.mark.parametrize("entry", as_params("delete_group", roster=BOTH_PROTOCOLS))
 def test_group_is_listed_described_and_deleted(
     entry: Entry, client: Client, make_topic: MakeTopic, group: str
 ) -> None:

@@ -32,11 +32,14 @@ READ_MANY = 500
 
 
 class Confluent(Client):
-    """The Python face of librdkafka."""
+    """The Python face of librdkafka; its groups by the classic protocol or by the one of KIP-848."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group_protocol: str = "classic") -> None:
         # Its log says only what the calls answer too, and goes on after the broker has stopped.
         self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._group_settings: dict[str, Any] = {"group.protocol": group_protocol}
+        if group_protocol == "classic":  # else the broker says how often
+            self._group_settings |= {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
         self._admin = AdminClient(self._settings)
         self._members: dict[str, _Member] = {}
 
@@ -183,7 +186,7 @@ class Confluent(Client):
 
     def _consumer(self, group: str) -> Consumer:
         more = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        return Consumer(self._settings | more | {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500})
+        return Consumer(self._settings | more | self._group_settings)
 
     @staticmethod
     def _await(answers: Mapping[Any, Any]) -> None:

@@ -3,8 +3,9 @@
 To add a client: a program or module that answers the calls of face.Client, and a line here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,15 +42,19 @@ def _kafkajs(bootstrap: str) -> Client:
     return External(["node", str(prepare.node_program() / "kafkajs.mjs"), bootstrap])
 
 
-def _java(bootstrap: str) -> Client:
-    return External([*prepare.java_command(classes=prepare.java_program()), "Compat", bootstrap])
+def _java(group_protocol: str) -> Callable[[str], Client]:
+    def start(bootstrap: str) -> Client:
+        command = [*prepare.java_command(classes=prepare.java_program()), "Compat"]
+        return External([*command, bootstrap, group_protocol])
+
+    return start
 
 
 ROSTER = (
     Entry("confluent", Confluent),
     Entry("aiokafka", Aiokafka, cannot=frozenset({"delete_group", "null both"})),
     Entry("kafka-python", KafkaPython, cannot=frozenset({"null header", "null both"})),
-    Entry("java", _java, "java"),
+    Entry("java", _java("classic"), "java"),
     Entry("franz", _go("franz"), "golang"),
     Entry("sarama", _go("sarama"), "golang"),
     Entry("kafka-go", _go("kafka-go"), "golang", frozenset({"delete_records", BLURS_EMPTY})),
@@ -57,10 +62,17 @@ ROSTER = (
 )
 
 
-def as_params(*able: str) -> list[Any]:
+# The same libraries in groups whose broker assigns (KIP-848).
+CONSUMER_PROTOCOL_ROSTER = (
+    Entry("confluent-kip848", partial(Confluent, group_protocol="consumer")),
+    Entry("java-kip848", _java("consumer"), "java"),
+)
+
+
+def as_params(*able: str, roster: Sequence[Entry] = ROSTER) -> list[Any]:
     """The clients that can do all of it, for pytest.mark.parametrize, each with its mark."""
     return [
         pytest.param(entry, id=entry.name, marks=[getattr(pytest.mark, entry.mark)] if entry.mark else [])
-        for entry in ROSTER
+        for entry in roster
         if entry.cannot.isdisjoint(able)
     ]

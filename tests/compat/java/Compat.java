@@ -13,7 +13,7 @@ import java.util.Map;
 
 /**
  * The Java client and Apache Kafka's tools behind the face of tests/compat/clients: calls as JSON lines on stdin, one
- * answer a line on stdout. Usage: java Compat [HOST:PORT], which tools alone do not need.
+ * answer a line on stdout. Usage: java Compat [HOST:PORT GROUP_PROTOCOL], which tools alone do not need.
  */
 public final class Compat {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -32,7 +32,7 @@ public final class Compat {
                 if (op.equals("tool")) {
                     answer.put("result", Tools.run(call.get("args")));
                 } else {
-                    client = client == null ? new JavaClient(arguments[0]) : client;
+                    client = client == null ? new JavaClient(arguments[0], arguments[1]) : client;
                     answer.put("result", client.answer(op, call.get("args")));
                 }
             } catch (Throwable error) {

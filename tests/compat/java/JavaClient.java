@@ -46,10 +46,15 @@ final class JavaClient {
 
     private final String bootstrap;
     private final Admin admin;
+    private final Map<String, Object> groupSettings;
     private final Map<String, Member> members = new HashMap<>();
 
-    JavaClient(String bootstrap) {
+    JavaClient(String bootstrap, String groupProtocol) {
         this.bootstrap = bootstrap;
+        this.groupSettings = new HashMap<>(Map.of("group.protocol", groupProtocol));
+        if (groupProtocol.equals("classic")) { // else the broker says how often
+            groupSettings.putAll(Map.of("heartbeat.interval.ms", 500, "session.timeout.ms", 10_000));
+        }
         this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
     }
 
@@ -113,7 +118,7 @@ final class JavaClient {
 
     private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> more) {
         Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "enable.auto.commit", false,
-            "auto.offset.reset", "earliest", "heartbeat.interval.ms", 500, "session.timeout.ms", 10_000));
+            "auto.offset.reset", "earliest"));
         settings.putAll(more);
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
@@ -274,7 +279,9 @@ final class JavaClient {
         private volatile boolean isLeaving;
 
         Member(String group, String topic) {
-            consumer = consumer(Map.of("group.id", group));
+            Map<String, Object> settings = new HashMap<>(groupSettings);
+            settings.put("group.id", group);
+            consumer = consumer(settings);
             consumer.subscribe(List.of(topic), this);
             Thread thread = new Thread(this::run, "member of " + group);
             thread.setDaemon(true);
