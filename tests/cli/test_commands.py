@@ -1,15 +1,15 @@
 """The commands against a scripted cluster: what they ask, what they print, and how they fail."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli import connecting
 from headrace.cli.main import COMMANDS, cli
+from headrace.clients import Admin
 from headrace.wire.schemas.create_topics import CreatableTopicResult, CreateTopicsResponse
 from headrace.wire.schemas.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from headrace.wire.schemas.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -33,20 +33,16 @@ from headrace.wire.schemas.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.clients.scripted import ScriptedCluster
-from tests.clients.test_consumer import Log
-from tests.clients.test_producer import Written
+from tests.clients.scripted import Log, ScriptedCluster, Written
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
-    cluster = ScriptedCluster()
-    monkeypatch.setattr(
-        connecting, "connect", lambda *_, **options: cluster.client(timeout_ms=options["timeout_ms"])
-    )
-    return cluster
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedCluster]:
+    with ScriptedCluster() as cluster:
+        monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVER", cluster.address)
+        yield cluster
 
 
 @pytest.fixture
@@ -336,18 +332,18 @@ def test_cluster_describe(run: Run, scripted: ScriptedCluster) -> None:
 
 
 def test_no_broker_there(run: Run, scripted: ScriptedCluster) -> None:
-    scripted.dead_ports.add(9092)
+    scripted.kill(1)
     result = run("topic", "list")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: cannot connect to 127.0.0.1:9092 (Connection refused)")
+    assert result.stderr.startswith(f"Error: cannot connect to {scripted.address} (Connection refused)")
     assert "Traceback" not in result.output
 
 
-def test_a_bug_is_told_without_a_traceback(run: Run, scripted: ScriptedCluster) -> None:
-    def broken(request: Any, node: int) -> Any:
+def test_a_bug_is_told_without_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(admin: Admin) -> Any:
         raise RuntimeError("boom")
 
-    scripted.handlers["Metadata"] = broken
+    monkeypatch.setattr(Admin, "list_topics", broken)
     result = run("topic", "list")
     assert result.exit_code == 1
     assert "this should not have happened: RuntimeError: boom" in result.stderr

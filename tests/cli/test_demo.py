@@ -2,94 +2,55 @@
 
 import io
 import random
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 from rich.console import Console
 
+from headrace.cli.connecting import open_admin, open_consumer, open_producer
 from headrace.cli.demo import Seen, page_of, run_demo, sample_page_view
 from headrace.cli.demo_view import LiveView, PlainView
-from headrace.clients.consumer import ConsumedRecord
-from headrace.records.batch import batches, stamp
-from headrace.wire.schemas.create_topics import CreatableTopicResult, CreateTopicsResponse
-from headrace.wire.schemas.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from headrace.wire.schemas.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from headrace.wire.schemas.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from tests.clients.scripted import TOPIC_ID, ScriptedCluster
-
-
-def with_a_log(scripted: ScriptedCluster) -> None:
-    """One partition that keeps what is produced and gives it to fetches."""
-    log: list[tuple[int, bytes]] = []
-
-    def produce(request: Any, node: int) -> ProduceResponse:
-        (data,) = request.topic_data[0].partition_data
-        batch = bytearray(data.records)
-        ((_, header),) = batches(batch)
-        first = log[-1][0] if log else 0
-        stamp(batch, 0, base_offset=first, leader_epoch=0)
-        log.append((first + header.record_count, bytes(batch)))
-        result = PartitionProduceResponse(index=0, base_offset=first)
-        topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[result])
-        return ProduceResponse(responses=[topic])
-
-    def fetch(request: Any, node: int) -> FetchResponse | None:
-        (wanted,) = request.topics[0].partitions
-        data = b"".join(batch for end, batch in log if end > wanted.fetch_offset)
-        found = PartitionData(high_watermark=log[-1][0], records=data)
-        return FetchResponse(
-            responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[found])]
-        )
-
-    def list_offsets(request: Any, node: int) -> ListOffsetsResponse:
-        result = ListOffsetsPartitionResponse(partition_index=0, offset=0)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[result])])
-
-    def create(request: Any, node: int) -> CreateTopicsResponse:
-        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=36)])
-
-    scripted.handlers |= {
-        "Produce": produce,
-        "Fetch": fetch,
-        "ListOffsets": list_offsets,
-        "CreateTopics": create,
-    }
+from headrace.clients import ConsumedRecord
+from headrace.testing.clock import VirtualClock
+from headrace.testing.cluster import Cluster
 
 
 class Watcher:
     """A view that remembers, and lets time pass as the loop goes round."""
 
-    def __init__(self, scripted: ScriptedCluster) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
         self.records: list[ConsumedRecord] = []
-        self._scripted = scripted
+        self._clock = clock
 
     def record(self, record: ConsumedRecord, delay_ms: int) -> None:
         self.records.append(record)
 
     def update(self, seen: Seen) -> None:
-        self._scripted.now += 100
+        self._clock.advance(100)
 
 
 def test_what_is_written_comes_back() -> None:
-    scripted = ScriptedCluster()
-    with_a_log(scripted)
-    watcher = Watcher(scripted)
-    seen = run_demo(
-        scripted.client(),
-        scripted.client(),
-        watcher,
-        topic="t",
-        per_second=20,
-        rng=random.Random(1),
-        records_max=30,
-    )
+    clock = VirtualClock()
+    watcher = Watcher(clock)
+    with Cluster() as cluster, ExitStack() as stack:
+        address = cluster.bootstrap_servers
+        seen = run_demo(
+            stack.enter_context(open_admin(address, 30_000)),
+            stack.enter_context(open_producer(address, 30_000)),
+            stack.enter_context(open_consumer(address, 30_000)),
+            watcher,
+            topic="t",
+            per_second=20,
+            rng=random.Random(1),
+            clock=clock,
+            records_max=30,
+        )
     assert (seen.written, seen.read, seen.pages.total()) == (30, 30, 30)
-    assert [each.offset for each in watcher.records] == list(range(30))
-    assert len(scripted.asked("Produce")) > 5
+    offsets: dict[int, list[int]] = {}
+    for each in watcher.records:
+        offsets.setdefault(each.partition, []).append(each.offset)
+    assert all(found == list(range(len(found))) for found in offsets.values())
+    assert len(offsets) > 1
 
 
 def test_a_sample_is_a_page_view() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.cli.line_input import lines_or_idle
 from headrace.cli.record_text import InputRecord, parse_json_record, parse_text_record, record_json
-from headrace.clients.consumer import ConsumedRecord
+from headrace.clients import ConsumedRecord
 from headrace.clients.errors import ClientError
 
 

@@ -60,7 +60,7 @@ def test_starting_imports_neither_clients_nor_rich_nor_numba() -> None:
         "numpy",
         "asyncio",
         "cramjam",
-        "headrace.clients.cluster",
+        "headrace.clients.cluster_client",
         "headrace.wire.codec",
     }
     assert not heavy & set(modules)

@@ -1,8 +1,11 @@
 """Connecting, agreeing on versions, and what is said when a broker cannot be reached."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from headrace.clients.cluster import parse_addresses
+from headrace.clients import Producer
+from headrace.clients.addresses import parse_addresses
 from headrace.clients.errors import (
     ClientError,
     NoSuchTopicError,
@@ -10,68 +13,100 @@ from headrace.clients.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from headrace.clients.topics import list_topics
 from headrace.wire.apis import API_VERSIONS
-from tests.clients.scripted import ScriptedCluster
+from tests.clients.scripted import ScriptedCluster, Written
 
 METADATA = 3
 
 
-def test_the_highest_common_version_is_used() -> None:
-    scripted = ScriptedCluster()
+@pytest.fixture
+def scripted() -> Iterator[ScriptedCluster]:
+    with ScriptedCluster() as cluster:
+        yield cluster
+
+
+def test_the_highest_common_version_is_used(scripted: ScriptedCluster) -> None:
     scripted.versions[METADATA] = (0, 9)
-    list_topics(scripted.client())
+    with scripted.admin() as admin:
+        admin.list_topics()
     assert [version for _, name, version, _ in scripted.requests if name == "Metadata"] == [9]
 
 
-def test_a_broker_with_an_older_api_versions_is_asked_again_in_its_own() -> None:
-    scripted = ScriptedCluster()
+def test_a_broker_with_an_older_api_versions_is_asked_again_in_its_own(scripted: ScriptedCluster) -> None:
     scripted.versions[API_VERSIONS] = (0, 2)
-    assert [each.name for each in list_topics(scripted.client())] == ["t"]
+    with scripted.admin() as admin:
+        assert [each.name for each in admin.list_topics()] == ["t"]
 
 
-def test_no_common_version() -> None:
-    scripted = ScriptedCluster()
+def test_no_common_version(scripted: ScriptedCluster) -> None:
     scripted.versions[METADATA] = (20, 30)
-    with pytest.raises(UnsupportedError, match=r"speaks Metadata in versions 20 to 30"):
-        list_topics(scripted.client())
+    with (
+        scripted.admin() as admin,
+        pytest.raises(UnsupportedError, match=r"speaks Metadata in versions 20 to 30"),
+    ):
+        admin.list_topics()
 
 
-def test_a_request_that_the_broker_does_not_know() -> None:
-    scripted = ScriptedCluster()
+def test_a_request_that_the_broker_does_not_know(scripted: ScriptedCluster) -> None:
     del scripted.versions[METADATA]
-    with pytest.raises(UnsupportedError, match=r"127\.0\.0\.1:9092 does not know Metadata"):
-        list_topics(scripted.client())
+    with scripted.admin() as admin, pytest.raises(UnsupportedError, match=r"does not know Metadata"):
+        admin.list_topics()
 
 
-def test_no_broker_there() -> None:
-    scripted = ScriptedCluster()
-    scripted.dead_ports.add(9092)
-    with pytest.raises(UnreachableError, match=r"cannot connect to 127\.0\.0\.1:9092 .*headrace start"):
-        list_topics(scripted.client())
+def test_no_broker_there(scripted: ScriptedCluster) -> None:
+    scripted.kill(1)
+    with (
+        scripted.admin() as admin,
+        pytest.raises(UnreachableError, match=rf"cannot connect to {scripted.address} .*headrace start"),
+    ):
+        admin.list_topics()
 
 
-def test_no_answer() -> None:
-    scripted = ScriptedCluster()
+def test_no_answer(scripted: ScriptedCluster) -> None:
     scripted.handlers["Metadata"] = lambda request, node: None
-    with pytest.raises(TimedOutError, match=r"did not answer Metadata in time"):
-        list_topics(scripted.client())
+    with (
+        scripted.admin(request_timeout_ms=300) as admin,
+        pytest.raises(TimedOutError, match=r"did not answer Metadata in time"),
+    ):
+        admin.list_topics()
 
 
-def test_a_lost_connection_is_made_anew() -> None:
-    scripted = ScriptedCluster()
-    client = scripted.client()
-    list_topics(client)
-    scripted.dead_ports.add(9092)
-    with pytest.raises(UnreachableError):
-        client.refresh(None)
-    scripted.dead_ports.clear()
-    assert [each.name for each in list_topics(client)] == ["t"]
+def test_a_lost_connection_is_made_anew(scripted: ScriptedCluster) -> None:
+    with scripted.admin() as admin:
+        admin.list_topics()
+        scripted.cut()
+        assert [each.name for each in admin.list_topics()] == ["t"]
 
 
-def test_a_topic_that_is_not_there() -> None:
-    with pytest.raises(NoSuchTopicError, match=r"'nope': there is no such topic; .*headrace topic list"):
-        ScriptedCluster().client().topic("nope")
+def test_a_topic_that_is_not_there(scripted: ScriptedCluster) -> None:
+    with (
+        scripted.admin() as admin,
+        pytest.raises(NoSuchTopicError, match=r"'nope': there is no such topic; .*headrace topic list"),
+    ):
+        admin.describe_topics(["nope"])
+
+
+def test_keys_choose_partitions_as_everywhere(scripted: ScriptedCluster) -> None:
+    scripted.leaders = {("t", partition): 1 for partition in range(5)}
+    written = Written(scripted)
+    with Producer(bootstrap_servers=scripted.address) as producer:
+        # What Kafka's Java producer chooses among five partitions.
+        for key, value in ((b"a", b"1"), (b"kafka", b"2"), (b"", b"3")):
+            producer.send("t", value, key=key)
+    assert {value: partition for partition in range(5) for value in written.values(partition)} == {
+        b"1": 4,
+        b"2": 0,
+        b"3": 1,
+    }
+
+
+def test_an_error_that_passes_is_tried_again(scripted: ScriptedCluster) -> None:
+    written = Written(scripted)
+    written.errors = [6, 5]  # not the leader, no leader yet
+    with Producer(bootstrap_servers=scripted.address, retry_backoff_ms=1) as producer:
+        assert producer.send("t", b"v").result(10).offset == 100
+    assert len(scripted.asked("Produce")) == 3
+    assert written.values(0) == [b"v"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ T0 = TopicPartition("t", 0)
 Script = Callable[[ClientWorld], Coroutine[Any, Any, None]]
 
 
-async def fill(world: ClientWorld, count: int, *, topic: str = "t", partitions: int = 1, **settings: Any) -> None:
+async def fill(
+    world: ClientWorld, count: int, *, topic: str = "t", partitions: int = 1, **settings: Any
+) -> None:
     await world.create_topic(topic, partitions)
     async with world.producer(**settings) as producer:
         for number in range(count):

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.clients.errors import BufferFullError, ClientError, NoSuchTopicError, RefusedError, TimedOutError
+from headrace.clients.errors import (
+    BufferFullError,
+    ClientError,
+    NoSuchTopicError,
+    RefusedError,
+    TimedOutError,
+)
 from headrace.clients.producing.batch import RecordMetadata
 from headrace.clients.producing.core import producer_config
 from headrace.settings.definition import SettingError
@@ -138,9 +144,13 @@ def test_memory_that_stays_full() -> None:
         await first
         world.partition_off()
         began = world.now_ms()
-        with pytest.raises(BufferFullError, match=r"buffer\.memory"):
+
+        async def overfill() -> None:
             for _ in range(100):
                 await producer.send("t", b"v" * 100)
+
+        with pytest.raises(BufferFullError, match=r"buffer\.memory"):
+            await overfill()
         assert world.now_ms() - began >= 700
         world.heal()
         await producer.send("t", b"again", partition=0)

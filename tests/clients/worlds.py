@@ -1,12 +1,12 @@
 """Our own clients in a simulated world, with the real node: no sockets, no files, no waiting.
 
-    with ClientWorld() as world:
-        async def script():
-            await world.start()
-            await world.create_topic("t", 3)
-            async with world.producer(linger_ms=0) as producer:
-                ...
-        world.run(script())
+with ClientWorld() as world:
+    async def script():
+        await world.start()
+        await world.create_topic("t", 3)
+        async with world.producer(linger_ms=0) as producer:
+            ...
+    world.run(script())
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,9 @@ class ClientWorld(NodeWorld):
         found: list[bytes | None] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            chunk = log.read(offset, max_bytes=1 << 20, max_offset=log.log_end_offset, at_least_one=True).chunk
+            chunk = log.read(
+                offset, max_bytes=1 << 20, max_offset=log.log_end_offset, at_least_one=True
+            ).chunk
             data = chunk if isinstance(chunk, bytes) else chunk.read()
             for at, header in batches(data):
                 found += [record.value for record in read_records(data, at)]

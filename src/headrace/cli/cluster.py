@@ -2,17 +2,11 @@
 
 import click
 
-from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import human_bytes, print_facts, print_json, print_table
-from headrace.clients.brokers import (
-    LogDirDescription,
-    QuorumDescription,
-    describe_cluster,
-    describe_log_dirs,
-    describe_quorum,
-)
-from headrace.clients.cluster import Cluster
+from headrace.clients import Admin
+from headrace.clients.administering.brokers import LogDirDescription, QuorumDescription
 from headrace.clients.errors import RefusedError, UnsupportedError
 
 
@@ -27,14 +21,14 @@ def cluster() -> None:
 @json_option
 def describe(log_dirs: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Show the cluster's brokers and who decides about its metadata."""
-    with open_cluster(bootstrap, request_timeout_ms) as connected:
-        found = describe_cluster(connected)
-        quorum = _quorum(connected)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        found = admin.describe_cluster()
+        quorum = _quorum(admin)
         folders = [
             folder
             for broker in found.brokers
             if log_dirs and not broker.fenced
-            for folder in describe_log_dirs(connected, broker.node_id)
+            for folder in admin.describe_log_dirs(broker.node_id)
         ]
     if as_json:
         result: dict[str, object] = {
@@ -67,10 +61,10 @@ def describe(log_dirs: bool, bootstrap: str, request_timeout_ms: int, as_json: b
         _print_folders(folders)
 
 
-def _quorum(connected: Cluster) -> QuorumDescription | None:
+def _quorum(admin: Admin) -> QuorumDescription | None:
     """A cluster of ZooKeeper's days, or one that keeps it to itself, has no quorum to show."""
     try:
-        return describe_quorum(connected)
+        return admin.describe_quorum()
     except (UnsupportedError, RefusedError):
         return None
 

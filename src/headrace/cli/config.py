@@ -4,10 +4,10 @@ from typing import Final
 
 import click
 
-from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import note, print_json, print_table
-from headrace.clients.configs import ConfigValue, ResourceKind, alter_configs, describe_configs
+from headrace.clients.administering.configs import ConfigValue, ResourceKind
 from headrace.settings.sources import Source
 
 _SOURCES: Final = {
@@ -54,8 +54,8 @@ def describe(
     A broker is named by its number; without one, the settings that all brokers share are meant.
     """
     resource = _resource(kind, name)
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        values = describe_configs(cluster, resource, name, docs=docs)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        values = admin.describe_configs(resource, name, docs=docs)
     shown = [each for each in values if everything or each.source != Source.DEFAULT]
     if as_json:
         print_json([_as_json(each, docs) for each in shown])
@@ -98,8 +98,8 @@ def alter(
     set_to = parse_pairs("--set", settings)
     if not set_to and not deleted:
         raise click.UsageError("nothing to alter: give --set or --delete")
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        alter_configs(cluster, resource, name, set_to=set_to, delete=deleted)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        admin.alter_configs(resource, name, set_to=set_to, delete=deleted)
     if as_json:
         print_json({"kind": kind, "name": name, "set": set_to, "deleted": list(deleted)})
     else:

@@ -1,14 +1,17 @@
 """Options of every command that talks to a cluster, and the cluster they name."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from headrace.clients.cluster import Cluster
-from headrace.clients.system import connect
+from headrace.clients import Admin, Consumer, Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Commands write files and pipes: few large batches, flushed when the input pauses.
+_LINGER_MS: Final = 100
+_BATCH_BYTES: Final = 256 * 1024
 
 bootstrap_option = click.option(
     "--bootstrap-server",
@@ -36,6 +39,31 @@ def cluster_options(command: F) -> F:
     return bootstrap_option(timeout_option(command))
 
 
-def open_cluster(bootstrap: str, request_timeout_ms: int) -> Cluster:
-    """The cluster that the options name; to be used with `with`."""
-    return connect(bootstrap, client_id="headrace-cli", timeout_ms=request_timeout_ms)
+def open_admin(bootstrap: str, request_timeout_ms: int) -> Admin:
+    """The administrator of the cluster that the options name; to be used with `with`."""
+    return Admin(_settings(bootstrap, request_timeout_ms))
+
+
+def open_producer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> Producer:
+    """A producer for people: what is not written within the time-out has failed."""
+    patience = {"max_block_ms": request_timeout_ms, "delivery_timeout_ms": request_timeout_ms + _LINGER_MS}
+    options = {"linger_ms": _LINGER_MS, "batch_size": _BATCH_BYTES, **patience, **settings}
+    return Producer(_settings(bootstrap, request_timeout_ms), **options)
+
+
+def open_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> Consumer:
+    """A consumer of partitions that it is given."""
+    patience: dict[str, Any] = {
+        "default_api_timeout_ms": request_timeout_ms,
+        "allow_auto_create_topics": False,
+    }
+    return Consumer(_settings(bootstrap, request_timeout_ms), **patience, **settings)
+
+
+def _settings(bootstrap: str, request_timeout_ms: int) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": "headrace-cli",
+        "request.timeout.ms": request_timeout_ms,
+        "socket.connection.setup.timeout.ms": request_timeout_ms,
+    }

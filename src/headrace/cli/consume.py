@@ -13,14 +13,12 @@ from typing import Final
 import click
 
 from headrace.base.ids import TopicPartition
-from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.connecting import cluster_options, open_consumer
 from headrace.cli.options import examples, unescaped
 from headrace.cli.output import note, print_json_line
 from headrace.cli.record_text import record_json
-from headrace.clients.cluster import Cluster
-from headrace.clients.consumer import ConsumedRecord, Consumer
+from headrace.clients import ConsumedRecord, Consumer
 from headrace.clients.errors import ClientError
-from headrace.clients.offsets import Place, find_offsets
 
 _POLL_MS: Final = 500
 
@@ -101,29 +99,30 @@ def consume(
     time_ms = None if timestamp is None else parse_time(timestamp)
     separator = unescaped(key_separator).encode()
     printer = record_printer("json" if as_json else form, separator)
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        wanted = _partitions(cluster, topic, partitions)
-        ends = find_offsets(cluster, wanted, Place.LATEST)
-        starts = _starts(cluster, wanted, ends, from_beginning, offset, time_ms)
+    with open_consumer(bootstrap, request_timeout_ms, auto_offset_reset="earliest") as consumer:
+        wanted = _partitions(consumer, topic, partitions)
+        ends = consumer.end_offsets(wanted)
+        starts = _starts(consumer, ends, from_beginning, offset, time_ms)
         waits = follow or max_messages is not None or timeout_ms is not None
         has_place = from_beginning or offset is not None or timestamp is not None
         until = ends if has_place and not waits else None
-        consumer = Consumer(cluster, starts)
+        consumer.assign(wanted)
+        for each, start in starts.items():
+            consumer.seek(each, start)
         for record in records(consumer, until=until, max_messages=max_messages, silence_ms=timeout_ms):
             printer(record)
 
 
-def _partitions(cluster: Cluster, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
-    count = len(cluster.topic(topic).partitions)
+def _partitions(consumer: Consumer, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
+    known = consumer.partitions_for(topic)
     for number in chosen:
-        if number >= count:
-            raise ClientError(f"topic {topic!r} has no partition {number}: it has 0 to {count - 1}")
-    return [TopicPartition(topic, number) for number in (sorted(set(chosen)) or range(count))]
+        if number >= len(known):
+            raise ClientError(f"topic {topic!r} has no partition {number}: it has 0 to {len(known) - 1}")
+    return [each for each in known if not chosen or each.partition in chosen]
 
 
 def _starts(
-    cluster: Cluster,
-    wanted: list[TopicPartition],
+    consumer: Consumer,
     ends: dict[TopicPartition, int],
     from_beginning: bool,
     offset: int | None,
@@ -131,17 +130,17 @@ def _starts(
 ) -> dict[TopicPartition, int]:
     """Where to begin in each partition."""
     if time_ms is not None:
-        found = find_offsets(cluster, wanted, time_ms)
-        return {each: found[each] if found[each] >= 0 else ends[each] for each in wanted}
+        found = consumer.offsets_for_times(dict.fromkeys(ends, time_ms))
+        return {each: place.offset if (place := found[each]) else end for each, end in ends.items()}
     if not from_beginning and offset is None:
         return ends
-    beginnings = find_offsets(cluster, wanted, Place.EARLIEST)
+    beginnings = consumer.beginning_offsets(ends)
     if offset is None:
         return beginnings
     if offset >= 0:
         # An offset that is gone or not there yet would be an error in the other partitions' way.
-        return {each: min(max(offset, beginnings[each]), ends[each]) for each in wanted}
-    return {each: max(ends[each] + offset, beginnings[each]) for each in wanted}
+        return {each: min(max(offset, beginnings[each]), end) for each, end in ends.items()}
+    return {each: max(end + offset, beginnings[each]) for each, end in ends.items()}
 
 
 def records(
@@ -154,8 +153,8 @@ def records(
     """Records until one of the ends is reached: offsets, a number of records, or a silence."""
     count = 0
     told = ""
-    while until is None or any(consumer.positions[each] < end for each, end in until.items()):
-        found = consumer.poll(_POLL_MS if silence_ms is None else silence_ms)
+    while until is None or _is_before(consumer, until):
+        found = consumer.poll((_POLL_MS if silence_ms is None else silence_ms) / 1000)
         if consumer.trouble is not None and str(consumer.trouble) != told:
             told = str(consumer.trouble)
             note(f"waiting: {told}")
@@ -168,6 +167,11 @@ def records(
             count += 1
             if count == max_messages:
                 return
+
+
+def _is_before(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    positions = consumer.positions()
+    return any(positions.get(each, 0) < end for each, end in ends.items())
 
 
 def record_printer(form: str, separator: bytes) -> Callable[[ConsumedRecord], None]:

@@ -11,21 +11,18 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.cluster import Cluster
-from headrace.clients.consumer import ConsumedRecord, Consumer
+from headrace.clients import Admin, ConsumedRecord, Consumer, Producer
 from headrace.clients.errors import RefusedError
-from headrace.clients.offsets import Place, find_offsets
-from headrace.clients.producer import Producer
-from headrace.clients.topics import create_topic
 
 PARTITIONS: Final = 3
 PAGES: Final = ("/", "/pricing", "/docs", "/docs/start", "/blog", "/login", "/cart")
 # How often people look at each page, roughly.
 WEIGHTS: Final = (30, 12, 18, 14, 9, 11, 6)
 USERS: Final = 40
-_POLL_MS: Final = 100
+_POLL_S: Final = 0.1
 _LAST_SHOWN: Final = 12
 
 
@@ -68,46 +65,43 @@ def sample_page_view(rng: random.Random, now_ms: int) -> tuple[bytes, bytes]:
 
 
 def run_demo(
-    writing: Cluster,
-    reading: Cluster,
+    admin: Admin,
+    producer: Producer,
+    consumer: Consumer,
     view: View,
     *,
     topic: str,
     per_second: int,
     rng: random.Random,
+    clock: Clock,
     records_max: int | None = None,
 ) -> Seen:
-    """Write and read until `records_max` records were read; without it until KeyboardInterrupt.
-
-    Each has connections of its own: a broker answers the requests of one connection in order, so a write
-    would wait behind a fetch that waits for records.
-    """
-    partitions = _prepare(writing, topic)
-    producer = Producer(writing, rng=rng)
-    consumer = Consumer(reading, find_offsets(reading, partitions, Place.LATEST))
-    clock = reading.world.clock
+    """Write and read until `records_max` records were read; without it until KeyboardInterrupt."""
+    _prepare(admin, consumer, topic)
     seen = Seen()
     started = clock.monotonic_ms()
     while records_max is None or seen.read < records_max:
         seen.elapsed_ms = clock.monotonic_ms() - started
         _write_due(producer, topic, seen, per_second, rng, clock.now_ms(), records_max)
-        for record in consumer.poll(_POLL_MS):
+        for record in consumer.poll(_POLL_S):
             delay_ms = max(0, clock.now_ms() - record.timestamp_ms)
             _count(seen, record, delay_ms)
             view.record(record, delay_ms)
-        seen.ends = dict(consumer.positions)
+        seen.ends = consumer.positions()
         view.update(seen)
     return seen
 
 
-def _prepare(cluster: Cluster, topic: str) -> list[TopicPartition]:
+def _prepare(admin: Admin, consumer: Consumer, topic: str) -> None:
+    """See that the topic is there, and begin to read at its end before anything is written."""
     try:
-        create_topic(cluster, topic, partitions=PARTITIONS)
+        admin.create_topic(topic, partitions=PARTITIONS)
     except RefusedError as error:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    count = len(cluster.topic(topic).partitions)
-    return [TopicPartition(topic, number) for number in range(count)]
+    consumer.assign(consumer.partitions_for(topic))
+    for each in consumer.assignment:
+        consumer.position(each)
 
 
 def _write_due(

@@ -18,7 +18,8 @@ from typing import Final
 
 import click
 
-from headrace.cli.connecting import open_cluster
+from headrace.base.clock import SystemClock
+from headrace.cli.connecting import open_admin, open_consumer, open_producer
 from headrace.cli.demo import View, run_demo
 from headrace.cli.demo_view import LiveView, PlainView
 from headrace.cli.options import examples
@@ -73,20 +74,23 @@ def demo(
     try:
         with ExitStack() as stack:
             address = bootstrap or stack.enter_context(running_node(port, data))
-            writing = stack.enter_context(open_cluster(address, _TIMEOUT_MS))
-            reading = stack.enter_context(open_cluster(address, _TIMEOUT_MS))
+            admin = stack.enter_context(open_admin(address, _TIMEOUT_MS))
+            producer = stack.enter_context(open_producer(address, _TIMEOUT_MS))
+            consumer = stack.enter_context(open_consumer(address, _TIMEOUT_MS))
             view: View = PlainView()
             if is_terminal():
                 view = stack.enter_context(LiveView(address, topic))
             else:
                 note(f"headrace demo: reading {topic} at {address}; Ctrl-C stops")
             run_demo(
-                writing,
-                reading,
+                admin,
+                producer,
+                consumer,
                 view,
                 topic=topic,
                 per_second=rate,
                 rng=random.Random(),
+                clock=SystemClock(),
                 records_max=records_max,
             )
     except KeyboardInterrupt:

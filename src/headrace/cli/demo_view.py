@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.demo import Seen, page_of
-from headrace.clients.consumer import ConsumedRecord
+from headrace.clients import ConsumedRecord
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,6 +1,5 @@
 """`headrace produce`: one record for each line."""
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
@@ -8,15 +7,15 @@ from typing import BinaryIO, Final
 import click
 
 from headrace.base.ids import TopicPartition
-from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.connecting import cluster_options, open_producer
 from headrace.cli.line_input import lines_or_idle
 from headrace.cli.options import examples, json_option, parse_pairs, unescaped
 from headrace.cli.output import note, print_json
 from headrace.cli.record_text import BadLineError, Headers, InputRecord, parse_json_record, parse_text_record
-from headrace.clients.producer import Delivery, Producer
+from headrace.clients import Delivery, Producer
 from headrace.records.codecs import Codec
 
-_ACKS: Final = {"0": 0, "1": 1, "all": -1}
+_ACKS: Final = ["0", "1", "all"]
 _CODECS: Final = [codec.name.lower() for codec in Codec]
 
 Parse = Callable[[bytes, int], InputRecord]
@@ -29,10 +28,24 @@ class Written:
         self.counts: Counter[TopicPartition] = Counter()
         self.last_offsets: dict[TopicPartition, int] = {}
 
+        self.failure: BaseException | None = None
+
     def add(self, delivery: Delivery) -> None:
-        self.counts[delivery.partition] += len(delivery.records)
-        if delivery.first_offset >= 0:
-            self.last_offsets[delivery.partition] = delivery.first_offset + len(delivery.records) - 1
+        """A record's fate is known. Called in the producer's thread, in the order of each partition."""
+        failure = delivery.exception()
+        if failure is not None:
+            self.failure = self.failure or failure
+            return
+        found = delivery.result()
+        partition = TopicPartition(found.topic, found.partition)
+        self.counts[partition] += 1
+        if found.offset >= 0:
+            self.last_offsets[partition] = found.offset
+
+    def check(self) -> None:
+        """Raise what went wrong first."""
+        if self.failure is not None:
+            raise self.failure
 
 
 @click.command(
@@ -70,7 +83,7 @@ class Written:
 @click.option("--compression", type=click.Choice(_CODECS), default="none", show_default=True)
 @click.option(
     "--acks",
-    type=click.Choice(list(_ACKS)),
+    type=click.Choice(_ACKS),
     default="all",
     show_default=True,
     help="Replicas that must have a record before it counts.",
@@ -99,25 +112,20 @@ def produce(
     parse = _parser(form, key_separator)
     common = tuple((name, value.encode()) for name, value in parse_pairs("--header", headers).items())
     written = Written()
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        cluster.topic(topic, create=create)
-        producer = Producer(
-            cluster,
-            acks=_ACKS[acks],
-            codec=Codec[compression.upper()],
-            rng=random.Random(),
-            create_topics=create,
-            on_delivery=written.add,
-        )
+    settings = {"acks": acks, "compression_type": compression, "allow_auto_create_topics": create}
+    with open_producer(bootstrap, request_timeout_ms, **settings) as producer:
+        producer.partitions_for(topic)
         try:
             for record in _records(file, parse, producer):
-                _send(producer, topic, record, common, partition)
+                _send(producer, topic, record, common, partition).add_done_callback(written.add)
+                written.check()
         except BadLineError:
             # What came before it was right, and is not lost for this line.
             producer.flush()
             note(f"wrote {written.counts.total()} records before it")
             raise
         producer.flush()
+        written.check()
     _report(topic, written, as_json)
 
 
@@ -145,8 +153,8 @@ def _records(file: BinaryIO, parse: Parse, producer: Producer) -> Iterator[Input
 
 def _send(
     producer: Producer, topic: str, record: InputRecord, headers: Headers, partition: int | None
-) -> None:
-    producer.send(
+) -> Delivery:
+    return producer.send(
         topic,
         record.value,
         key=record.key,

@@ -8,7 +8,7 @@ import base64
 import json
 from typing import Any, NamedTuple
 
-from headrace.clients.consumer import ConsumedRecord
+from headrace.clients import ConsumedRecord
 from headrace.clients.errors import ClientError
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -5,19 +5,12 @@ import sys
 import click
 
 from headrace.base.error_codes import ErrorCode
-from headrace.cli.connecting import cluster_options, open_cluster
+from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import note, print_facts, print_json, print_table
-from headrace.clients.configs import ConfigValue, ResourceKind, alter_configs, describe_configs
+from headrace.clients.administering.configs import ConfigValue, ResourceKind
+from headrace.clients.administering.topics import TopicDescription
 from headrace.clients.errors import RefusedError
-from headrace.clients.topics import (
-    TopicDescription,
-    create_partitions,
-    create_topic,
-    delete_topics,
-    describe_topics,
-    list_topics,
-)
 from headrace.settings.sources import Source
 
 set_option = click.option(
@@ -68,14 +61,13 @@ def create(
 ) -> None:
     """Create a topic."""
     configs = parse_pairs("--set", settings)
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+    with open_admin(bootstrap, request_timeout_ms) as admin:
         try:
-            made = create_topic(
-                cluster,
+            made = admin.create_topic(
                 name,
                 partitions=partitions or -1,
                 replication=replication_factor or -1,
-                configs=configs,
+                settings=configs,
             )
         except RefusedError as error:
             if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -100,8 +92,8 @@ def create(
 @json_option
 def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """List topics."""
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        found = [each for each in list_topics(cluster) if internal or not each.internal]
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        found = [each for each in admin.list_topics() if internal or not each.internal]
     if as_json:
         print_json([each._asdict() for each in found])
     elif not found:
@@ -119,10 +111,10 @@ def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool
 @json_option
 def describe(names: tuple[str, ...], bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Describe topics: their partitions, and the settings of their own."""
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        described = describe_topics(cluster, names)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        described = admin.describe_topics(names)
         settings = {
-            each.name: _own(describe_configs(cluster, ResourceKind.TOPIC, each.name)) for each in described
+            each.name: _own(admin.describe_configs(ResourceKind.TOPIC, each.name)) for each in described
         }
     if as_json:
         print_json([_as_json(each, settings[each.name]) for each in described])
@@ -193,11 +185,11 @@ def alter(
     configs = parse_pairs("--set", settings)
     if partitions is None and not configs and not deleted:
         raise click.UsageError("nothing to alter: give --partitions, --set or --delete")
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
+    with open_admin(bootstrap, request_timeout_ms) as admin:
         if configs or deleted:
-            alter_configs(cluster, ResourceKind.TOPIC, name, set_to=configs, delete=deleted)
+            admin.alter_configs(ResourceKind.TOPIC, name, set_to=configs, delete=deleted)
         if partitions is not None:
-            create_partitions(cluster, name, partitions)
+            admin.create_partitions(name, partitions)
     if as_json:
         print_json({"name": name, "partitions": partitions, "set": configs, "deleted": list(deleted)})
     else:
@@ -213,8 +205,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, request_timeout_ms
     """Delete topics and all their records."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
-    with open_cluster(bootstrap, request_timeout_ms) as cluster:
-        delete_topics(cluster, names)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        admin.delete_topics(names)
     if as_json:
         print_json({"deleted": list(names)})
     else:
