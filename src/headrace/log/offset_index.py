@@ -52,9 +52,13 @@ class OffsetIndex:
     def upper_bound(self, position: int) -> int | None:
         """The offset of the first entry whose batch starts at or behind `position`: no batch that starts
         before it holds an offset above. None where no entry lies that far back."""
-        data, unpack = self.data, _ENTRY.unpack_from
-        number = bisect_right(range(len(self)), position - 1, key=lambda n: unpack(data, n * ENTRY_BYTES)[1])
+        number = self._first_behind(position - 1)
         return self.entry(number)[0] if number < len(self) else None
+
+    def offset_before(self, position: int) -> int:
+        """The offset of the last entry whose batch starts at or before `position`; the base without one."""
+        number = self._first_behind(position) - 1
+        return self.entry(number)[0] if number >= 0 else self.base_offset
 
     def truncate(self, offset: int) -> None:
         """Forget entries at or above `offset`."""
@@ -70,6 +74,10 @@ class OffsetIndex:
             offset, position = self.entry(len(self) - 1)
             if offset < self.base_offset or not 0 <= position < segment_bytes:
                 raise InvalidBytesError(f"its last entry ({offset}, {position}) lies outside of the segment")
+
+    def _first_behind(self, position: int) -> int:
+        data, unpack = self.data, _ENTRY.unpack_from
+        return bisect_right(range(len(self)), position, key=lambda n: unpack(data, n * ENTRY_BYTES)[1])
 
     def _first_above(self, key: int) -> int:
         data, unpack = self.data, _KEY.unpack_from

@@ -1,10 +1,12 @@
-"""Producer state for an offset: the latest usable snapshot below it, then the batches in between."""
+"""Producer state for an offset: the latest usable snapshot below it, what the tail before it adds, then the
+batches in between."""
 
 import contextlib
 
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
+from headrace.log.producer_tail import recall_batches
 from headrace.log.segment import Segment
 from headrace.log.segments import Segments
 from headrace.records.batch import crc_matches
@@ -27,6 +29,7 @@ def rebuild_producers(
     snapshots.remove_outside(above=log_start_offset, up_to=end_offset)
     snapshots.load_latest(producers, log_start_offset=log_start_offset, now_ms=now_ms)
     start_offset = producers.end_offset
+    recall_batches(producers, segments)
     for segment in segments.from_number(segments.number_of(start_offset)):
         if segment.base_offset >= end_offset:
             break

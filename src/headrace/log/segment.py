@@ -247,10 +247,13 @@ class Segment:
             window = self.file.read(position, HEADER_BYTES)
             base, _, magic, _ = _PLACE.unpack_from(window) if len(window) == HEADER_BYTES else _NOWHERE
             if base > entry_offset or magic != MAGIC:
-                # The index leads to no batch, or to a later one: it is not this log's index.
-                self.rebuild_indexes()
+                self.rebuild_indexes()  # it leads to no batch, or to a later one: not this log's index
                 _, position = self.offset_index().lookup(offset)
         return position
+
+    def start_before(self, position: int) -> int:
+        """Where a batch starts that lies at or before `position`, by the index."""
+        return self.near(self.offset_index().offset_before(position)) if position > 0 else 0
 
     def _locate_by_index(self, offset: int) -> int:
         position = self.near(offset)
