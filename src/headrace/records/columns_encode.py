@@ -6,8 +6,8 @@ What remains per batch is a header, a CRC and where wanted compression. Which pa
 by a column `partition`, or by its key as every Kafka producer does it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from headrace.records.header import (
     join_batch,
 )
 from headrace.records.kernel_choice import kernels, load_compiled
-from headrace.records.kernels_columns_plain import MADE_COLUMNS
+from headrace.records.kernels_columns_plain import MADE_COLUMNS, STATE_COLUMNS
 
 # Kafka's message.max.bytes is 1 MiB for a packed batch; more than this unpacked helps no codec.
 BATCH_BYTES: Final = 1024 * 1024
@@ -74,11 +74,12 @@ def batches_from_arrow(
     form = BatchForm(
         codec, level, batch_bytes, timestamp_ms, producer_id, producer_epoch, base_sequence, transactional
     )
-    made: list[bytearray] = []
-    for rows in _record_batches(data):
-        following = replace(form, base_sequence=_sequence_after(form.base_sequence, made))
-        made += _encode(_Rows.of(rows, timestamp_ms), np.arange(rows.num_rows), following)
-    return made
+    encoder = _Encoder(form, 1, {})
+    return [
+        batch
+        for rows in _record_batches(data)
+        for _, batch in encoder.encode(_Rows.of(rows, timestamp_ms), np.zeros(rows.num_rows, np.int32))
+    ]
 
 
 def batches_by_partition(
@@ -94,18 +95,13 @@ def batches_by_partition(
     A row without a partition goes where its key says, and without a key to `keyless_partition`.
     """
     form = BatchForm() if form is None else form
-    sequences = {} if base_sequences is None else base_sequences
+    encoder = _Encoder(form, partition_count, {} if base_sequences is None else base_sequences)
     made: dict[int, list[bytearray]] = {}
     for rows in _record_batches(data):
         columns = _Rows.of(rows, form.timestamp_ms)
         chosen = _partitions(rows, columns.key, partition_count, keyless_partition)
-        order = np.argsort(chosen, kind="stable")
-        numbers, starts = np.unique(chosen[order], return_index=True)
-        for number, indices in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            batches = made.setdefault(number, [])
-            first = sequences.get(number, form.base_sequence)
-            following = replace(form, base_sequence=_sequence_after(first, batches))
-            batches += _encode(columns, indices, following)
+        for partition, batch in encoder.encode(columns, chosen):
+            made.setdefault(partition, []).append(batch)
     return made
 
 
@@ -130,16 +126,15 @@ def _hashed(keys: Spans, partition_count: int) -> NDArray[np.int32]:
     return chosen
 
 
-def _partitions(rows: Any, keys: Spans, partition_count: int, keyless: int) -> NDArray[np.int16 | np.int32]:
+def _partitions(rows: Any, keys: Spans, partition_count: int, keyless: int) -> NDArray[np.int32]:
     chosen = _hashed(keys, partition_count)
     chosen[chosen < 0] = keyless
     if "partition" in rows.schema.names:
         said = rows.column("partition").cast(arrow().int32()).fill_null(-1).to_numpy()
-        chosen = np.where(said < 0, chosen, said)
+        chosen = np.where(said < 0, chosen, said).astype(np.int32)
     if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < partition_count:
         raise ValueError(f"partitions go from 0 to {partition_count - 1}; a row has {chosen.max()}")
-    # Numbers of 16 bits are sorted by radix, several times as fast.
-    return chosen.astype(np.int16) if partition_count < 1 << 15 else chosen
+    return chosen
 
 
 def _record_batches(data: Any) -> list[Any]:
@@ -177,70 +172,81 @@ class _Rows(NamedTuple):
             return cls(timestamps, key, value, np.empty(0, np.int64), no_values(0), no_values(0))
         return cls(timestamps, key, value, *header_spans(columns["headers"]))
 
-    def bytes_max(self, rows: NDArray[np.int64]) -> int:
-        """The most that these rows can take as records."""
-        total = len(rows) * _RECORD_OVERHEAD + int(np.maximum(self.key.size[rows], 0).sum())
-        total += int(np.maximum(self.value.size[rows], 0).sum())
+    def bytes_max(self) -> NDArray[np.int64]:
+        """The most that each row can take as a record."""
+        most = np.maximum(self.key.size, 0) + np.maximum(self.value.size, 0) + _RECORD_OVERHEAD
         if len(self.header_ends):
-            total += len(self.names.size) * _HEADER_OVERHEAD
-            total += sum(int(np.maximum(each.size, 0).sum()) for each in (self.names, self.contents))
-        return total
+            each = np.maximum(self.contents.size, 0) + self.names.size + _HEADER_OVERHEAD
+            total = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])[self.header_ends]
+            most += np.diff(total)
+        return most
 
 
-def _encode(columns: _Rows, rows: NDArray[np.int64], form: BatchForm) -> list[bytearray]:
-    if not HEADER_BYTES < form.batch_bytes <= BATCH_BYTES_MAX:
-        raise ValueError(
-            f"batches can have {HEADER_BYTES + 1} to {BATCH_BYTES_MAX} bytes, not {form.batch_bytes}"
+class _Encoder:
+    """Writes rows into batches, a lane for each partition; sequences go on from call to call."""
+
+    def __init__(self, form: BatchForm, lane_count: int, sequences: Mapping[int, int]) -> None:
+        if not HEADER_BYTES < form.batch_bytes <= BATCH_BYTES_MAX:
+            raise ValueError(
+                f"batches can have {HEADER_BYTES + 1} to {BATCH_BYTES_MAX} bytes, not {form.batch_bytes}"
+            )
+        self._form = form
+        self._sequences = sequences
+        self._rows_before: NDArray[np.int64] = np.zeros(lane_count, np.int64)
+
+    def encode(self, columns: _Rows, lanes: NDArray[np.int32]) -> Iterator[tuple[int, bytearray]]:
+        """Each batch with its lane."""
+        lane_count, batch_bytes = len(self._rows_before), self._form.batch_bytes
+        rows = np.bincount(lanes, minlength=lane_count)
+        most = np.bincount(lanes, columns.bytes_max(), minlength=lane_count).astype(np.int64)
+        # Two batches in a row are larger than the limit together, or they would be one.
+        batches_max = np.minimum(rows, 2 * most // (batch_bytes - HEADER_BYTES) + 2)
+        ends = np.cumsum(most + batches_max * HEADER_BYTES)
+        out = np.empty(int(ends[-1]), np.uint8)
+        table = np.empty((int(batches_max.sum()), MADE_COLUMNS), np.int64)
+        states = np.empty((lane_count, STATE_COLUMNS), np.int64)
+        states[0, 0], states[1:, 0], states[:, 1], states[:, 2] = 0, ends[:-1], -1, self._rows_before
+        count = column_kernels().encode_rows(
+            lanes,
+            columns.timestamps,
+            *columns.key,
+            *columns.value,
+            columns.header_ends,
+            *columns.names,
+            *columns.contents,
+            batch_bytes,
+            states,
+            out,
+            table,
         )
-    most = columns.bytes_max(rows)
-    # Two batches in a row are larger than the limit together, or they would be one.
-    batch_count_max = min(len(rows), 2 * most // (form.batch_bytes - HEADER_BYTES) + 2)
-    out = np.empty(most + batch_count_max * HEADER_BYTES, np.uint8)
-    table = np.empty((batch_count_max, MADE_COLUMNS), np.int64)
-    count, _ = column_kernels().encode_rows(
-        rows,
-        columns.timestamps,
-        *columns.key,
-        *columns.value,
-        columns.header_ends,
-        *columns.names,
-        *columns.contents,
-        form.batch_bytes,
-        out,
-        table,
-    )
-    return [_finish(out.data[start:end], numbers, form) for start, end, *numbers in table[:count].tolist()]
+        self._rows_before = states[:, 2].copy()
+        for start, end, before, row_count, base_timestamp, max_timestamp, lane in table[:count].tolist():
+            sequence = self._sequences.get(lane, self._form.base_sequence)
+            if sequence != NO_SEQUENCE:
+                sequence = (sequence + before) & 0x7FFFFFFF  # from 2^31-1 back to 0
+            header = self._header(row_count, base_timestamp, max_timestamp, sequence)
+            yield lane, self._joined(header, out.data[start + HEADER_BYTES : end])
 
+    def _header(self, count: int, base_timestamp: int, max_timestamp: int, sequence: int) -> BatchHeader:
+        form = self._form
+        return BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=form.codec | (TRANSACTIONAL if form.transactional else 0),
+            last_offset_delta=count - 1,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=form.producer_id,
+            producer_epoch=form.producer_epoch,
+            base_sequence=sequence,
+            record_count=count,
+        )
 
-def _finish(batch: memoryview, numbers: list[int], form: BatchForm) -> bytearray:
-    """Put the header in front of the records, and pack them where a codec is wanted."""
-    first, count, base_timestamp, max_timestamp = numbers
-    body: Buffer = batch[HEADER_BYTES:]
-    if form.codec != Codec.NONE:
-        body = compress(form.codec, body, form.level)
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
-        attributes=form.codec | (TRANSACTIONAL if form.transactional else 0),
-        last_offset_delta=count - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=form.producer_id,
-        producer_epoch=form.producer_epoch,
-        base_sequence=_advanced(form.base_sequence, first),
-        record_count=count,
-    )
-    return join_batch(header, body)
-
-
-def _advanced(sequence: int, records: int) -> int:
-    """Sequences go from 2^31-1 back to 0."""
-    return sequence if sequence == NO_SEQUENCE else (sequence + records) & 0x7FFFFFFF
-
-
-def _sequence_after(sequence: int, batches: list[bytearray]) -> int:
-    records = sum(int.from_bytes(batch[HEADER_BYTES - 4 : HEADER_BYTES], "big") for batch in batches)
-    return _advanced(sequence, records)
+    def _joined(self, header: BatchHeader, body: Buffer) -> bytearray:
+        packed = (
+            body if self._form.codec == Codec.NONE else compress(self._form.codec, body, self._form.level)
+        )
+        return join_batch(header, packed)

@@ -37,6 +37,7 @@ _BYTES: Final = types.Array(types.uint8, 1, "C")
 _INTS: Final = types.Array(types.int32, 1, "C")
 _LONGS: Final = types.Array(types.int64, 1, "C")
 _ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
+_LANES: Final = types.Array(types.int32, 1, "C", readonly=True)
 _TABLE: Final = types.Array(types.int64, 2, "C")
 
 # `Flaw` as plain numbers: numba's cache does not look into other modules.
@@ -306,13 +307,13 @@ def _headers_size(name_size: Longs, content_size: Longs, first: int, last: int) 
 
 
 @kernel(
-    types.UniTuple(_I64, 2)(
-        *(_ROWS, _ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS),
-        *(_ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _I64, _BYTES, _TABLE),
+    _I64(
+        *(_LANES, _ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS),
+        *(_ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _I64, _TABLE, _BYTES, _TABLE),
     )
 )
 def encode_rows(
-    rows: Longs,
+    lanes: Ints,
     timestamps: Longs,
     keys: Bytes,
     key_at: Longs,
@@ -328,27 +329,32 @@ def encode_rows(
     content_at: Longs,
     content_size: Longs,
     batch_bytes: int,
+    states: Longs,
     out: Bytes,
     batches: Longs,
-) -> tuple[int, int]:
-    number, at, start, delta, base_timestamp, max_timestamp = -1, 0, 0, 0, 0, 0
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        timestamp, key, value = timestamps[row], key_size[row], value_size[row]
+) -> int:
+    made = 0
+    for row in range(lanes.shape[0]):
+        lane, timestamp, key, value = lanes[row], timestamps[row], key_size[row], value_size[row]
+        at, number, before = states[lane, 0], states[lane, 1], states[lane, 2]
         first, last = 0, 0
         if header_ends.shape[0]:
             first, last = header_ends[row], header_ends[row + 1]
         lasting = 1 + _width(key) + max(key, 0) + _width(value) + max(value, 0)
         lasting += _headers_size(name_size, content_size, first, last)
-        size = lasting + _width(timestamp - base_timestamp) + _width(delta)
-        if number < 0 or at - start + _width(size) + size > batch_bytes:
-            number, start, delta, base_timestamp, max_timestamp = number + 1, at, 0, timestamp, timestamp
+        late, delta, size = 0, 0, 0
+        if number >= 0:
+            late, delta = timestamp - batches[number, 4], batches[number, 3]
+            size = lasting + _width(late) + _width(delta)
+        if number < 0 or at - batches[number, 0] + _width(size) + size > batch_bytes:
+            number, late, delta, size = made, 0, 0, lasting + 2
+            batches[number, 0], batches[number, 2], batches[number, 4] = at, before, timestamp
+            batches[number, 5], batches[number, 6] = timestamp, lane
             at += _HEADER_BYTES
-            size = lasting + 2
-            batches[number, 0], batches[number, 2], batches[number, 4] = start, index, timestamp
+            made += 1
         at = _put(out, at, size)
         out[at] = 0
-        at = _put(out, at + 1, timestamp - base_timestamp)
+        at = _put(out, at + 1, late)
         at = _put(out, at, delta)
         at = _put_bytes(out, at, keys, key_at[row], key)
         at = _put_bytes(out, at, values, value_at[row], value)
@@ -356,7 +362,7 @@ def encode_rows(
         for header in range(first, last):
             at = _put_bytes(out, at, names, name_at[header], name_size[header])
             at = _put_bytes(out, at, contents, content_at[header], content_size[header])
-        delta += 1
-        max_timestamp = max(max_timestamp, timestamp)
-        batches[number, 1], batches[number, 3], batches[number, 5] = at, delta, max_timestamp
-    return number + 1, at
+        batches[number, 1], batches[number, 3] = at, delta + 1
+        batches[number, 5] = max(batches[number, 5], timestamp)
+        states[lane, 0], states[lane, 1], states[lane, 2] = at, number, before + 1
+    return made

@@ -23,9 +23,13 @@ BATCH_COLUMNS: Final = 7
 """What `decode_rows` is told of a batch: where its records start and end, how many there are, base offset,
 base timestamp, whether the log's append time counts (0 or 1), and that time."""
 
-MADE_COLUMNS: Final = 6
-"""What `encode_rows` tells of a batch: where it starts and ends, the index of its first row in `rows`, how
-many rows there are, base timestamp and greatest timestamp."""
+MADE_COLUMNS: Final = 7
+"""What `encode_rows` tells of a batch: where it starts and ends, how many rows its lane had before, how many
+it has, base timestamp, greatest timestamp, and its lane."""
+
+STATE_COLUMNS: Final = 3
+"""What `encode_rows` keeps of a lane: where its next bytes go, the number of its last batch (-1 at first),
+and its rows so far."""
 
 
 def decode_rows(
@@ -119,7 +123,7 @@ def gather(body: Bytes, at: Longs, ends: Ints, column: Bytes) -> None:
 
 
 def encode_rows(
-    rows: Longs,
+    lanes: Ints,
     timestamps: Longs,
     keys: Bytes,
     key_at: Longs,
@@ -135,23 +139,25 @@ def encode_rows(
     content_at: Longs,
     content_size: Longs,
     batch_bytes: int,
+    states: Longs,
     out: Bytes,
     batches: Longs,
-) -> tuple[int, int]:
-    """Write these rows as records into batches of at most `batch_bytes`, or of one record where that is more.
+) -> int:
+    """Write rows as records into batches of at most `batch_bytes`, or of one record where that is more.
 
-    Every batch has its header's place in front, for the caller to fill. A size of -1 is a null. The headers
-    of a row are those from `header_ends[row]` up to `header_ends[row + 1]`; none where that is empty.
-    Returns how many batches were made and how many bytes they take.
+    Each row goes to a lane, and each lane's batches one behind the other to where its state says. Every batch
+    has its header's place in front, for the caller to fill. A size of -1 is a null. The headers of a row are
+    those from `header_ends[row]` up to `header_ends[row + 1]`; none where that is empty. Returns how many
+    batches were made.
     """
 
     def field(data: Bytes, at: int, size: int) -> bytes:
         return encode_varint(size) + (data[at : at + size].tobytes() if size > 0 else b"")
 
     made: list[list[int]] = []
-    at = 0
-    for index, row in enumerate(rows.tolist()):
+    for row, lane in enumerate(lanes.tolist()):
         timestamp = int(timestamps[row])
+        at, number, before = states[lane].tolist()
         first, last = (int(header_ends[row]), int(header_ends[row + 1])) if len(header_ends) else (0, 0)
         tail = field(keys, key_at[row], int(key_size[row])) + field(
             values, value_at[row], int(value_size[row])
@@ -160,19 +166,21 @@ def encode_rows(
         for header in range(first, last):
             tail += field(names, name_at[header], int(name_size[header]))
             tail += field(contents, content_at[header], int(content_size[header]))
-        record = _framed(timestamp - made[-1][4], made[-1][3], tail) if made else b""
-        if not made or at - made[-1][0] + len(record) > batch_bytes:
+        record = _framed(timestamp - made[number][4], made[number][3], tail) if number >= 0 else b""
+        if number < 0 or at - made[number][0] + len(record) > batch_bytes:
             record = _framed(0, 0, tail)
-            made.append([at, at, index, 0, timestamp, timestamp])
+            number = len(made)
+            made.append([at, at, before, 0, timestamp, timestamp, lane])
             at += HEADER_BYTES
         out[at : at + len(record)] = np.frombuffer(record, np.uint8)
         at += len(record)
-        made[-1][1] = at
-        made[-1][3] += 1
-        made[-1][5] = max(made[-1][5], timestamp)
+        made[number][1] = at
+        made[number][3] += 1
+        made[number][5] = max(made[number][5], timestamp)
+        states[lane] = at, number, before + 1
     if made:
         batches[: len(made)] = made
-    return len(made), at
+    return len(made)
 
 
 def _framed(timestamp_delta: int, offset_delta: int, tail: bytes) -> bytes:
