@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.log.append import Origin
 from headrace.records.batch import Record, batches, build_batch, read_records
@@ -79,7 +79,8 @@ class Shard(Generic[M]):
 class Runtime(Generic[M]):
     """The machines of all partitions of one internal topic that this node leads.
 
-    `family` is the kind of records it holds: see `wire.record_frames`.
+    `family` is the kind of records it holds: see `wire.record_frames`. `on_active` is told when a machine
+    begins to serve, which may be long after its partition was followed.
     """
 
     def __init__(
@@ -90,12 +91,14 @@ class Runtime(Generic[M]):
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         make_machine: Callable[[int], M],
+        on_active: Callable[[], None] = lambda: None,
     ) -> None:
         self.topic = topic
         self._family = family
         self._clock = clock
         self._loop = loop
         self._make_machine = make_machine
+        self._on_active = on_active
         self._shards: dict[int, Shard[M]] = {}
 
     def machines(self) -> list[M]:
@@ -169,32 +172,44 @@ class Runtime(Generic[M]):
             done(ErrorCode.NOT_COORDINATOR)
         shard.machine.unloaded()
 
+    def drop_all(self) -> None:
+        for index in list(self._shards):
+            self.drop(index)
+
     def _load(self, index: int, partition: Partition) -> None:
         shard = Shard(partition, self._make_machine(index), partition.leader_epoch)
         self._shards[index] = shard
-        log = partition.log
-        if log is None:
-            return
-        if log.log_end_offset == log.log_start_offset:
-            self._activate(shard)
-        else:
-            self._load_step(index, shard, log.log_start_offset)
+        self._load_step(index, shard, None)
 
-    def _load_step(self, index: int, shard: Shard[M], offset: int) -> None:
+    def _load_step(self, index: int, shard: Shard[M], offset: int | None) -> None:
+        """Replay a piece of the log, and the rest a turn of the loop later. What cannot be read cannot be
+        served: who asks is sent elsewhere.
+        """
         if self._shards.get(index) is not shard:
             return  # leadership went away while this was loading
+        try:
+            next_offset = self._load_piece(shard, offset)
+        except (ApiError, InvalidBytesError) as error:
+            logger.error("%s cannot be loaded: %s", shard.partition.topic_partition, error)
+            self.drop(index)
+            return
+        if next_offset is None:
+            self._activate(shard)
+        else:
+            self._loop.call_soon(self._load_step, index, shard, next_offset)
+
+    def _load_piece(self, shard: Shard[M], offset: int | None) -> int | None:
+        """Where the next piece begins; None at the end."""
         log = shard.partition.local_log()
         end = log.log_end_offset
+        offset = log.log_start_offset if offset is None else max(offset, log.log_start_offset)
         read = log.read(offset, max_bytes=LOAD_BYTES, max_offset=end, at_least_one=True)
         data = b"" if isinstance(read.chunk, bytes) else read.chunk.read()
         for position, header in batches(data):
             if not header.is_control and header.last_offset >= offset:
                 self._replay_batch(shard, memoryview(data)[position : position + header.size])
             offset = header.next_offset
-        if not data or offset >= end:
-            self._activate(shard)
-        else:
-            self._loop.call_soon(self._load_step, index, shard, offset)
+        return None if not data or offset >= end else offset
 
     def _replay_batch(self, shard: Shard[M], batch: memoryview) -> None:
         for record in read_records(batch):
@@ -215,6 +230,7 @@ class Runtime(Generic[M]):
     def _activate(self, shard: Shard[M]) -> None:
         shard.active = True
         shard.machine.loaded()
+        self._on_active()
 
 
 def _record(record: CoordinatorRecord, now_ms: int) -> Record:

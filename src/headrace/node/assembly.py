@@ -223,10 +223,10 @@ class Node:
     async def stop(self) -> None:
         """Answer who waits, hand over, close the logs, leave the mark of a clean stop."""
         self.parts.waiting.close()
+        self.parts.groups.stop()
         await self._listeners.drain(DRAIN_S)
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
-        self.parts.groups.stop()
         self._upkeep.stop()
         self._controller.stop()
         await self._raft.stop()

@@ -311,9 +311,13 @@ class ClassicProtocol:
             self._rebalances.expect_heartbeat(group, member, now_ms)
 
     def expect_all(self, group: ClassicGroup, now_ms: int) -> None:
-        """After loading: every member has one session time-out to show up."""
+        """After loading: every member has one session time-out to show up. A group that is larger than it may
+        be by now finds out who stays.
+        """
         for member in group.members.values():
             self._rebalances.expect_heartbeat(group, member, now_ms)
+        if len(group.members) > self._limits.size_max:
+            self._rebalances.begin(group, now_ms)
 
     # --- LeaveGroup ---
 

@@ -67,8 +67,14 @@ class GroupCoordinator:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._expiry: asyncio.TimerHandle | None = None
+        self._stopped = False
         self.runtime: Runtime[GroupMachine] = Runtime(
-            OFFSETS_TOPIC, GROUP, clock=clock, loop=loop, make_machine=self._make_machine
+            OFFSETS_TOPIC,
+            GROUP,
+            clock=clock,
+            loop=loop,
+            make_machine=self._make_machine,
+            on_active=self.arm,
         )
 
     def start(self) -> None:
@@ -77,6 +83,9 @@ class GroupCoordinator:
         self._expiry = self._loop.call_later(delay_s, self._expire)
 
     def stop(self) -> None:
+        """Coordinate nothing any more: who waits is sent to look for another coordinator."""
+        self._stopped = True
+        self.runtime.drop_all()
         for handle in (self._alarm, self._expiry):
             if handle is not None:
                 handle.cancel()
@@ -99,6 +108,8 @@ class GroupCoordinator:
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""
+        if self._stopped:
+            return
         if delta.configs_changed:
             self.consumer_settings.forget()
         if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:

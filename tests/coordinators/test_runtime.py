@@ -1,0 +1,294 @@
+"""The coordinators' runtime: loading in pieces, writing, and leadership that comes and goes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import NO_TOPIC_ID, TopicPartition
+from headrace.coordinators import runtime as runtime_module
+from headrace.coordinators.runtime import APPEND_ERRORS, CoordinatorRecord, Runtime
+from headrace.log.append import Origin
+from headrace.log.recovery import open_log
+from headrace.log.storage import Storage
+from headrace.metadata.topics import PartitionImage
+from headrace.records.batch import Record, build_batch, build_txn_marker
+from headrace.replication.partition import Partition
+from headrace.settings.topic import TopicConfig
+from headrace.testing.clock import VirtualClock
+from headrace.testing.disk import VirtualDisk
+from headrace.testing.loop import SimulatedLoop
+from headrace.wire.record_frames import GROUP, encode_key, encode_value
+from headrace.wire.schemas.group_records import OffsetCommitKey, OffsetCommitValue
+
+TOPIC = "__consumer_offsets"
+TP = TopicPartition(TOPIC, 0)
+
+
+class Ledger:
+    """A machine that only notes what happens to it."""
+
+    def __init__(self) -> None:
+        self.replayed: list[tuple[object, object | None]] = []
+        self.states: list[str] = []
+
+    def replay(self, key: object, value: object | None) -> None:
+        self.replayed.append((key, value))
+
+    def loaded(self) -> None:
+        self.states.append("loaded")
+
+    def unloaded(self) -> None:
+        self.states.append("unloaded")
+
+
+class Bench:
+    """One partition, led or not as told, and a runtime that follows it."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop()
+        self.clock = VirtualClock()
+        self.disk = VirtualDisk()
+        self.disk.make_folder("/data")
+        log = open_log(Storage(self.disk), f"/data/{TP}", TP, TopicConfig(), now_ms=self.clock.now_ms())
+        self.partition = Partition(TP, NO_TOPIC_ID, log, node_id=1, on_advance=self._advanced)
+        self.machines: list[Ledger] = []
+        self.activations = 0
+        self.runtime: Runtime[Ledger] = Runtime(
+            TOPIC,
+            GROUP,
+            clock=self.clock,
+            loop=self.loop,
+            make_machine=self._make,
+            on_active=self._active,
+        )
+        self.lead()
+
+    def _make(self, partition: int) -> Ledger:
+        self.machines.append(Ledger())
+        return self.machines[-1]
+
+    def _active(self) -> None:
+        self.activations += 1
+
+    def _advanced(self, topic_partition: TopicPartition) -> None:
+        self.runtime.on_advance(topic_partition)
+
+    def lead(self, *in_sync: int, epoch: int = 0, leader: int = 1) -> None:
+        image = PartitionImage((1, 2), in_sync or (1,), leader, epoch, partition_epoch=epoch)
+        self.partition.follow_metadata(image)
+
+    def follow(self) -> None:
+        self.runtime.follow(self.partition)
+
+    def run(self) -> None:
+        """Until nothing is left to do."""
+        while self.loop.has_work():
+            self.loop.run_round()
+
+    def append(self, *records: Record, **options: object) -> None:
+        batch = build_batch(records, **options)  # type: ignore[arg-type]
+        self.partition.append(batch, now_ms=0, origin=Origin.COORDINATOR, api_version=-1)
+
+    def write(self, *records: CoordinatorRecord, replay: bool = True) -> list[ErrorCode]:
+        done: list[ErrorCode] = []
+        self.runtime.write(0, records, done.append, replay=replay)
+        return done
+
+
+def offset(group: str, number: int = 5, metadata: str = "") -> CoordinatorRecord:
+    key = OffsetCommitKey(group=group, topic="t", partition=0)
+    return CoordinatorRecord(key, OffsetCommitValue(offset=number, metadata=metadata), 4)
+
+
+def raw(record: CoordinatorRecord) -> Record:
+    value = None if record.value is None else encode_value(record.value, record.version)
+    return Record(0, 0, encode_key(record.key), value, ())
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.loop.kill()
+
+
+# --- loading ----------------------------------------------------------------------------------------------
+
+
+def test_an_empty_partition_serves_at_once(bench: Bench) -> None:
+    bench.follow()
+    assert bench.machines[0].states == ["loaded"]
+    assert bench.runtime.machines() == bench.machines
+    assert bench.activations == 1
+
+
+def test_a_large_partition_is_loaded_in_pieces_and_others_are_served_between(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "LOAD_BYTES", 1000)
+    for number in range(100):
+        bench.append(raw(offset(f"group-{number}", metadata="m" * 50)))
+    bench.follow()
+    turns = 0
+    while bench.runtime.loading:
+        with pytest.raises(ApiError) as refused:
+            bench.runtime.machine(0)
+        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert bench.write(offset("g")) == [ErrorCode.NOT_COORDINATOR]
+        bench.loop.run_round()
+        turns += 1
+    assert turns > 10
+    assert [key.group for key, _ in bench.machines[0].replayed] == [f"group-{n}" for n in range(100)]  # type: ignore[attr-defined]
+    assert bench.runtime.machine(0) is bench.machines[0]
+    assert bench.activations == 1
+
+
+def test_what_nobody_here_knows_is_left_out(bench: Bench) -> None:
+    of_the_future = Record(0, 0, (999).to_bytes(2, "big") + b"whatever", b"\x00\x00", ())
+    without_key = Record(0, 0, None, b"value", ())
+    bench.append(of_the_future, raw(offset("g")), without_key)
+    marker = build_txn_marker(
+        commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    bench.partition.append(marker, now_ms=0, origin=Origin.COORDINATOR, api_version=-1)
+    bench.append(raw(offset("h")._replace(value=None)))
+    bench.follow()
+    bench.run()
+    assert [(key.group, value is None) for key, value in bench.machines[0].replayed] == [  # type: ignore[attr-defined]
+        ("g", False),
+        ("h", True),
+    ]
+
+
+def test_compressed_and_large_batches_are_loaded_too(bench: Bench) -> None:
+    bench.append(*(raw(offset(f"g{number}", metadata="m" * 1000)) for number in range(2000)), codec=4)
+    bench.append(*(raw(offset(f"h{number}", metadata="m" * 1000)) for number in range(2000)))
+    bench.follow()
+    bench.run()
+    assert len(bench.machines[0].replayed) == 4000
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x63", b"\x00\x04\x00"])
+def test_a_value_that_cannot_be_read_is_served_by_nobody(bench: Bench, value: bytes) -> None:
+    bench.append(raw(offset("g")), Record(0, 0, encode_key(offset("h").key), value, ()))
+    bench.follow()
+    bench.run()
+    assert bench.machines[0].states == ["unloaded"]
+    assert not bench.runtime.loading
+    with pytest.raises(ApiError) as refused:
+        bench.runtime.machine(0)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_disk_that_fails_while_loading(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "LOAD_BYTES", 1000)
+    for number in range(100):
+        bench.append(raw(offset(f"group-{number}", metadata="m" * 50)))
+    bench.follow()
+    bench.loop.run_round()
+    bench.disk.faults.read_error_rate = 1.0
+    bench.run()
+    assert bench.machines[0].states == ["unloaded"]
+    assert not bench.runtime.loading
+
+
+def test_a_log_that_is_offline_is_not_loading_for_ever(bench: Bench) -> None:
+    bench.partition.log = None
+    bench.follow()
+    assert not bench.runtime.loading
+    assert bench.runtime.machines() == []
+
+
+def test_leadership_that_goes_while_loading(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "LOAD_BYTES", 1000)
+    for number in range(100):
+        bench.append(raw(offset(f"group-{number}", metadata="m" * 50)))
+    bench.follow()
+    bench.loop.run_round()
+    bench.lead(leader=2, epoch=1)
+    bench.follow()
+    bench.run()
+    assert bench.machines[0].states == ["unloaded"]
+    assert len(bench.machines[0].replayed) < 100
+    bench.lead(epoch=2)
+    bench.follow()
+    bench.run()
+    assert (len(bench.machines[1].replayed), bench.machines[1].states) == (100, ["loaded"])
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def test_a_write_is_replayed_and_answered(bench: Bench) -> None:
+    bench.follow()
+    assert bench.write(offset("g"), offset("h")) == [ErrorCode.NONE]
+    assert [key.group for key, _ in bench.machines[0].replayed] == ["g", "h"]  # type: ignore[attr-defined]
+    assert bench.write(offset("i"), replay=False) == [ErrorCode.NONE]
+    assert len(bench.machines[0].replayed) == 2
+    bench.runtime.drop(0)
+    bench.follow()
+    bench.run()
+    assert [key.group for key, _ in bench.machines[1].replayed] == ["g", "h", "i"]  # type: ignore[attr-defined]
+
+
+def test_a_write_waits_for_the_replicas_in_order(bench: Bench) -> None:
+    bench.follow()
+    bench.lead(1, 2)
+    first, second = bench.write(offset("g")), bench.write(offset("h"))
+    assert first == second == []
+    bench.lead(1)
+    assert first == second == [ErrorCode.NONE]
+
+
+def test_who_waits_hears_that_the_leadership_went(bench: Bench) -> None:
+    bench.follow()
+    bench.lead(1, 2)
+    waiting = bench.write(offset("g"))
+    bench.lead(leader=2, epoch=1)
+    bench.follow()
+    assert waiting == [ErrorCode.NOT_COORDINATOR]
+    assert bench.machines[0].states == ["loaded", "unloaded"]
+    assert bench.write(offset("g")) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_new_epoch_of_the_same_leader_keeps_the_machine(bench: Bench) -> None:
+    bench.follow()
+    bench.write(offset("g"))
+    bench.lead(epoch=3)
+    bench.follow()
+    assert len(bench.machines) == 1
+    assert bench.write(offset("h")) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("error", [*APPEND_ERRORS, ErrorCode.INVALID_RECORD])
+def test_what_a_failed_append_is_called(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ErrorCode
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ApiError(error)
+
+    bench.follow()
+    monkeypatch.setattr(Partition, "append", fail)
+    assert bench.write(offset("g")) == [APPEND_ERRORS.get(error, error)]
+    assert bench.machines[0].replayed == []
+
+
+def test_a_full_disk_changes_nothing(bench: Bench) -> None:
+    bench.follow()
+    bench.disk.faults.is_full = True
+    failed = bench.write(offset("g"))
+    assert failed[0] is not ErrorCode.NONE
+    assert bench.machines[0].replayed == []
+    bench.disk.faults.is_full = False
+    assert bench.write(offset("g")) == [ErrorCode.NONE]
+
+
+def test_another_topics_partitions_are_none_of_its_business(bench: Bench) -> None:
+    bench.follow()
+    bench.lead(1, 2)
+    waiting = bench.write(offset("g"))
+    bench.runtime.on_advance(TopicPartition("other", 0))
+    bench.runtime.on_advance(TopicPartition(TOPIC, 7))
+    assert waiting == []
