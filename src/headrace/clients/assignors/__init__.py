@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.clients.assignors.base import Assignor
-from headrace.clients.assignors.range import RangeAssignor
+from headrace.clients.assignors.range_assignor import RangeAssignor
 from headrace.clients.assignors.roundrobin import RoundRobinAssignor
 from headrace.clients.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
