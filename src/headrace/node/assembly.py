@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 
 from headrace.base.clock import Clock
-from headrace.base.ids import NO_TOPIC_ID, TopicPartition
+from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
 from headrace.controller.cluster import Cluster
@@ -271,18 +271,27 @@ async def start_node(
 def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> None:
     """Logs of topics that were deleted or moved while this node was down are not this node's any more.
 
-    A log whose `partition.metadata` was lost to damage says no id: its name decides, and the id is written
-    anew.
+    A log whose `partition.metadata` was lost to damage says no id, or one that chance cannot have made so
+    like the topic's: its name decides, and the id is written anew.
     """
     for log in list(store.logs()):
         topic = image.topics_by_name.get(log.topic_partition.topic)
         partition = topic.partitions.get(log.topic_partition.partition) if topic is not None else None
         placed_here = partition is not None and node_id in partition.replicas
-        if topic is None or not placed_here or log.topic_id not in (topic.id, NO_TOPIC_ID):
+        if topic is None or not placed_here or not _is_or_was(log.topic_id, topic.id):
             logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
             store.mark_stray(log.topic_partition)
-        elif log.topic_id == NO_TOPIC_ID:
+        elif log.topic_id != topic.id:
             log.assign_topic_id(topic.id)
+
+
+def _is_or_was(found: TopicId, topic_id: TopicId) -> bool:
+    """Whether a log's id is the topic's, as it was written or as a damaged character left it.
+
+    A character stands for six bits. Of two random ids so many bits agree less than once in 10^27.
+    """
+    unlike = int.from_bytes(found, "big") ^ int.from_bytes(topic_id, "big")
+    return found == NO_TOPIC_ID or unlike.bit_count() <= 6
 
 
 def _progress_text(progress: RecoveryProgress) -> str:
