@@ -113,3 +113,30 @@ def test_a_broken_index_is_made_anew_for_it(logs, damage):
         logs.disk.replace_file(path, b"".join(n.to_bytes(8, "big") for n in range(size // 8)))
     log = logs.open(clean=True, index_interval_bytes=1)
     assert answers(log, range(2995, 3000)) == [(True, offset) for offset in range(2995, 3000)]
+
+
+def test_a_producer_whose_last_batch_and_snapshot_are_damaged_is_refused_until_its_next_epoch(logs):
+    """What nothing readable tells must not be guessed: a guess would write a batch twice."""
+    log = logs.open(segment_bytes=3 * SIZE)
+    for sequence in range(8):
+        append(log, sequenced(7, 0, sequence))
+    log.close().sync()
+    for offset in (6, 8):
+        path = f"{logs.folder}/{offset:020}.snapshot"
+        logs.disk.replace_file(path, b"x" + logs.disk.read_file(path)[1:])
+    path = f"{logs.folder}/{3:020}.log"
+    position = list(batches(logs.disk.read_file(path)))[2][0]
+    file = logs.disk.open(path)
+    file.write(position + 56, (bytes([file.read(position + 56, 1)[0] ^ 8]),))
+    for number in (6, 7):
+        path = f"{logs.folder}/{6:020}.log"
+        file = logs.disk.open(path)
+        at = (number - 6) * SIZE + 56
+        file.write(at, (bytes([file.read(at, 1)[0] ^ 8]),))
+    log = logs.open(clean=True, recovery_point=8, segment_bytes=3 * SIZE)
+    assert log.log_end_offset == 8
+    with pytest.raises(ApiError) as raised:
+        append(log, sequenced(7, 0, 8))
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answers(log, range(1, 5)) == [(True, offset) for offset in range(1, 5)]
+    assert append(log, sequenced(7, 1, 0)).first_offset == 8

@@ -196,14 +196,16 @@ class _Process:
             leader_epoch=self.run_.machine.boots,
         )
         if self.rng.random() < 0.5:
-            batch.producer_id = self.rng.choice(PRODUCERS)
-            batch.base_sequence = _next_sequence(ledger, batch.producer_id)
+            ledger.number(batch, self.rng.choice(PRODUCERS))
         ledger.pending = batch
         try:
             result = log.append_as_leader(_encode(batch), leader_epoch=batch.leader_epoch, now_ms=now_ms)
         except ApiError as error:
             ledger.pending = None
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR and self.own.disk.faults.is_full:
+                return
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and ledger.may_have_forgotten:
+                ledger.begin_epoch(batch.producer_id)
                 return
             raise
         if (result.first_offset, result.duplicate) != (batch.first, False):
@@ -214,25 +216,23 @@ class _Process:
             log.advance_high_watermark(log.log_end_offset)
 
     def repeat(self, log: PartitionLog, ledger: Ledger) -> None:
-        """Send a producer's last batch again, as a producer that missed its answer does."""
+        """Send one of a producer's last batches again, as a producer that missed its answers does."""
         producer_id = self.rng.choice(PRODUCERS)
-        sent = [batch for batch in ledger.written if batch.producer_id == producer_id]
+        sent = ledger.sent_by(producer_id)
         if not sent or sent[-1].first < log.log_start_offset:
             return
-        # A snapshot has room for one batch of each producer: of those before a restart only the last is
-        # known.
-        known = [batch for batch in sent[-5:] if batch is sent[-1] or self._is_of_this_life(batch)]
-        batch = self.rng.choice(known)
-        if batch.first < log.log_start_offset:
-            return
-        result = log.append_as_leader(
-            _encode(batch), leader_epoch=self.run_.machine.boots, now_ms=self.own.clock.now_ms()
-        )
+        # Of batches that retention took, only the last of each producer survives a restart: in a snapshot.
+        batch = self.rng.choice([each for each in sent[-5:] if each.first >= log.log_start_offset])
+        try:
+            result = log.append_as_leader(
+                _encode(batch), leader_epoch=self.run_.machine.boots, now_ms=self.own.clock.now_ms()
+            )
+        except ApiError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and ledger.may_have_forgotten:
+                return
+            raise
         if not result.duplicate or result.first_offset != batch.first:
             raise CheckFailedError(f"{ledger.name}: {result} for a repetition of the batch at {batch.first}")
-
-    def _is_of_this_life(self, batch: Written) -> bool:
-        return batch.leader_epoch == self.run_.machine.boots
 
     def flush(self, log: PartitionLog, ledger: Ledger) -> None:
         flush = log.begin_flush()
@@ -296,11 +296,6 @@ class _Process:
             raise CheckFailedError(f"{ledger.name}: time {wanted} found at {found}, it is at {expected}")
 
 
-def _next_sequence(ledger: Ledger, producer_id: int) -> int:
-    sent = [batch for batch in ledger.written if batch.producer_id == producer_id]
-    return sent[-1].base_sequence + len(sent[-1].values) if sent else 0
-
-
 def _encode(batch: Written) -> bytearray:
     records = [
         Record(0, timestamp, None, value)
@@ -309,6 +304,6 @@ def _encode(batch: Written) -> bytearray:
     return build_batch(
         records,
         producer_id=batch.producer_id,
-        producer_epoch=0 if batch.producer_id >= 0 else -1,
+        producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
     )

@@ -28,6 +28,7 @@ class Written:
     timestamps: list[int]
     leader_epoch: int
     producer_id: int = -1
+    producer_epoch: int = -1
     base_sequence: int = -1
     is_damaged: bool = False
 
@@ -48,10 +49,34 @@ class Ledger:
     required_to: int = 0
     is_open: bool = False
     is_trusted: bool = True
+    may_have_forgotten: bool = False
+    epochs: dict[int, int] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
         return self.written[-1].next if self.written else self.start
+
+    # --- producers ---
+
+    def sent_by(self, producer_id: int) -> list[Written]:
+        """A producer's batches of its current epoch."""
+        epoch = self.epochs.get(producer_id, 0)
+        return [
+            batch
+            for batch in self.written
+            if batch.producer_id == producer_id and batch.producer_epoch == epoch
+        ]
+
+    def number(self, batch: Written, producer_id: int) -> None:
+        """Make it the next batch of this producer."""
+        sent = self.sent_by(producer_id)
+        batch.producer_id = producer_id
+        batch.producer_epoch = self.epochs.get(producer_id, 0)
+        batch.base_sequence = sent[-1].base_sequence + len(sent[-1].values) if sent else 0
+
+    def begin_epoch(self, producer_id: int) -> None:
+        """What a producer does whose sequence is refused."""
+        self.epochs[producer_id] = self.epochs.get(producer_id, 0) + 1
 
     # --- what happens to the log ---
 
@@ -109,6 +134,9 @@ class Ledger:
             self._broken(f"ends at {end}, in the middle of a batch or behind all: {self.end} was written")
         if log is not None:
             self.check_all(log)
+        # Producers come back from snapshots and batches: where batches are damaged, and the snapshot behind
+        # them is too, nothing says what a producer sent last, and its next batch is refused.
+        self.may_have_forgotten = any(batch.is_damaged for batch in self.written)
         self.is_open = True
 
     def _cut(self, end: int) -> None:
