@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.coordinators.group.consumer.assignors.question import Question, Targets
-from headrace.coordinators.group.consumer.assignors.range import assign_range
-from headrace.coordinators.group.consumer.assignors.uniform import assign_uniform
+from headrace.coordinators.group.consumer.assignors.range_assignor import assign_range
+from headrace.coordinators.group.consumer.assignors.uniform_assignor import assign_uniform
 
 ASSIGNORS: Final[Mapping[str, Callable[[Question], Targets]]] = {
     "uniform": assign_uniform,
