@@ -42,6 +42,7 @@ from headrace.records.header import (
     read_header,
     stamp,
     stamp_append_time,
+    stamp_producer,
     stamp_timestamp,
 )
 from headrace.records.kernel_choice import decode_spans, kernels
@@ -78,6 +79,7 @@ __all__ = [
     "records_section",
     "stamp",
     "stamp_append_time",
+    "stamp_producer",
     "stamp_timestamp",
 ]
 

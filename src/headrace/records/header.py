@@ -44,6 +44,8 @@ _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 _MAX_TIMESTAMP_OFFSET: Final = 35
+_PRODUCER_OFFSET: Final = 43
+_PRODUCER: Final = struct.Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
@@ -169,6 +171,15 @@ def stamp_timestamp(
 def stamp_append_time(buffer: bytearray | memoryview, at: int, append_time_ms: int) -> None:
     """Make the log's append time the timestamp of every record of the batch."""
     stamp_timestamp(buffer, at, max_timestamp=append_time_ms, append_time=True)
+
+
+def stamp_producer(
+    buffer: bytearray | memoryview, at: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Say in place whose batch it is and which of theirs, and set the CRC with that."""
+    (length,) = _INT32.unpack_from(buffer, at + LENGTH_OFFSET)
+    _PRODUCER.pack_into(buffer, at + _PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
+    _UINT32.pack_into(buffer, at + CRC_OFFSET, batch_crc(buffer, at, LOG_OVERHEAD + length))
 
 
 def join_batch(header: BatchHeader, body: Buffer) -> bytearray:

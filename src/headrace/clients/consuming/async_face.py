@@ -12,7 +12,7 @@ do. One task at a time may use a consumer; `wakeup` may be called from anywhere.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from headrace.base.ids import TopicPartition
@@ -110,6 +110,12 @@ class AsyncConsumer:
     async def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> list[ConsumedRecord]:
         """Records that have arrived, up to max.poll.records; waits up to `timeout` seconds for the first."""
         return await self.core.poll(timeout * 1000, max_records)
+
+    async def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:
+        """What has arrived, as a pyarrow.Table: topic, partition, offset, timestamp, timestamp_type, key,
+        value and headers, or the `columns` asked for. Needs pyarrow (pip install 'headrace[arrow]').
+        """
+        return await self.core.poll_arrow(timeout * 1000, columns)
 
     def wakeup(self) -> None:
         """End the current or the next poll with WakeupError. From any thread."""

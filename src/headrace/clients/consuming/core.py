@@ -9,7 +9,7 @@ happens there. Failures that the user must hear of are kept and raised by the ne
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.base.ids import TopicPartition
@@ -121,6 +121,13 @@ class ConsumerCore:
         rows = self.taking.take(wanted)
         self.fetcher.send_fetches()
         return rows
+
+    async def poll_arrow(self, timeout_ms: float, columns: Sequence[str] | None) -> Any:
+        """All that has arrived, as columns; an empty table when the time is up."""
+        await self.arrive(timeout_ms)
+        table = self.taking.take_arrow(columns)
+        self.fetcher.send_fetches()
+        return table
 
     async def arrive(self, timeout_ms: float) -> bool:
         """Do everything a poll does until there is data to take; False when the time is up."""

@@ -12,7 +12,7 @@ Heartbeats go out while the caller works, up to max.poll.interval.ms. One thread
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from headrace.base.ids import TopicPartition
@@ -105,6 +105,12 @@ class Consumer:
     def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> list[ConsumedRecord]:
         """Records that have arrived, up to max.poll.records; waits up to `timeout` seconds for the first."""
         return self._background.run(self._async.poll(timeout, max_records=max_records))
+
+    def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:
+        """What has arrived, as a pyarrow.Table: topic, partition, offset, timestamp, timestamp_type, key,
+        value and headers, or the `columns` asked for. Needs pyarrow (pip install 'headrace[arrow]').
+        """
+        return self._background.run(self._async.poll_arrow(timeout, columns=columns))
 
     def wakeup(self) -> None:
         """End the current or the next poll with WakeupError. From any thread."""

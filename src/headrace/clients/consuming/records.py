@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 class Chunk:
     """What an answer brought of one partition, and how far it has been read."""
 
-    __slots__ = ("_aborted", "_aborting", "_batches", "_checks", "buffer", "partition", "size")
+    __slots__ = ("_aborted", "_aborting", "_batches", "_checks", "aborted", "buffer", "partition", "size")
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class Chunk:
         self.size = len(buffer)
         self._checks = checks_crc
         self._batches = batches(buffer)
-        self._aborted = None if aborted is None else deque(sorted(aborted))
+        self.aborted = None if aborted is None else sorted(aborted)
+        self._aborted = None if self.aborted is None else deque(self.aborted)
         self._aborting: set[int] = set()
 
     def next_batch(self, position: int) -> Batch | None:

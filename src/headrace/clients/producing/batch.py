@@ -23,6 +23,8 @@ from headrace.records.batch import (
     BatchHeader,
     Codec,
     join_batch,
+    read_header,
+    stamp_producer,
 )
 from headrace.records.codecs import compress
 from headrace.records.header import HEADER_BYTES
@@ -69,6 +71,7 @@ class ProducerBatch:
         "rows",
         "size",
         "timestamps",
+        "whole",
     )
 
     def __init__(self, partition: TopicPartition, created_ms: int) -> None:
@@ -84,7 +87,8 @@ class ProducerBatch:
         self.codec = 0
         self.count = 0
         self.base_timestamp = self.max_timestamp = -1
-        self.timestamps: list[int] = []
+        self.timestamps: list[int] = []  # none where the batch was encoded elsewhere
+        self.whole: bytearray | None = None
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
@@ -97,22 +101,23 @@ class ProducerBatch:
         )
 
     @classmethod
-    def of_section(
-        cls, partition: TopicPartition, created_ms: int, section: Buffer, timestamps: list[int]
-    ) -> "ProducerBatch":
-        """A batch whose records section was made elsewhere; its first timestamp is the base of the others."""
+    def of_bytes(cls, partition: TopicPartition, created_ms: int, data: bytearray) -> "ProducerBatch":
+        """A batch that was encoded elsewhere; its header is filled in here."""
         batch = cls(partition, created_ms)
+        header = read_header(data)
         batch.is_closed = True
-        batch.body = section
-        batch.size += len(section)
-        batch.count = len(timestamps)
-        batch.timestamps = timestamps
-        batch.base_timestamp, batch.max_timestamp = timestamps[0], max(timestamps)
+        batch.whole = data
+        batch.size = len(data)
+        batch.codec = header.codec
+        batch.count = header.record_count
+        batch.base_timestamp, batch.max_timestamp = header.base_timestamp, header.max_timestamp
         return batch
 
     def seal(self, codec: int, level: int | None) -> None:
         """Turn rows into bytes. Again is harmless."""
         self.is_closed = True
+        if self.whole is not None:
+            return
         if self.body is None:
             rows, self.rows = self.rows, []
             self.count = len(rows)
@@ -126,6 +131,9 @@ class ProducerBatch:
 
     def encoded(self) -> bytearray:
         """The batch as it goes over the wire."""
+        if self.whole is not None:
+            stamp_producer(self.whole, 0, self.producer_id, self.producer_epoch, self.base_sequence)
+            return self.whole
         assert self.body is not None, "only a sealed batch can be sent"
         header = BatchHeader(
             base_offset=0,
@@ -181,7 +189,9 @@ class ProducerBatch:
         if isinstance(outcome, BaseException):
             raise outcome
         assert outcome is not None, "the batch has no outcome yet"
-        timestamp = self.timestamps[index] if outcome.append_time_ms < 0 else outcome.append_time_ms
+        timestamp = outcome.append_time_ms
+        if timestamp < 0:
+            timestamp = self.timestamps[index] if self.timestamps else self.base_timestamp
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         return RecordMetadata(*self.partition, offset, timestamp)
 

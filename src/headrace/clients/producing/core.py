@@ -7,7 +7,7 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
@@ -32,6 +32,9 @@ from headrace.clients.world import World
 from headrace.settings.definition import SettingError
 
 Serializer = Callable[[Any], bytes | None]
+
+# Tables come with their rows together: batches are made as large as brokers take them by default, not more.
+_ARROW_BATCH_BYTES: Final = 512 * 1024
 
 
 class Interceptor(Protocol):
@@ -175,6 +178,26 @@ class ProducerCore:
                 return Lacks.MEMORY
         self.wake()
         return None
+
+    def arrow_batches(self, topic: str, data: Any, count: int) -> list[ProducerBatch]:
+        """The rows of an Arrow table as batches of a topic with `count` partitions."""
+        from headrace.records.columns_encode import BatchForm, batches_by_partition  # numpy and pyarrow
+
+        with self.batches.lock:
+            keyless = self._partitioner.partition(topic, None, None, count, data.nbytes)
+        form = BatchForm(
+            codec=self.sender.codec,
+            level=self.sender.level,
+            batch_bytes=min(max(self.config.int("batch.size"), _ARROW_BATCH_BYTES), self._record_bytes_max),
+            timestamp_ms=self.world.clock.now_ms(),
+        )
+        made = batches_by_partition(data, count, keyless_partition=keyless, form=form)
+        now_ms = self.world.now_ms()
+        return [
+            ProducerBatch.of_bytes(TopicPartition(topic, number), now_ms, batch)
+            for number, batches in made.items()
+            for batch in batches
+        ]
 
     def _prepared(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         for each in self._interceptors:

@@ -93,6 +93,19 @@ class AsyncProducer:
             taken = self._core.offer(topic, value, key, partition, timestamp_ms, headers)
         return taken
 
+    async def send_arrow(self, topic: str, data: Any) -> list[Delivery]:
+        """Take all rows of a pyarrow Table or RecordBatch: columns key, value, headers, timestamp, partition.
+
+        Each may be missing. There is one delivery for each batch, which tells where its first row is.
+        Needs pyarrow (pip install 'headrace[arrow]').
+        """
+        batches = self._core.arrow_batches(topic, data, await self.partitions_for(topic))
+        for batch in batches:
+            deadline_ms = self._core.world.now_ms() + self._block_ms
+            while lacks := self._core.offer_sealed(batch):
+                await self._core.obtain(topic, lacks, None, deadline_ms)
+        return [Delivery(batch, 0) for batch in batches]
+
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""
         if not self._core.cluster.view.partition_count(topic):
@@ -169,9 +182,23 @@ class Producer:
             taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
         return taken
 
+    def send_arrow(self, topic: str, data: Any) -> list[Delivery]:
+        """Take all rows of a pyarrow Table or RecordBatch: columns key, value, headers, timestamp, partition.
+
+        Each may be missing. There is one delivery for each batch, which tells where its first row is.
+        Needs pyarrow (pip install 'headrace[arrow]').
+        """
+        batches = self._core.arrow_batches(topic, data, self.partitions_for(topic))
+        for batch in batches:
+            deadline_ms = self._core.world.now_ms() + self._block_ms
+            while lacks := self._core.offer_sealed(batch):
+                self._background.run(self._core.obtain(topic, lacks, None, deadline_ms))
+        return [Delivery(batch, 0) for batch in batches]
+
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""
-        return self._background.run(self._async.partitions_for(topic))
+        count = self._core.cluster.view.partition_count(topic)
+        return count or self._background.run(self._async.partitions_for(topic))
 
     def flush(self) -> None:
         """Wait until everything that was sent so far is written, or has failed."""

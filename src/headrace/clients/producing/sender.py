@@ -49,8 +49,8 @@ class Sender:
         self._in_flight_max = config.int("max.in.flight.requests.per.connection")
         self._request_bytes_max = config.int("max.request.size")
         self._retries = config.int("retries")
-        self._codec = Codec[config.str("compression.type").upper()]
-        self._level = _level(config, self._codec)
+        self.codec = Codec[config.str("compression.type").upper()]
+        self.level = compression_level(config, self.codec)
         self.sequences = Sequences(
             is_idempotent=config.bool("enable.idempotence"), in_flight_max=self._in_flight_max
         )
@@ -145,7 +145,7 @@ class Sender:
 
     def _send(self, node: int, channel: Channel, batches: list[ProducerBatch]) -> None:
         for batch in batches:
-            batch.seal(self._codec, self._level)
+            batch.seal(self.codec, self.level)
             self.sequences.sent(batch)
         request, at_most = self._request(batches)
         try:
@@ -249,8 +249,7 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: ClientError, *, is_unwritten: bool = False) -> None:
         if not batch.is_on_wire:
             self.sequences.given_up(batch, is_unwritten=is_unwritten)
-        if not batch.timestamps:
-            batch.seal(Codec.NONE, None)
+        batch.seal(Codec.NONE, None)
         batch.resolve(error)
         self._decide(batch)
 
@@ -332,7 +331,8 @@ class Sender:
             self._begin(identify())
 
 
-def _level(config: ClientConfig, codec: Codec) -> int | None:
+def compression_level(config: ClientConfig, codec: Codec) -> int | None:
+    """The level that was asked for; None is the codec's own."""
     name = f"compression.{codec.name.lower()}.level"
     if codec not in (Codec.GZIP, Codec.LZ4, Codec.ZSTD) or not config.was_given(name):
         return None

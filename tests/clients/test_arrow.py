@@ -1,0 +1,82 @@
+"""Tables there and back, on virtual time and with a network that fails: no row lost, doubled or reordered."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.base.ids import TopicPartition
+from tests.clients.test_producing import play
+from tests.clients.worlds import ClientWorld, partitions
+
+
+def table(first: int, last: int, **columns: Any) -> pa.Table:
+    return pa.table({"value": [b"%d" % number for number in range(first, last)], **columns})
+
+
+async def read(consumer: Any, count: int, **options: Any) -> pa.Table:
+    found: list[pa.Table] = []
+    while sum(each.num_rows for each in found) < count:
+        found.append(await consumer.poll_arrow(5.0, **options))
+        assert found[-1].num_rows, f"{sum(each.num_rows for each in found)} rows of {count}"
+    return pa.concat_tables(found, promote_options="permissive")
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_there_and_back(codec: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t", 3)
+        async with world.producer(compression_type=codec) as producer:
+            rows = table(0, 1_000, key=[b"k%d" % (number % 50) for number in range(1_000)])
+            deliveries = await producer.send_arrow("t", rows)
+            assert {(await each).offset for each in deliveries} == {0}
+            by_row = [await producer.send("t", b"row", key=b"k%d" % number) for number in range(50)]
+            placed = {b"k%d" % number: (await each).partition for number, each in enumerate(by_row)}
+        async with world.consumer(auto_offset_reset="earliest") as consumer:
+            consumer.assign(partitions("t", 3))
+            found = (await read(consumer, 1_050)).to_pylist()
+            assert consumer.positions() == {
+                each: world.log(each.topic, each.partition).log_end_offset for each in partitions("t", 3)
+            }
+        # Rows and tables choose the same partition for a key.
+        assert all(placed[row["key"]] == row["partition"] for row in found)
+        for index in range(3):
+            own = [row for row in found if row["partition"] == index]
+            assert [row["offset"] for row in own] == list(range(len(own)))
+            numbers = [int(row["value"]) for row in own if row["value"] != b"row"]
+            assert numbers == sorted(numbers)
+
+    play(script)
+
+
+def test_rows_and_columns_can_be_mixed() -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer() as producer:
+            await producer.send_arrow("t", table(0, 100))
+        async with world.consumer(auto_offset_reset="earliest", max_poll_records=7) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            assert [row.value for row in await consumer.poll(5)] == [b"%d" % n for n in range(7)]
+            rest = await read(consumer, 93, columns=["offset", "value"])
+            assert rest.column_names == ["offset", "value"]
+            assert rest["offset"].to_pylist() == list(range(7, 100))
+            assert (await consumer.poll_arrow(0.01)).num_rows == 0
+
+    play(script)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tables_survive_cuts(seed: int) -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        rng = world.surroundings().rng
+        settings = {"request_timeout_ms": 500, "buffer_memory": 100_000, "retry_backoff_ms": 20}
+        async with world.producer(**settings) as producer:
+            for first in range(0, 5_000, 100):
+                await producer.send_arrow("t", table(first, first + 100))
+                if rng.random() < 0.2:
+                    world.cut_all()
+                await world.pass_time(rng.choice([0, 1, 20]))
+        assert world.values("t") == [b"%d" % number for number in range(5_000)]
+
+    play(script, seed)
