@@ -244,3 +244,22 @@ def test_a_new_controller_gives_every_broker_but_its_own_a_session() -> None:
     core.activate((), now_ms=100)
     assert core.sessions.is_alive(2, 9000)
     assert not core.sessions.is_alive(1, 100), "that process is gone: this one took its place"
+
+
+def test_partitions_that_are_alike_fare_alike_under_the_rules_of_their_topics() -> None:
+    core = new_core(1, 2, 3)
+    alike = PartitionImage((1, 2), (1, 2), leader=1, directories=(directory_of(1), directory_of(2)))
+    alone = PartitionImage((1,), (1,), leader=1, directories=(directory_of(1),))
+    for name, partitions in {"a": [alike] * 3, "strict": [alike] * 2, "b": [alike, alone]}.items():
+        topic_id = TopicId(name.encode().ljust(16))
+        core.replay([wire.TopicRecord(name=name, topic_id=topic_id)])
+        core.replay([record_of(topic_id, at, each) for at, each in enumerate(partitions)])
+    strict = wire.ConfigRecord(resource_type=2, resource_name="strict", name="min.insync.replicas", value="2")
+    core.replay([strict])
+    beat(core, want_fence=True)
+    after = {name: list(topic.partitions.values()) for name, topic in core.image.topics_by_name.items()}
+    assert [(each.leader, each.isr, each.elr) for each in after["a"]] == [(2, (2,), ())] * 3
+    assert [(each.leader, each.isr, each.elr) for each in after["strict"]] == [(2, (2,), (1,))] * 2
+    assert [(each.leader, each.isr, each.elr) for each in after["b"]] == [(2, (2,), ()), (-1, (), (1,))]
+    beat(core)
+    assert [each.leader for each in core.image.topics_by_name["b"].partitions.values()] == [2, 1]

@@ -55,7 +55,9 @@ def test_its_log_becomes_our_image_and_a_new_epoch_of_it(directory: Path) -> Non
 def check_content(image: ClusterImage) -> None:
     partitions = {name: len(topic.partitions) for name, topic in image.topics_by_name.items()}
     assert partitions == {"plain": 5, "configured": 1, "has.dot": 1}
-    leaders = Counter(partition.leader for _, _, partition in image.topics.partitions())
+    leaders = Counter(
+        partition.leader for topic in image.topics_by_name.values() for partition in topic.partitions.values()
+    )
     assert leaders == {1: 7}
     assert image.configs == {
         ConfigKey(ResourceType.TOPIC, "configured"): {

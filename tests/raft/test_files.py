@@ -1,5 +1,7 @@
 """The bytes of the quorum's files: batches, snapshots, voters, the vote."""
 
+from random import Random
+
 import pytest
 
 from headrace.base.errors import InvalidBytesError
@@ -13,6 +15,7 @@ from headrace.raft.voters import Voter, VoterSet
 from headrace.records.batch import Record, build_batch, build_control_batch, read_header
 from headrace.testing.disk import Crash, VirtualDisk
 from headrace.wire.codec import encode
+from headrace.wire.record_frames import encode_metadata_record
 from headrace.wire.schemas.metadata_records import ConfigRecord
 from headrace.wire.schemas.quorum_records import (
     LeaderChangeMessage,
@@ -155,3 +158,15 @@ def test_segments_are_renewed_from_where_no_snapshot_stands_for_them() -> None:
     kept = {name for name in after.list("/q") if after.read_file(f"/q/{name}") == b"unsynced"}
     assert kept >= {"00000000000000000005.log", "00000000000000000009.log"}
     assert not any(name.endswith(".tmp") for name in after.list("/q"))
+
+
+def test_a_data_batch_is_what_the_general_builder_makes_of_the_same_records() -> None:
+    rng = Random(1)
+    for count in (1, 2, 300, 9000):
+        entries = [
+            Entry(ConfigRecord(resource_name="r" * rng.choice((1, 60, 8000 if count < 9 else 2))), 0)
+            for _ in range(count)
+        ]
+        values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
+        general = build_batch(Record(timestamp=12345, value=value) for value in values)
+        assert [batch for batch, _ in data_batches(entries, now_ms=12345)] == [general]

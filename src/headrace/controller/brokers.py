@@ -9,26 +9,27 @@ records it once acknowledged: it leaves every in-sync set and every set of eligi
 registered (KIP-966).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.controller.cluster import Cluster
 from headrace.controller.decision import Decision, check_size
-from headrace.controller.elections import change_partition
+from headrace.controller.elections import change_partition, election_rules, same_change
 from headrace.controller.sessions import Sessions
 from headrace.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, BrokerImage, VersionRange
 from headrace.metadata.directories import is_reserved
 from headrace.metadata.features import METADATA_VERSION
 from headrace.metadata.image import MetadataRecord
-from headrace.metadata.topics import PartitionImage
+from headrace.metadata.topics import PartitionImage, TopicImage
 from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from headrace.wire.schemas.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from headrace.wire.schemas.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -206,7 +207,7 @@ def _next_state(
 
 
 def _leads(cluster: Cluster, broker_id: int) -> bool:
-    return any(partition.leader == broker_id for _, _, partition in cluster.image.topics.partitions())
+    return any(partition.leader == broker_id for _, _, partition in cluster.holdings.of_broker(broker_id))
 
 
 def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int, *, spare: int) -> Decision[int | None]:
@@ -233,6 +234,7 @@ def unregister_broker(
     records: list[MetadataRecord] = [
         *_changes(
             cluster,
+            cluster.holdings.of_broker(broker.id),
             lambda p: broker.id in p.isr or broker.id in p.elr,
             without=broker.id,
             may_lead=lambda replica: replica != broker.id and cluster.is_active(replica),
@@ -257,6 +259,7 @@ def unfence(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE),
         *_changes(
             cluster,
+            cluster.holdings.without_leader(),
             lambda partition: partition.leader < 0,
             may_lead=lambda replica: replica == broker.id or cluster.is_active(replica),
         ),
@@ -276,6 +279,7 @@ def enter_controlled_shutdown(cluster: Cluster, broker: BrokerImage) -> list[Met
 def _left_sync(cluster: Cluster, broker_id: int) -> Iterator[MetadataRecord]:
     return _changes(
         cluster,
+        cluster.holdings.of_broker(broker_id),
         lambda partition: broker_id in partition.isr,
         without=broker_id,
         may_lead=lambda replica: replica != broker_id and cluster.is_active(replica),
@@ -285,6 +289,7 @@ def _left_sync(cluster: Cluster, broker_id: int) -> Iterator[MetadataRecord]:
 def _after_unclean_shutdown(cluster: Cluster, broker_id: int) -> Iterator[MetadataRecord]:
     return _changes(
         cluster,
+        cluster.holdings.of_broker(broker_id),
         lambda partition: broker_id in partition.isr or broker_id in partition.elr,
         without=broker_id,
         lost=(broker_id,),
@@ -300,6 +305,7 @@ def _directory_changes(
     if failed:
         yield from _changes(
             cluster,
+            cluster.holdings.of_broker(broker.id),
             lambda p: broker.id in p.isr and p.directory_of(broker.id) in failed,
             without=broker.id,
             may_lead=lambda replica: replica != broker.id and cluster.is_active(replica),
@@ -319,16 +325,33 @@ def _directory_changes(
 
 def _changes(
     cluster: Cluster,
+    partitions: Iterable[tuple[TopicImage, int, PartitionImage]],
     concerns: Callable[[PartitionImage], bool],
     *,
     may_lead: Callable[[int], bool],
     without: int | None = None,
     lost: tuple[int, ...] = (),
 ) -> Iterator[MetadataRecord]:
-    """What becomes of every partition that an event concerns."""
-    for topic, index, partition in cluster.image.topics.partitions():
+    """What becomes of every partition that an event concerns.
+
+    A broker may hold a hundred thousand partitions, but few different ones: those that are alike but for
+    their epochs, in topics of the same rules, fare alike, and that is thought through once.
+    """
+    outcomes: dict[object, dict[object, PartitionChangeRecord | None]] = {}
+    current: TopicImage | None = None
+    for topic, index, partition in partitions:
+        if topic is not current:
+            current, known = topic, outcomes.setdefault(election_rules(cluster, topic), {})
+        shape = partition.shape
+        if shape in known:
+            outcome = known[shape]
+            if outcome is not None:
+                yield same_change(outcome, topic.id, index)
+            continue
+        record = None
         if concerns(partition):
             in_sync = [replica for replica in partition.isr if replica != without]
             record = change_partition(cluster, topic, index, isr=in_sync, lost=lost, may_lead=may_lead)
-            if record is not None:
-                yield record
+        known[shape] = record
+        if record is not None:
+            yield record

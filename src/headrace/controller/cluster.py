@@ -2,6 +2,7 @@
 
 from headrace.metadata.directories import MIGRATING, UNASSIGNED, is_online
 from headrace.metadata.features import ELR_VERSION
+from headrace.metadata.holdings import Holdings
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.resources import CLUSTER_DEFAULT, ResourceType
 from headrace.metadata.topics import PartitionImage, TopicImage
@@ -35,6 +36,13 @@ class Cluster:
         if found is None:
             found = self._resolved[key] = resolve_topic_config(self.config, overrides)
         return found
+
+    @property
+    def holdings(self) -> Holdings:
+        """What each broker holds."""
+        holdings = self.image.topics.holdings
+        assert holdings is not None, "a controller's image is indexed"
+        return holdings
 
     @property
     def elr_enabled(self) -> bool:

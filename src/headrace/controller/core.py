@@ -23,12 +23,12 @@ class ControllerCore:
         self._config = config
         self.node_id = config.node_id
         self.sessions = Sessions(config.int("broker.session.timeout.ms"))
-        self.image = ClusterImage(cluster_id)
+        self.image = ClusterImage(cluster_id, indexed=True)
         self.cluster = Cluster(self.image, config)
 
     def start_over(self, records: Sequence[MetadataRecord], kraft_version: int) -> None:
         """Forget everything, and begin with a snapshot's records."""
-        self.image = ClusterImage(self.image.cluster_id)
+        self.image = ClusterImage(self.image.cluster_id, indexed=True)
         self.image.kraft_version = kraft_version
         self.image.replay_all(records)
         self.cluster = Cluster(self.image, self._config)

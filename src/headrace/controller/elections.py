@@ -14,7 +14,7 @@ be lost.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 
-from headrace.base.ids import NO_LEADER
+from headrace.base.ids import NO_LEADER, TopicId
 from headrace.controller.cluster import Cluster
 from headrace.metadata.topics import RECOVERING, UNCHANGED_LEADER, PartitionImage, TopicImage
 from headrace.wire.schemas.metadata_records import PartitionChangeRecord
@@ -67,6 +67,29 @@ def change_partition(
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic.id) else record
 
 
+def election_rules(cluster: Cluster, topic: TopicImage) -> tuple[int, bool]:
+    """All of a topic that `change_partition` looks at beside the partition itself."""
+    unclean = cluster.topic_config(topic.name).unclean_leader_election_enable
+    return cluster.min_insync_replicas(topic), unclean
+
+
+def same_change(change: PartitionChangeRecord, topic_id: TopicId, index: int) -> PartitionChangeRecord:
+    """What happened to one partition, for another that is like it."""
+    return PartitionChangeRecord(
+        index,
+        topic_id,
+        change.isr,
+        change.leader,
+        change.replicas,
+        change.removing_replicas,
+        change.adding_replicas,
+        change.leader_recovery_state,
+        change.directories,
+        change.eligible_leader_replicas,
+        change.last_known_elr,
+    )
+
+
 class _Draft:
     """A partition on its way from one picture to the next."""
 
@@ -78,14 +101,14 @@ class _Draft:
         election: Election | None,
         may_lead: Callable[[int], bool],
     ) -> None:
-        config = cluster.topic_config(topic.name)
+        min_isr, unclean = election_rules(cluster, topic)
         if election is None:
-            election = Election.UNCLEAN if config.unclean_leader_election_enable else Election.ONLINE
+            election = Election.UNCLEAN if unclean else Election.ONLINE
         self.cluster = cluster
         self.old = partition
         self.election = election
         self.may_lead = may_lead
-        self.min_isr = cluster.min_insync_replicas(topic)
+        self.min_isr = min_isr
         self.elr_enabled = cluster.elr_enabled
         self.isr: list[int] = []
         self.replicas: list[int] = []

@@ -7,6 +7,7 @@ its partitions.
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -24,6 +25,7 @@ from headrace.metadata.topic_names import check_name
 from headrace.metadata.topics import PartitionImage, record_of
 from headrace.wire.schemas.create_topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -31,6 +33,9 @@ from headrace.wire.schemas.create_topics import (
 from headrace.wire.schemas.metadata_records import ConfigRecord, TopicRecord
 
 _DEFAULT = -1
+
+Described: TypeAlias = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+"""What the reply tells of topics with equal settings, worked out once: a request may make thousands."""
 
 
 def create_topics(
@@ -41,11 +46,12 @@ def create_topics(
     response = CreateTopicsResponse()
     records: list[MetadataRecord] = []
     names = Counter(topic.name for topic in request.topics)
+    described: Described = {}
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if names[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            made, result = _create(cluster, topic, rng)
+            made, result = _create(cluster, topic, described, rng)
         except ApiError as error:
             response.topics.append(
                 CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
@@ -70,7 +76,7 @@ def _check_total(cluster: Cluster, asked: Sequence[CreatableTopic]) -> None:
 
 
 def _create(
-    cluster: Cluster, topic: CreatableTopic, rng: random.Random
+    cluster: Cluster, topic: CreatableTopic, described: Described, rng: random.Random
 ) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     _check_new_name(cluster, topic.name)
     settings = _settings(cluster, topic)
@@ -82,13 +88,16 @@ def _create(
         for name, value in settings.items()
     ]
     records += [record_of(topic_id, index, partition) for index, partition in enumerate(partitions)]
+    same = frozenset(settings.items())
+    if same not in described:
+        described[same] = created_topic_settings(cluster.config, settings)
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=created_topic_settings(cluster.config, settings),
+        configs=described[same],
     )
     return records, result
 

@@ -56,7 +56,8 @@ class _Turns:
         count = len(self.ids)
         first = self.start
         self.start = (self.start + 1) % count if count else 0
-        return iter([self.ids[(first + step) % count] for step in range(count)])
+        # Drawn one by one: a partition needs three of what may be hundreds.
+        return (self.ids[(first + step) % count] for step in range(count))
 
 
 class _Racks:

@@ -74,7 +74,8 @@ class BrokerImage:
     @property
     def is_cordoned(self) -> bool:
         """Whether every directory is closed to new replicas (KIP-1066)."""
-        return bool(self.directories) and set(self.directories) <= set(self.cordoned_directories or ())
+        cordoned = self.cordoned_directories
+        return bool(cordoned and self.directories) and set(self.directories) <= set(cordoned or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,17 +28,17 @@ MetadataRecord: TypeAlias = Any
 
 class ClusterImage:
     """Topics, brokers, settings, features, producer ids and security entries, as of `offset` (-1: nothing
-    yet).
+    yet). `indexed` is for a controller, which asks what each broker holds.
     """
 
-    def __init__(self, cluster_id: str = "") -> None:
+    def __init__(self, cluster_id: str = "", *, indexed: bool = False) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_LEADER
         self.offset = -1
         self.epoch = 0
         self.timestamp_ms = -1
         self.kraft_version = 0
-        self.topics = Topics()
+        self.topics = Topics(indexed=indexed)
         self.topics_by_name: dict[str, TopicImage] = self.topics.by_name
         self.topics_by_id: dict[TopicId, TopicImage] = self.topics.by_id
         self.nodes = Nodes()
@@ -118,8 +118,8 @@ class ClusterImage:
 
     def clear(self) -> None:
         """Forget everything the log said; tables that others hold on to are emptied, not replaced."""
+        self.topics.clear()
         tables: tuple[dict[Any, Any], ...] = (
-            *(self.topics.by_name, self.topics.by_id, self.topics.by_folded_name),
             *(self.brokers, self.controllers, self.configs, self.features),
             *(self.security.acls, self.security.scram, self.security.quotas, self.security.tokens),
         )

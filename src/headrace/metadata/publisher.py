@@ -61,16 +61,17 @@ class ImagePublisher:
         listener(self.image, everything_in(self.image))
 
     def load_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        before = everything_in(self.image)
-        gone = list(self.image.topics_by_id.values())
-        self.image.clear()
-        delta = self.image.replay_all(snapshot.records)
-        delta.topics_deleted += [topic for topic in gone if topic.id not in self.image.topics_by_id]
-        delta.configs_changed |= before.configs_changed
-        delta.brokers_changed |= before.brokers_changed
-        delta.features_changed |= before.features_changed
-        self.image.kraft_version = snapshot.kraft_version
-        self.image.mark(
+        image = self.image
+        gone = list(image.topics_by_id.values())
+        configs, brokers, features = set(image.configs), set(image.brokers), set(image.features)
+        image.clear()
+        delta = image.replay_all(snapshot.records)
+        delta.topics_deleted += [topic for topic in gone if topic.id not in image.topics_by_id]
+        delta.configs_changed |= configs
+        delta.brokers_changed |= brokers
+        delta.features_changed |= features
+        image.kraft_version = snapshot.kraft_version
+        image.mark(
             offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch, timestamp_ms=snapshot.timestamp_ms
         )
         self._publish(delta)

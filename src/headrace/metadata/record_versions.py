@@ -25,11 +25,13 @@ CORDONS_FROM: Final = 30
 ZK_FLAG_FROM: Final = 8
 """3.4-IV0: registrations carry the flag of brokers that migrated from ZooKeeper."""
 
+_OF_PARTITIONS: Final = frozenset({PartitionRecord, PartitionChangeRecord})
+
 
 def record_version(record: MetadataRecord, features: dict[str, int]) -> int:
     """The version to write `record` in. Kinds of record that only ever had one version answer 0."""
     level = features.get(METADATA_VERSION, 0)
-    if isinstance(record, PartitionRecord | PartitionChangeRecord):
+    if type(record) in _OF_PARTITIONS:  # asked most often, by far
         if features.get(ELR_VERSION, 0):
             return 2
         return 1 if level >= DIRECTORIES_FROM else 0

@@ -1,21 +1,24 @@
 """Topics and partitions as the metadata log has them.
 
 A partition's picture is immutable: a change record makes a new one, so whoever holds an older picture can
-compare the two, and a copy of the whole table is a copy of references. Two epochs guard it. `leader_epoch`
-grows whenever a record names a leader, even the same one again: it fences clients and followers.
-`partition_epoch` grows with every change: it fences AlterPartition.
+compare the two. There may be millions of them, so the lists in them are shared where they are equal, and a
+copy of the whole table shares a topic's partitions until one of the two changes.
+
+Two epochs guard a partition. `leader_epoch` grows whenever a record names a leader, even the same one again:
+it fences clients and followers. `partition_epoch` grows with every change: it fences AlterPartition.
 
 In-sync replicas may all be gone while data is safe elsewhere: `elr` are replicas known to have everything
 below the high watermark although they left the in-sync set, and `last_known_elr` remembers who led last
 when nobody is left (KIP-966).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from headrace.base.ids import NO_LEADER, TopicId
 from headrace.metadata.delta import Delta
+from headrace.metadata.holdings import Holdings
 from headrace.metadata.topic_names import folded
 from headrace.wire.schemas.metadata_records import (
     ClearElrRecord,
@@ -33,8 +36,14 @@ RECOVERING: Final = 1
 """A leader that was elected uncleanly recovers first; until then it alone may be in sync."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+SHARED_LISTS_MAX: Final = 1 << 17
+"""Lists remembered for sharing; where there are more, most are not seen twice."""
+
+Share: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+"""Gives the tuple that stands for all that are equal to it."""
+
+
+class PartitionImage(NamedTuple):
     """One partition: who holds it, who is in sync, who leads. `directories` lines up with `replicas`."""
 
     replicas: tuple[int, ...]
@@ -57,6 +66,11 @@ class PartitionImage:
     def is_reassigning(self) -> bool:
         return bool(self.adding_replicas or self.removing_replicas)
 
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """All but the epochs: partitions of equal shape fare alike whatever happens to a broker."""
+        return self[:3] + self[5:]
+
     def directory_of(self, broker_id: int) -> bytes | None:
         """The id of the directory that holds the replica on that broker; None where the broker has no
         replica.
@@ -68,22 +82,30 @@ class PartitionImage:
 
 @dataclass(slots=True)
 class TopicImage:
-    """A topic: its name, its id for life, and its partitions by number."""
+    """A topic: its name, its id for life, and its partitions by number.
+
+    `is_shared` says that a copy of the image has the same table of partitions, which then must not change.
+    """
 
     name: str
     id: TopicId
     partitions: dict[int, PartitionImage]
+    is_shared: bool = field(default=False, compare=False, repr=False)
 
 
-def image_of(record: PartitionRecord) -> PartitionImage:
+def _as_it_is(listed: tuple[Any, ...]) -> tuple[Any, ...]:
+    return listed
+
+
+def image_of(record: PartitionRecord, share: Share = _as_it_is) -> PartitionImage:
     """The picture that a whole-partition record draws."""
     return PartitionImage(
-        replicas=tuple(record.replicas),
-        isr=tuple(record.isr),
+        replicas=share(tuple(record.replicas)),
+        isr=share(tuple(record.isr)),
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=tuple(record.directories),
+        directories=share(tuple(record.directories)),
         adding_replicas=tuple(record.adding_replicas),
         removing_replicas=tuple(record.removing_replicas),
         leader_recovery_state=record.leader_recovery_state,
@@ -115,56 +137,58 @@ def record_of(topic_id: TopicId, index: int, partition: PartitionImage) -> Parti
     )
 
 
-def changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+def changed(old: PartitionImage, record: PartitionChangeRecord, share: Share = _as_it_is) -> PartitionImage:
     """The partition after a change record: fields it leaves out stay as they are."""
     leads = record.leader != UNCHANGED_LEADER
     recovery = record.leader_recovery_state
     return PartitionImage(
-        replicas=_or_kept(record.replicas, partition.replicas),
-        isr=_or_kept(record.isr, partition.isr),
-        leader=record.leader if leads else partition.leader,
-        leader_epoch=partition.leader_epoch + leads,
-        partition_epoch=partition.partition_epoch + 1,
-        directories=partition.directories if record.directories is None else tuple(record.directories),
-        adding_replicas=_or_kept(record.adding_replicas, partition.adding_replicas),
-        removing_replicas=_or_kept(record.removing_replicas, partition.removing_replicas),
-        leader_recovery_state=partition.leader_recovery_state if recovery < 0 else recovery,
-        elr=_or_kept(record.eligible_leader_replicas, partition.elr),
-        last_known_elr=_or_kept(record.last_known_elr, partition.last_known_elr),
+        old.replicas if record.replicas is None else share(tuple(record.replicas)),
+        old.isr if record.isr is None else share(tuple(record.isr)),
+        record.leader if leads else old.leader,
+        old.leader_epoch + leads,
+        old.partition_epoch + 1,
+        old.directories if record.directories is None else share(tuple(record.directories)),
+        old.adding_replicas if record.adding_replicas is None else tuple(record.adding_replicas),
+        old.removing_replicas if record.removing_replicas is None else tuple(record.removing_replicas),
+        old.leader_recovery_state if recovery < 0 else recovery,
+        old.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+        old.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
     )
 
 
-def _or_kept(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
-    return old if new is None else tuple(new)
-
-
 class Topics:
-    """Both tables of topics, by name and by id, and what the topic records do to them."""
+    """Both tables of topics, by name and by id, and what the topic records do to them. `indexed` keeps
+    `holdings` as well, which only a controller needs.
+    """
 
-    __slots__ = ("by_folded_name", "by_id", "by_name")
+    __slots__ = ("_alike", "by_folded_name", "by_id", "by_name", "holdings")
 
-    def __init__(self) -> None:
+    def __init__(self, *, indexed: bool = False) -> None:
         self.by_name: dict[str, TopicImage] = {}
         self.by_id: dict[TopicId, TopicImage] = {}
         self.by_folded_name: dict[str, list[str]] = {}
+        self.holdings = Holdings() if indexed else None
+        self._alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def collides_with(self, name: str) -> str | None:
         """A topic whose metrics this name would share, for they do not tell '.' from '_'."""
         names = self.by_folded_name.get(folded(name) or "")
         return names[0] if names else None
 
-    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """Every partition of every topic."""
-        for topic in self.by_name.values():
-            for index, partition in topic.partitions.items():
-                yield topic, index, partition
-
     def copy(self) -> "Topics":
-        """A copy that later replays do not touch; pictures of partitions are shared: they never change."""
+        """A copy that later replays do not touch, at the cost of a look at each topic, not each partition."""
         twin = Topics()
         for topic in self.by_name.values():
-            twin._add(TopicImage(topic.name, topic.id, dict(topic.partitions)))
+            topic.is_shared = True
+            twin._add(TopicImage(topic.name, topic.id, topic.partitions, is_shared=True))
         return twin
+
+    def clear(self) -> None:
+        """Forget all; the tables stay the same objects."""
+        tables: tuple[dict[Any, Any], ...] = (self.by_name, self.by_id, self.by_folded_name, self._alike)
+        for table in tables:
+            table.clear()
+        self.holdings = None if self.holdings is None else Holdings()
 
     def replay_topic(self, record: TopicRecord, delta: Delta) -> None:
         topic = TopicImage(record.name, TopicId(record.topic_id), {})
@@ -173,13 +197,12 @@ class Topics:
 
     def replay_partition(self, record: PartitionRecord, delta: Delta) -> None:
         topic = self.by_id[TopicId(record.topic_id)]
-        topic.partitions[record.partition_id] = image_of(record)
-        delta.note_partition(topic.id, record.partition_id)
+        self._put(topic, record.partition_id, image_of(record, self._share), delta)
 
     def replay_partition_change(self, record: PartitionChangeRecord, delta: Delta) -> None:
         topic = self.by_id[TopicId(record.topic_id)]
-        topic.partitions[record.partition_id] = changed(topic.partitions[record.partition_id], record)
-        delta.note_partition(topic.id, record.partition_id)
+        old = topic.partitions[record.partition_id]
+        self._put(topic, record.partition_id, changed(old, record, self._share), delta)
 
     def replay_remove_topic(self, record: RemoveTopicRecord, delta: Delta) -> None:
         topic = self.by_id.pop(TopicId(record.topic_id))
@@ -189,6 +212,8 @@ class Topics:
             self.by_folded_name[alike].remove(topic.name)
             if not self.by_folded_name[alike]:
                 del self.by_folded_name[alike]
+        if self.holdings is not None:
+            self.holdings.drop_topic(topic)
         delta.note_deleted(topic)
 
     def replay_clear_elr(self, record: ClearElrRecord, delta: Delta) -> None:
@@ -197,13 +222,29 @@ class Topics:
         """
         topics = [self.by_name[record.topic_name]] if record.topic_name else list(self.by_name.values())
         for topic in topics:
-            for index, partition in topic.partitions.items():
+            for index, partition in list(topic.partitions.items()):
                 if partition.elr or partition.last_known_elr:
-                    topic.partitions[index] = replace(partition, elr=(), last_known_elr=())
-                    delta.note_partition(topic.id, index)
+                    self._put(topic, index, partition._replace(elr=(), last_known_elr=()), delta)
+
+    def _put(self, topic: TopicImage, index: int, image: PartitionImage, delta: Delta) -> None:
+        if topic.is_shared:
+            topic.partitions = dict(topic.partitions)
+            topic.is_shared = False
+        old = topic.partitions.get(index)
+        topic.partitions[index] = image
+        if self.holdings is not None:
+            self.holdings.note(topic.id, index, old, image)
+        delta.note_partition(topic.id, index)
+
+    def _share(self, listed: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(self._alike) >= SHARED_LISTS_MAX:
+            self._alike.clear()
+        return self._alike.setdefault(listed, listed)
 
     def _add(self, topic: TopicImage) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
+        if self.holdings is not None:
+            self.holdings.add_topic(topic)
         alike = folded(topic.name)
         if alike is not None:
             self.by_folded_name.setdefault(alike, []).append(topic.name)

@@ -16,8 +16,11 @@ from headrace.records.batch import (
     build_batch,
     control_record,
     control_type_of,
+    join_batch,
+    read_header,
     read_records,
 )
+from headrace.records.varints import encode_varint
 from headrace.wire.codec import decode, encode
 from headrace.wire.notation import schema_of
 from headrace.wire.record_frames import decode_metadata_record, encode_metadata_record
@@ -31,6 +34,10 @@ from headrace.wire.schemas.quorum_records import (
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Kafka's bound on a batch of this log: larger changes are written as several."""
+
+_NO_TIME_DELTA: Final = b"\0\0"  # behind the attributes, of which a record has none
+_NO_KEY: Final = b"\x01"
+_NO_HEADERS: Final = b"\0"
 
 _CONTROL_CLASSES: Final[dict[ControlType, type[Any]]] = {
     ControlType.LEADER_CHANGE: LeaderChangeMessage,
@@ -63,7 +70,16 @@ def data_batches(entries: Sequence[Entry], *, now_ms: int) -> Iterator[tuple[byt
 
 
 def _data_batch(values: Sequence[bytes], now_ms: int) -> bytearray:
-    return build_batch(Record(timestamp=now_ms, value=value) for value in values)
+    """What `build_batch` makes of values without keys and headers, at a third of the time: a broker that is
+    fenced may mean a hundred thousand of them.
+    """
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        head = _NO_TIME_DELTA + encode_varint(delta) + _NO_KEY + encode_varint(len(value))
+        parts += (encode_varint(len(head) + len(value) + 1), head, value, _NO_HEADERS)
+    empty = read_header(build_batch([Record(timestamp=now_ms)]))
+    header = empty._replace(last_offset_delta=len(values) - 1, record_count=len(values))
+    return join_batch(header, b"".join(parts))
 
 
 def control_batch(

@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 FRAME_VERSION: Final = 1
 
+_FRAMES: Final[dict[tuple[type, int], bytes]] = {}
+"""What stands in front of every record of a kind and version."""
+
 METADATA: Final = ("metadata_records",)
 REMOTE_LOG: Final = ("remote_log_records",)
 GROUP: Final = ("group_records", "consumer_group_records", "share_group_records", "streams_group_records")
@@ -36,10 +39,16 @@ class UnknownRecordError(InvalidBytesError):
 
 def encode_metadata_record(message: object, version: int | None = None) -> bytes:
     """A framed record's value, in the highest version unless told otherwise."""
-    schema = schema_of(type(message))
-    assert schema.api_key is not None, f"{type(message).__name__} is no record"
-    version = schema.versions[-1] if version is None else version
-    return uvarint(FRAME_VERSION) + uvarint(schema.api_key) + uvarint(version) + encode(message, version)
+    cls = type(message)
+    if version is None:
+        version = schema_of(cls).versions[-1]
+    frame = _FRAMES.get((cls, version))
+    if frame is None:
+        api_key = schema_of(cls).api_key
+        assert api_key is not None, f"{cls.__name__} is no record"
+        frame = uvarint(FRAME_VERSION) + uvarint(api_key) + uvarint(version)
+        _FRAMES[cls, version] = frame
+    return frame + encode(message, version)
 
 
 def decode_metadata_record(value: Buffer, family: tuple[str, ...] = METADATA) -> Any:
