@@ -5,13 +5,14 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import columns, kernels_columns_plain
+from headrace.records import columns, kernels_columns, kernels_columns_plain
 from headrace.records.batch import Record, build_batch, build_txn_marker
 from headrace.records.codecs import UnpackedTooLargeError
 from headrace.records.columns import (
@@ -223,3 +224,21 @@ print(*(name for name in sys.modules if "pyarrow" in name or "columns" in name a
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_second_process_loads_what_the_first_compiled() -> None:
+    """This one has compiled them by now, if nobody had before."""
+    assert kernels_columns.decode_rows(*_no_rows()) == (0, 0, 0, 0)
+    code = """
+from headrace.records import kernels_columns as made
+kernels = (made.decode_rows, made.decode_headers, made.gather, made.encode_rows)
+print(*(sum(each.stats.cache_misses.values()) for each in kernels))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"] * 4
+
+
+def _no_rows() -> tuple[Any, ...]:
+    longs, ints, octets = np.empty(0, np.int64), np.empty(1, np.int32), np.empty(0, np.uint8)
+    places = (longs, ints, octets)
+    return octets, longs.reshape(0, 7), 0, 1, longs, longs, ints, *places, *places, longs, ints

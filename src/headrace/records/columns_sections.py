@@ -9,23 +9,34 @@ All sections end up in one buffer, so that one call of a kernel can take them ap
 themselves if they are one buffer without compression, otherwise a joined copy of what was unpacked.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from crc32c import crc32c
 from numpy.typing import NDArray
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records.batch import ControlType, read_control_type
 from headrace.records.codecs import UnpackedTooLargeError, decompress
-from headrace.records.header import HEADER_BYTES, BatchHeader, batches, crc_matches
+from headrace.records.header import (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+    batches,
+)
 from headrace.records.kernel_choice import RECORD_BYTES_MIN
 from headrace.records.kernels_columns_plain import BATCH_COLUMNS
 
 # Arrow counts the bytes of a column in 31 bits, and nobody wants as much at once.
 SECTION_BYTES_MAX: Final = 512 * 1024 * 1024
+_NOT_PLAIN: Final = TRANSACTIONAL | CONTROL
 
 
 class AbortedTransaction(NamedTuple):
@@ -52,74 +63,90 @@ def find_sections(
     bytes_max: int = SECTION_BYTES_MAX,
 ) -> Sections:
     """The records to be read, up to `bytes_max` when unpacked; the first batch must fit."""
-    chosen: list[tuple[BatchHeader, int, Buffer]] = []
-    left, next_offset, is_whole = bytes_max, -1, True
-    for buffer, at, header in _visible(buffers, from_offset, aborted):
-        if at >= 0:
-            section: Buffer = memoryview(buffer)[at + HEADER_BYTES : at + header.size]
-            try:
-                section = _unpack(header, section, left)
-            except UnpackedTooLargeError:
-                if not chosen:
-                    raise
-                next_offset, is_whole = header.base_offset, False
-                break
-            chosen.append((header, at + HEADER_BYTES, section))
-            left -= len(section)
-        next_offset = header.next_offset
-    if len(buffers) == 1 and not any(header.codec for header, _, _ in chosen):
-        body = buffers[0]
-        starts: Iterable[int] = (at for _, at, _ in chosen)
-    else:
-        body = b"".join([section for _, _, section in chosen])
-        starts = accumulate((len(section) for _, _, section in chosen[:-1]), initial=0)
-    rows = [_row(header, at, len(section)) for (header, _, section), at in zip(chosen, starts, strict=False)]
-    table = np.array(rows, np.int64).reshape(len(rows), BATCH_COLUMNS)
-    return Sections(np.frombuffer(body, np.uint8), table, next_offset, is_whole)
-
-
-def _unpack(header: BatchHeader, section: Buffer, limit_bytes: int) -> Buffer:
-    if header.codec:
-        section = decompress(header.codec, section, limit_bytes=limit_bytes)
-    elif len(section) > limit_bytes:
-        raise UnpackedTooLargeError(
-            f"the batch of offset {header.base_offset} has {len(section)} bytes, the limit is {limit_bytes}"
-        )
-    count = header.record_count
-    if count < 0 or count * RECORD_BYTES_MIN > len(section):
-        raise InvalidBytesError(
-            f"the batch of offset {header.base_offset}: {len(section)} bytes cannot hold {count} records"
-        )
-    return section
-
-
-def _row(header: BatchHeader, start: int, size: int) -> tuple[int, ...]:
-    base = header.base_offset, header.base_timestamp
-    by_log = int(header.log_append_time)
-    return start, start + size, header.record_count, *base, by_log, header.max_timestamp
-
-
-def _visible(
-    buffers: Iterable[Buffer], from_offset: int, aborted: Iterable[AbortedTransaction] | None
-) -> Iterator[tuple[Buffer, int, BatchHeader]]:
-    """Each whole batch with its position; -1 for one that is to be left out."""
-    waiting = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
-    aborting: set[int] = set()
+    found = _Found(bytes_max)
+    hidden = _Hidden(aborted or ())
+    next_offset, is_whole = -1, True
     for buffer in buffers:
-        for at, header in batches(buffer):
-            if header.is_control or header.is_transactional:
-                while waiting and waiting[-1].first_offset <= header.last_offset:
-                    aborting.add(waiting.pop().producer_id)
-            if header.last_offset < from_offset and not header.is_control:
-                yield buffer, -1, header
-                continue
-            if not crc_matches(buffer, at, header):
-                raise InvalidBytesError(f"the batch of offset {header.base_offset} does not match its CRC")
-            if header.is_control:
-                if aborting and read_control_type(buffer, at) is ControlType.ABORT:
-                    aborting.discard(header.producer_id)
-                yield buffer, -1, header
-            elif header.is_transactional and header.producer_id in aborting:
-                yield buffer, -1, header
-            else:
-                yield buffer, at, header
+        view = memoryview(buffer)
+        for at, header in batches(view):
+            # Unpacked at once: with small batches, each look at a property would show in the rate.
+            base_offset, length, _, _, crc, attributes, offset_delta, _, _, producer_id, _, _, _ = header
+            last_offset = base_offset + offset_delta
+            if attributes & _NOT_PLAIN:
+                hidden.reach(last_offset)
+            if last_offset >= from_offset or attributes & CONTROL:
+                end = at + LOG_OVERHEAD + length
+                if crc32c(view[at + ATTRIBUTES_OFFSET : end]) != crc:
+                    raise InvalidBytesError(f"the batch of offset {base_offset} does not match its CRC")
+                if attributes & CONTROL:
+                    hidden.read_marker(view, at, producer_id)
+                elif not (attributes & TRANSACTIONAL and producer_id in hidden.producers):
+                    is_whole = found.add(header, at + HEADER_BYTES, view[at + HEADER_BYTES : end])
+                    if not is_whole:
+                        return found.joined(buffers, base_offset, is_whole)
+            next_offset = last_offset + 1
+    return found.joined(buffers, next_offset, is_whole)
+
+
+class _Hidden:
+    """Whose transactional batches are to be left out, while the log is walked."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self.producers: set[int] = set()
+
+    def reach(self, offset: int) -> None:
+        while self._waiting and self._waiting[-1].first_offset <= offset:
+            self.producers.add(self._waiting.pop().producer_id)
+
+    def read_marker(self, buffer: Buffer, at: int, producer_id: int) -> None:
+        if producer_id in self.producers and read_control_type(buffer, at) is ControlType.ABORT:
+            self.producers.discard(producer_id)
+
+
+class _Found:
+    """The sections so far, unpacked."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self._sections: list[Buffer] = []
+        self._rows: list[tuple[int, ...]] = []
+        self._is_packed = False
+
+    def add(self, header: BatchHeader, at: int, section: Buffer) -> bool:
+        """Returns False where the section does not fit any more; raises where it never would."""
+        _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
+        try:
+            if attributes & CODEC_MASK:
+                section = decompress(attributes & CODEC_MASK, section, limit_bytes=self._left)
+                self._is_packed = True
+            elif len(section) > self._left:
+                raise UnpackedTooLargeError(
+                    f"the batch of offset {header.base_offset} has {len(section)} bytes of records"
+                )
+        except UnpackedTooLargeError:
+            if not self._sections:
+                raise
+            return False
+        size = len(section)
+        if count < 0 or count * RECORD_BYTES_MIN > size:
+            raise InvalidBytesError(
+                f"the batch of offset {header.base_offset}: {size} bytes cannot hold {count} records"
+            )
+        self._left -= size
+        self._sections.append(section)
+        by_log = int(attributes & LOG_APPEND_TIME != 0)
+        self._rows.append((at, at + size, count, header[0], base_timestamp, by_log, max_timestamp))
+        return True
+
+    def joined(self, buffers: Sequence[Buffer], next_offset: int, is_whole: bool) -> Sections:
+        """All of it in one buffer: the fetched one itself where the records are in it as they are."""
+        table = np.array(self._rows, np.int64).reshape(len(self._rows), BATCH_COLUMNS)
+        if len(buffers) == 1 and not self._is_packed:
+            body = buffers[0]
+        else:
+            body = b"".join(self._sections)
+            table[:, 1] = np.cumsum(table[:, 1] - table[:, 0])
+            table[1:, 0] = table[:-1, 1]
+            table[:1, 0] = 0
+        return Sections(np.frombuffer(body, np.uint8), table, next_offset, is_whole)
