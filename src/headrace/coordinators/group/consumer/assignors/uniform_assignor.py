@@ -7,7 +7,8 @@ even. Among equals a member in a rack that holds a replica is preferred; balance
 """
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import islice
 
 from headrace.coordinators.group.consumer.assignors.question import Question, Targets
 
@@ -23,8 +24,9 @@ def assign_uniform(question: Question) -> Targets:
     if len(subscriptions) == 1:
         _fill_quotas(question, loads, next(iter(subscriptions)))
     else:
-        _spread(question, loads)
-        _even_out(question, loads)
+        lightest = _Lightest(question, loads)
+        _spread(question, loads, lightest)
+        _even_out(loads, lightest)
     return {member_id: _by_topic(load) for member_id, load in loads.items()}
 
 
@@ -82,10 +84,9 @@ def _fill_quotas(question: Question, loads: Loads, topics: frozenset[bytes]) -> 
             load.discard(slot)
         if len(load) < limit:
             room[member_id] = limit - len(load)
-    rest = _take_near(question, loads, room, _unassigned(question, loads))
+    rest = iter(_take_near(question, loads, room, _unassigned(question, loads)))
     for member_id, places in room.items():
-        loads[member_id].update(rest[:places])
-        del rest[:places]
+        loads[member_id].update(islice(rest, places))
 
 
 def _excess(question: Question, member_id: str, load: set[Slot], limit: int) -> list[Slot]:
@@ -120,59 +121,78 @@ def _take_near(question: Question, loads: Loads, room: dict[str, int], slots: li
 # --- subscriptions differ ---
 
 
-def _subscribers(question: Question) -> dict[bytes, list[str]]:
-    found: defaultdict[bytes, list[str]] = defaultdict(list)
-    for member_id, member in sorted(question.members.items()):
-        for topic_id in member.topics:
-            found[topic_id].append(member_id)
-    return found
-
-
-def _spread(question: Question, loads: Loads) -> None:
-    """Topics with few subscribers first: they have the least choice."""
-    subscribers = _subscribers(question)
-    slots = _unassigned(question, loads)
-    slots.sort(key=lambda slot: (len(subscribers[slot[0]]), slot))
-    for slot in slots:
-        taker = min(
-            subscribers[slot[0]],
-            key=lambda each: (len(loads[each]), not _is_near(question, each, slot), each),
-        )
-        loads[taker].add(slot)
-
-
-def _even_out(question: Question, loads: Loads) -> None:
-    """Move partitions from the most loaded to less loaded subscribers while they differ by two or more.
-
-    Every move makes the sum of squared loads smaller, so it ends. A member whose partitions nobody lighter
-    may take is done until somebody it shares a topic with became lighter, which giving away can do: so
-    whoever gave is looked at again, with its neighbours.
+class _Lightest:
+    """The least loaded subscriber of a topic, and of a topic in a rack: heaps whose stale entries are skipped
+    when they surface.
     """
-    subscribers = _subscribers(question)
-    heap = [(-len(load), member_id) for member_id, load in loads.items()]
-    heapq.heapify(heap)
-    while heap:
-        size, giver = heapq.heappop(heap)
-        if -size != len(loads[giver]):
-            continue  # its load changed since: a newer entry stands for it
-        move = _best_move(loads, subscribers, giver)
-        if move is None:
-            continue
-        slot, taker = move
-        loads[giver].discard(slot)
+
+    def __init__(self, question: Question, loads: Loads) -> None:
+        self._members = question.members
+        self._loads = loads
+        self._heaps: defaultdict[tuple[bytes, str | None], list[tuple[int, str]]] = defaultdict(list)
+        for member_id in loads:
+            self.changed(member_id)
+
+    def changed(self, member_id: str) -> None:
+        """The member's load is another now."""
+        member = self._members[member_id]
+        entry = (len(self._loads[member_id]), member_id)
+        for topic_id in member.topics:
+            heapq.heappush(self._heaps[topic_id, None], entry)
+            if member.rack_id is not None:
+                heapq.heappush(self._heaps[topic_id, member.rack_id], entry)
+
+    def of(self, topic_id: bytes, rack: str | None = None) -> str | None:
+        heap = self._heaps.get((topic_id, rack), [])
+        while heap and heap[0][0] != len(self._loads[heap[0][1]]):
+            heapq.heappop(heap)
+        return heap[0][1] if heap else None
+
+    def near(self, topic_id: bytes, racks: frozenset[str]) -> str:
+        """One in one of these racks, if it is as little loaded as any."""
+        anywhere = self.of(topic_id)
+        assert anywhere is not None, "every wanted topic has a subscriber"
+        for rack in sorted(racks):
+            here = self.of(topic_id, rack)
+            if here is not None and len(self._loads[here]) == len(self._loads[anywhere]):
+                return here
+        return anywhere
+
+
+def _spread(question: Question, loads: Loads, lightest: _Lightest) -> None:
+    """Topics with few subscribers first: they have the least choice."""
+    subscribers = Counter(topic_id for member in question.members.values() for topic_id in member.topics)
+    slots = _unassigned(question, loads)
+    slots.sort(key=lambda slot: (subscribers[slot[0]], slot))
+    for slot in slots:
+        taker = lightest.near(slot[0], question.topics[slot[0]][slot[1]])
         loads[taker].add(slot)
-        heapq.heappush(heap, (-len(loads[taker]), taker))
-        for topic_id in question.members[giver].topics:
-            for member_id in subscribers[topic_id]:
-                if member_id == giver or len(loads[member_id]) >= len(loads[giver]) + 2:
-                    heapq.heappush(heap, (-len(loads[member_id]), member_id))
+        lightest.changed(taker)
 
 
-def _best_move(loads: Loads, subscribers: dict[bytes, list[str]], giver: str) -> tuple[Slot, str] | None:
+def _even_out(loads: Loads, lightest: _Lightest) -> None:
+    """Move partitions to less loaded subscribers while two differ by two or more.
+
+    Every move makes the sum of squared loads smaller, so it ends.
+    """
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for giver in sorted(loads, key=lambda each: (-len(loads[each]), each)):
+            while (move := _best_move(loads, lightest, giver)) is not None:
+                slot, taker = move
+                loads[giver].discard(slot)
+                loads[taker].add(slot)
+                lightest.changed(giver)
+                lightest.changed(taker)
+                has_moved = True
+
+
+def _best_move(loads: Loads, lightest: _Lightest, giver: str) -> tuple[Slot, str] | None:
     best: tuple[int, bytes, str] | None = None
     for topic_id in {slot[0] for slot in loads[giver]}:
-        taker = min(subscribers[topic_id], key=lambda each: (len(loads[each]), each))
-        if len(loads[taker]) + 2 <= len(loads[giver]):
+        taker = lightest.of(topic_id)
+        if taker is not None and len(loads[taker]) + 2 <= len(loads[giver]):
             candidate = (len(loads[taker]), topic_id, taker)
             best = candidate if best is None or candidate < best else best
     if best is None:
