@@ -25,6 +25,7 @@ from headrace.coordinators.group.consumer.heartbeat import seated_anew
 from headrace.coordinators.group.consumer.member import ConsumerMember, MemberState
 from headrace.coordinators.group.consumer.membership import check_room
 from headrace.coordinators.group.consumer.protocol import ConsumerProtocol
+from headrace.coordinators.group.consumer.topics_view import metadata_hash
 from headrace.metadata.image import ClusterImage
 from headrace.wire.schemas.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from headrace.wire.schemas.consumer_protocol import ConsumerProtocolSubscription
@@ -149,7 +150,7 @@ class ClassicMembers:
         """Whether joining again would take it further."""
         if member.state is MemberState.UNREVOKED_PARTITIONS or member.epoch < group.assignment_epoch:
             return True
-        if group.epoch > group.assignment_epoch or group.is_stale:
+        if group.epoch > group.assignment_epoch or self._has_other_topics(group):
             return self.protocol.may_assign(group)
         if member.state is MemberState.STABLE:
             return False
@@ -158,6 +159,16 @@ class ClassicMembers:
             for topic_id, indexes in group.targets.get(member.id, {}).items()
             for index in indexes
         )
+
+    def _has_other_topics(self, group: ConsumerGroup) -> bool:
+        """Whether the topics are not those of the last target any more. Patterns are for the members of the
+        new protocol, who alone have some, to look at.
+        """
+        if not group.is_stale:
+            return False
+        is_other = metadata_hash(self.image, group.subscribed_topics()) != group.metadata_hash
+        group.is_stale = is_other or bool(group.regexes)
+        return is_other
 
     # --- LeaveGroup ---
 
