@@ -1,0 +1,196 @@
+"""One data directory, two systems: each is started on what the other left behind, with the same file of
+settings, and serves all of it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.compat import prepare
+from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker, _free_ports
+from tests.compat.clients.confluent import Confluent
+from tests.compat.clients.face import CODECS, Client, Record, eventually
+from tests.compat.prepare import UnavailableError
+from tests.compat.samples import hour_ago_ms, numbered
+
+pytestmark = pytest.mark.java
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+PARTITIONS = 2
+TOPIC_CONFIG = {"retention.ms": "864000000", "min.insync.replicas": "1", "segment.bytes": "2000000"}
+
+
+class Kafka(ApacheKafkaBroker):
+    """Apache Kafka on a directory that is there already."""
+
+    def __init__(self, data: Path, bootstrap: str) -> None:
+        super().__init__(data)
+        self.bootstrap = bootstrap
+
+
+class Headrace(HeadraceBroker):
+    """`headrace start --config` with the file that Apache Kafka is started with."""
+
+    def start(self) -> None:
+        assert self.data is not None
+        said_before = self.log.stat().st_size if self.log.exists() else 0
+        headrace = Path(sys.executable).with_name("headrace")
+        self._spawn([str(headrace), "start", "--config", str(self.data.with_suffix(".properties"))])
+        self._wait_for("line", lambda: b"headrace ready: " in self.log.read_bytes()[said_before:])
+
+
+class Directory:
+    """A folder of logs with the one file of settings that both systems take."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        port, controller_port = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "7",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"7@127.0.0.1:{controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(data),
+            "offsets.topic.num.partitions": "3",
+            "offsets.topic.replication.factor": "1",
+        } | SETTINGS
+        self.properties = data.with_suffix(".properties")
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def format(self) -> None:
+        """As Apache Kafka's users do it before the first start."""
+        command = [*prepare.java_command(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+        subprocess.run([*command, "-c", str(self.properties)], check=True, capture_output=True)
+
+    def kafka(self) -> Broker:
+        return Kafka(self.data, self.bootstrap)
+
+    def headrace(self) -> Broker:
+        return Headrace(self.data)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    try:
+        prepare.kafka_libs()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    return Directory(tmp_path / "data")
+
+
+class Visit:
+    """A user of the directory, whichever system serves it, who remembers all that was written: `records` and
+    `configs` by topic, `committed` offsets by group.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self.client: Client
+        self.records: dict[str, list[Record]] = {}
+        self.committed: dict[str, dict[int, int]] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+
+    @contextmanager
+    def under(self, broker: Broker) -> Iterator[None]:
+        """From the start of a broker to its clean stop. The client is a new one: librdkafka's admin may look
+        for a coordinator that was restarted for longer than a test waits.
+        """
+        with broker:
+            broker.start()
+            self.client = Confluent(self._directory.bootstrap)
+            yield
+            self.client.close()
+            broker.stop()
+        mark = json.loads((self._directory.data / ".kafka_cleanshutdown").read_text())
+        assert mark.keys() == {"version", "brokerEpoch"}, "the proof that no record was lost"
+
+    def make_topic(self, topic: str) -> None:
+        self.client.create_topic(topic, PARTITIONS, TOPIC_CONFIG)
+        self.configs[topic] = dict(TOPIC_CONFIG)
+        self.records[topic] = []
+
+    def write(self, topic: str) -> None:
+        """Every codec, into every partition."""
+        for codec in CODECS:
+            sent = [
+                Record(at % PARTITIONS, hour_ago_ms() + at, b"k%d" % at, codec.encode() * 50, (("h", b"v"),))
+                for at in range(40)
+            ]
+            self.client.produce(topic, sent, codec)
+            self.records[topic] += sent
+
+    def change_config(self, topic: str, **changes: str) -> None:
+        named = {name.replace("_", "."): value for name, value in changes.items()}
+        self.client.alter_topic_config(topic, named)
+        self.configs[topic] |= named
+
+    def commit(self, topic: str, group: str) -> None:
+        """A member reads what its group has not committed yet, and commits it."""
+        ends = self._ends(topic)
+        done = sum(self.committed.get(group, {}).values())
+        self.client.join("m", group, topic)
+        eventually(lambda: len(self.client.taken("m")) >= sum(ends.values()) - done, "the rest of the topic")
+        assert len(self.client.taken("m")) == sum(ends.values()) - done, "from the committed offsets on"
+        self.client.commit("m")
+        self.client.leave("m")
+        self.committed[group] = ends
+
+    def check(self, topic: str) -> None:
+        """All that anyone wrote is there, in the order and with the offsets of its writing."""
+        ends = self._ends(topic)
+        assert self.client.bounds(topic) == {at: (0, end) for at, end in ends.items()}
+        assert self.client.consume(topic, ends) == numbered(self.records[topic])
+        config = self.client.topic_config(topic)
+        assert {name: config[name] for name in self.configs[topic]} == self.configs[topic]
+        for group, offsets in self.committed.items():
+            assert self.client.committed(group, topic) == offsets
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        return {at: sum(each.partition == at for each in self.records[topic]) for at in range(PARTITIONS)}
+
+
+def test_a_directory_goes_from_apache_kafka_to_headrace_and_back(directory: Directory) -> None:
+    directory.format()
+    visit = Visit(directory)
+    with visit.under(directory.kafka()):
+        visit.make_topic("river")
+        visit.make_topic("gone")
+        visit.write("river")
+        visit.commit("river", "readers")
+        visit.change_config("river", max_message_bytes="700000")
+    with visit.under(directory.headrace()):
+        visit.check("river")
+        visit.write("river")
+        visit.commit("river", "readers")
+        visit.change_config("river", retention_ms="777000000")
+        visit.client.delete_topic("gone")
+        visit.make_topic("lake")
+        visit.write("lake")
+    with visit.under(directory.kafka()):
+        assert set(visit.client.topics()) - {"__consumer_offsets"} == {"river", "lake"}
+        visit.check("river")
+        visit.write("river")
+        visit.commit("river", "readers")
+        del visit.committed["readers"]
+        visit.check("lake")
+
+
+def test_a_directory_born_in_headrace_is_started_by_apache_kafka(directory: Directory) -> None:
+    visit = Visit(directory)
+    with visit.under(directory.headrace()):
+        visit.make_topic("river")
+        visit.write("river")
+        visit.commit("river", "readers")
+        visit.change_config("river", max_message_bytes="700000")
+    with visit.under(directory.kafka()):
+        visit.check("river")
+        visit.write("river")
+        visit.commit("river", "readers")
