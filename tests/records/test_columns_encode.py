@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.records import columns_encode, kernels_columns_plain
+from headrace.records import columns_encode, columns_spans, kernels_columns_plain
 from headrace.records.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
 from headrace.records.columns import (
     arrow_from_batches,
@@ -123,9 +123,12 @@ def test_headers_sliced_null_and_large() -> None:
             batches_from_arrow(pa.record_batch({"headers": wrong}))
 
 
-def test_columns_that_no_record_is_made_of() -> None:
+def test_columns_that_no_record_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="column 'value' has type int64"):
         batches_from_arrow(pa.record_batch({"value": pa.array([1])}))
+    monkeypatch.setattr(columns_spans, "VALUE_BYTES_MAX", 3)
+    with pytest.raises(ValueError, match="column 'key' has a value of 4 bytes; a record has room for 3"):
+        batches_from_arrow(pa.record_batch({"key": pa.array([b"1234"])}))
     for size in (61, 2**31):
         with pytest.raises(ValueError, match="batches can have 62 to"):
             batches_from_arrow(pa.record_batch({"value": pa.array([b""])}), batch_bytes=size)

@@ -19,9 +19,15 @@ from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records.codecs import UnpackedTooLargeError
 from headrace.records.columns_arrow import arrow, bytes_of, column_kernels
-from headrace.records.columns_encode import batches_by_partition, batches_from_arrow, partition_for_keys
+from headrace.records.columns_encode import (
+    BatchForm,
+    batches_by_partition,
+    batches_from_arrow,
+    partition_for_keys,
+)
 from headrace.records.columns_sections import (
     SECTION_BYTES_MAX,
+    Aborted,
     AbortedTransaction,
     Sections,
     find_sections,
@@ -30,7 +36,9 @@ from headrace.records.flaws import flaw_text
 
 __all__ = [
     "COLUMNS",
+    "Aborted",
     "AbortedTransaction",
+    "BatchForm",
     "Decoded",
     "arrow_from_batches",
     "batches_by_partition",
@@ -63,7 +71,7 @@ def arrow_from_batches(
     topic: str,
     partition: int,
     from_offset: int = 0,
-    aborted: Iterable[AbortedTransaction] | None = None,
+    aborted: Iterable[Aborted] | None = None,
     columns: Sequence[str] | None = None,
     timestamp_unit: str = "ms",
     plain_topic: bool = False,
@@ -96,7 +104,7 @@ def read_columns(
     topic: str,
     partition: int,
     from_offset: int = 0,
-    aborted: Iterable[AbortedTransaction] | None = None,
+    aborted: Iterable[Aborted] | None = None,
     columns: Sequence[str] | None = None,
     timestamp_unit: str = "ms",
     plain_topic: bool = False,

@@ -10,7 +10,7 @@ themselves if they are one buffer without compression, otherwise a joined copy o
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from crc32c import crc32c
@@ -39,8 +39,18 @@ SECTION_BYTES_MAX: Final = 512 * 1024 * 1024
 _NOT_PLAIN: Final = TRANSACTIONAL | CONTROL
 
 
+class Aborted(Protocol):
+    """An aborted transaction; those of a fetch response will do."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
+
+
 class AbortedTransaction(NamedTuple):
-    """As a fetch response lists them."""
+    """One that no response has listed."""
 
     producer_id: int
     first_offset: int
@@ -59,7 +69,7 @@ def find_sections(
     buffers: Sequence[Buffer],
     *,
     from_offset: int,
-    aborted: Iterable[AbortedTransaction] | None,
+    aborted: Iterable[Aborted] | None,
     bytes_max: int = SECTION_BYTES_MAX,
 ) -> Sections:
     """The records to be read, up to `bytes_max` when unpacked; the first batch must fit."""
@@ -91,7 +101,7 @@ def find_sections(
 class _Hidden:
     """Whose transactional batches are to be left out, while the log is walked."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self.producers: set[int] = set()
 

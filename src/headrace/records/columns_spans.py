@@ -52,7 +52,9 @@ def value_spans(array: Any, name: str) -> Spans:
     if len(size) and (int(size.min()) < 0 or int((at + size).max()) > len(data) or int(at.min()) < 0):
         raise ValueError(f"column {name!r} is not valid: its offsets leave its data")
     if len(size) and int(size.max()) > VALUE_BYTES_MAX:
-        raise ValueError(f"column {name!r} has a value of {size.max()} bytes; a record has room for 2^30")
+        raise ValueError(
+            f"column {name!r} has a value of {size.max()} bytes; a record has room for {VALUE_BYTES_MAX}"
+        )
     return Spans(data, at, _with_nulls(array, size, -1))
 
 
