@@ -81,8 +81,10 @@ def is_all_classic(group: ConsumerGroup) -> bool:
 
 def downgrade(group: ConsumerGroup, image: ClusterImage, *, wall_ms: int) -> Records:
     """The records that make a consumer group, all of whose members are classic, a classic group again."""
+    # The newest generation that members know: they are told to join again, and lose nothing by it.
+    generation = max(member.epoch for member in group.members.values())
     classic = ClassicGroup(
-        group.id, state=GroupState.STABLE, generation=group.epoch, protocol_type=CONSUMER_TYPE
+        group.id, state=GroupState.STABLE, generation=generation, protocol_type=CONSUMER_TYPE
     )
     shares: dict[str, bytes] = {}
     for member in group.members.values():
