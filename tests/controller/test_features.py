@@ -13,7 +13,7 @@ from headrace.wire.schemas.update_features import (
 from tests.controller.building import apply, new_core, registration
 
 UNKNOWN, UPGRADE, SAFE, UNSAFE = UpgradeType
-PREFIX = "The update failed for all features since the following feature had an error: "
+PREFIX = "no feature was changed, because one cannot be: "
 
 
 def update(
@@ -36,23 +36,23 @@ def update(
             "group.version",
             0,
             UPGRADE,
-            "Can't downgrade the version of this feature without setting the upgrade type",
+            "has to be asked for as a safe or unsafe downgrade",
         ),
-        ("group.version", 9, UPGRADE, "Local controller 1 only supports versions 0-1"),
-        ("group.version", -1, UPGRADE, "A feature version cannot be less than 0."),
-        ("foo", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("group.version", 9, UPGRADE, "controller 1 can run 0 to 1"),
+        ("group.version", -1, UPGRADE, "levels begin at 0"),
+        ("foo", 1, UPGRADE, "there is no such feature"),
         (
             "metadata.version",
             29,
             SAFE,
-            "downgrade from 30 to 29. Refusing to perform the requested downgrade",
+            "cannot go back from 30 to 29: the log has records",
         ),
-        ("metadata.version", 29, UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
-        ("metadata.version", 99, UPGRADE, "Local controller 1 only supports versions 7-30"),
-        ("metadata.version", 1, SAFE, "Local controller 1 only supports versions 7-30"),
-        ("group.version", 1, UNKNOWN, "The controller does not support the given upgrade type."),
-        ("group.version", 1, 7, "The controller does not support the given upgrade type."),
-        ("kraft.version", 0, SAFE, "Can't downgrade the version of this feature."),
+        ("metadata.version", 29, UNSAFE, "this release cannot take out the records"),
+        ("metadata.version", 99, UPGRADE, "controller 1 can run 7 to 30"),
+        ("metadata.version", 1, SAFE, "controller 1 can run 7 to 30"),
+        ("group.version", 1, UNKNOWN, "upgrade types are 1 (upgrade)"),
+        ("group.version", 1, 7, "upgrade types are 1 (upgrade)"),
+        ("kraft.version", 0, SAFE, "it is at 1 and never goes back"),
         ("kraft.version", 2, UPGRADE, "kraft.version"),
     ],
 )
@@ -104,7 +104,7 @@ def test_every_node_must_be_able_to_run_a_level() -> None:
     older.features = [f for f in older.features if f.name != "share.version"]
     core.replay([older, wire.FeatureLevelRecord(name="share.version", feature_level=0)])
     reply = update(core, ("share.version", 1, UPGRADE))
-    assert str(reply.error_message).endswith("Broker 2 does not support this feature.")
+    assert str(reply.error_message).endswith("broker 2 does not have it")
 
 
 def test_a_lower_metadata_version_is_fine_where_no_record_is_new() -> None:
@@ -120,6 +120,6 @@ def test_eligible_leaders_need_their_metadata_version_and_fix_the_minimum() -> N
     core.replay([wire.FeatureLevelRecord(name="metadata.version", feature_level=22)])
     name = "eligible.leader.replicas.version"
     reply = update(core, (name, 1, UPGRADE))
-    assert "depends on metadata.version level 23" in str(reply.error_message)
+    assert "it builds on metadata.version 23" in str(reply.error_message)
     assert update(core, ("metadata.version", 30, UPGRADE), (name, 1, UPGRADE)).error_code == 0
     assert core.image.config_of(4, "") == {"min.insync.replicas": "2"}

@@ -11,22 +11,23 @@ from headrace.metadata.topics import PartitionImage
 def check_replicas(cluster: Cluster, replicas: Sequence[int], *, factor: int | None = None) -> None:
     """INVALID_REPLICA_ASSIGNMENT unless these are different, registered brokers, `factor` of them."""
     if not replicas:
-        raise _invalid("The manual partition assignment includes an empty replica list.")
+        raise _invalid("a partition was given no replicas: name at least one broker")
     before: int | None = None
     for broker_id in sorted(replicas):
         if broker_id not in cluster.image.brokers:
+            known = ", ".join(map(str, sorted(cluster.image.brokers)))
             raise _invalid(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is "
-                "registered."
+                f"replicas {list(replicas)}: there is no broker {broker_id}, only {known or 'none'}"
             )
         if broker_id == before:
-            raise _invalid(f"The manual partition assignment includes the broker {before} more than once.")
+            raise _invalid(
+                f"replicas {list(replicas)}: broker {before} can hold only one replica of a partition"
+            )
         before = broker_id
     if factor is not None and len(replicas) != factor:
         raise _invalid(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), "
-            "but this is "
-            f"not consistent with previous partitions, which have {factor} replica(s)."
+            f"replicas {list(replicas)}: that is {len(replicas)}, but the topic's other partitions "
+            f"have {factor} each, and all must have equally many"
         )
 
 
@@ -35,9 +36,8 @@ def check_assignment(cluster: Cluster, replicas: Sequence[int], *, index: int, f
     check_replicas(cluster, replicas, factor=factor)
     if not any(map(cluster.is_active, replicas)):
         raise _invalid(
-            f"All brokers specified in the manual partition assignment for partition {index} are "
-            "fenced or in "
-            "controlled shutdown."
+            f"partition {index} would have no leader: of its replicas {list(replicas)} none is up, "
+            "name one that is"
         )
 
 
@@ -47,9 +47,7 @@ def new_partition(cluster: Cluster, replicas: Sequence[int]) -> PartitionImage:
     if not in_sync:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently "
-            "fenced or in "
-            "controlled shutdown.",
+            f"replicas {list(replicas)}: none of these brokers is up to lead the partition",
         )
     return PartitionImage(
         replicas=tuple(replicas),

@@ -49,13 +49,12 @@ def check_broker_epoch(cluster: Cluster, broker_id: int, epoch: int) -> BrokerIm
     """The broker, if it speaks as the incarnation that is registered; STALE_BROKER_EPOCH otherwise."""
     broker = cluster.image.brokers.get(broker_id)
     if broker is None:
-        raise ApiError(
-            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}"
-        )
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered: register first")
     if broker.epoch != epoch:
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}",
+            f"broker {broker_id} speaks with epoch {epoch} but was registered again since, with epoch "
+            f"{broker.epoch}",
         )
     return broker
 
@@ -67,18 +66,23 @@ def register_broker(
     if request.cluster_id != cluster.image.cluster_id:
         raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Expected cluster ID {cluster.image.cluster_id}, but got cluster ID {request.cluster_id}",
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is "
+            f"{cluster.image.cluster_id}: check where it connects to, and meta.properties in its log.dirs",
         )
     existing = cluster.image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     unfenced_other = existing is not None and not same and not existing.fenced
     if unfenced_other and sessions.is_alive(request.broker_id, now_ms):
         raise ApiError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id."
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {request.broker_id} is running already: give this one another node.id, or stop "
+            "the first",
         )
     if request.is_migrating_zk_broker:
         raise ApiError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers."
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {request.broker_id} asks to migrate from ZooKeeper, which needs Apache Kafka 3.9 "
+            "or older",
         )
     _check_directories(cluster, request)
     _check_features(cluster, request)
@@ -121,16 +125,23 @@ def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
 def _check_directories(cluster: Cluster, request: BrokerRegistrationRequest) -> None:
     directories = request.log_dirs
     if not directories:
-        raise ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"broker {request.broker_id} names no log directories")
     if any(map(is_reserved, directories)):
-        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {request.broker_id} names a directory whose id is reserved: format it anew",
+        )
     if len(set(directories)) != len(directories):
-        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {request.broker_id} names two directories of one id: one is a copy of the other",
+        )
     for broker in cluster.image.brokers.values():
         if broker.id != request.broker_id and not set(directories).isdisjoint(broker.directories):
             raise ApiError(
                 ErrorCode.INVALID_REGISTRATION,
-                f"Broker {broker.id} is already registered with this directory",
+                f"broker {request.broker_id} names a directory that is registered as broker "
+                f"{broker.id}'s: is it a copy?",
             )
 
 
@@ -145,9 +156,8 @@ def _check_features(cluster: Cluster, request: BrokerRegistrationRequest) -> Non
         if level not in wanted:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support finalized version {level} of "
-                f"{name}. "
-                f"The broker wants a version between {wanted.min} and {wanted.max}, inclusive.",
+                f"the cluster runs {name} at {level}, and broker {request.broker_id} can run {wanted.min} to "
+                f"{wanted.max}: use a release that can, or change the feature's level first",
             )
     assert METADATA_VERSION in cluster.image.features, "no broker registers before the bootstrap records"
 
@@ -229,7 +239,7 @@ def unregister_broker(
     broker = cluster.image.brokers.get(request.broker_id)
     if broker is None:
         raise ApiError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {request.broker_id} to forget"
         )
     records: list[MetadataRecord] = [
         *_changes(

@@ -42,20 +42,32 @@ def check_resource(cluster: Cluster, key: ConfigKey) -> None:
     """Whether there is such a resource to have settings."""
     if key.resource_type == ResourceType.TOPIC:
         if not key.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "a topic's settings need the topic's name: all topics together have none, the "
+                "brokers' defaults serve them",
+            )
         check_name(key.name)
         if key.name not in cluster.image.topics_by_name:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{key.name}' does not exist.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{key.name}'")
     elif key.resource_type == ResourceType.BROKER:
         _check_broker(cluster, key.name)
     elif key.resource_type == ResourceType.GROUP:
         if not key.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "a group's settings need the group's id: all groups together have none, the brokers' "
+                "defaults serve them",
+            )
     elif key.resource_type == ResourceType.CLIENT_METRICS:
         if not key.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
     else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key.resource_type}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"resource type {key.resource_type}: settings are kept for 2 (topics), 4 (brokers), 16 "
+            "(client metrics) and 32 (groups)",
+        )
 
 
 def is_list(resource_type: int, name: str) -> bool:
@@ -79,11 +91,13 @@ def _check_broker(cluster: Cluster, name: str) -> None:
     if not name:
         return
     if not _WHOLE_NUMBER.fullmatch(name):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"broker '{name}': a broker is named by its id, a whole number"
+        )
     if int(name) < 0:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {name}: ids begin at 0")
     if int(name) not in cluster.image.brokers:
-        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {int(name)} found.")
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {int(name)}")
 
 
 def _check_broker_settings(
@@ -109,7 +123,11 @@ def _check_client_metrics(settings: Mapping[str, str]) -> None:
     for pattern in filter(None, settings.get("match", "").split(",")):
         selector, found, _ = pattern.strip().partition("=")
         if not found or selector not in CLIENT_SELECTORS:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"match '{pattern}' is not SELECTOR=PATTERN with one of the selectors "
+                f"{', '.join(sorted(CLIENT_SELECTORS))}",
+            )
 
 
 def _raise(wrong: SettingError | None) -> None:

@@ -19,6 +19,7 @@ from headrace.base.errors import ApiError
 from headrace.controller.cluster import Cluster
 from headrace.controller.config_checks import check_resource, check_settings, is_list, setting_of
 from headrace.controller.decision import Decision, check_size
+from headrace.metadata.features import ELR_VERSION
 from headrace.metadata.image import MetadataRecord
 from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
 from headrace.settings.definition import render
@@ -102,17 +103,23 @@ def _current(cluster: Cluster, key: ConfigKey) -> Mapping[str, str]:
 
 def _check_listed_once(times: int, names: Counter[str]) -> None:
     if times > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "this resource is in the request more than once: put all its changes into one entry",
+        )
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        message = f"Error due to duplicate config keys: {','.join(twice)}"
+        message = f"changed more than once in one request: {', '.join(twice)}"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_not_null(names: Iterable[str]) -> None:
-    nulls = ",".join(names)
+    nulls = ", ".join(names)
     if nulls:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {nulls}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"no value is given for {nulls}; to go back to the default, delete the setting",
+        )
 
 
 def _incremental_changes(
@@ -130,7 +137,9 @@ def _incremental_changes(
         elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
             changes[config.name] = _edited_list(key, config, current.get(config.name))
         else:
-            message = f"Unknown operation type {config.config_operation}"
+            message = f"operation {config.config_operation} on {config.name}: known are " + ", ".join(
+                f"{each.value} ({each.name})" for each in Operation
+            )
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
     return changes
 
@@ -141,7 +150,7 @@ def _edited_list(key: ConfigKey, config: incremental.AlterableConfig, current: s
     if not is_list(key.resource_type, config.name):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {operation.name} to key {config.name} because its type is not LIST.",
+            f"{operation.name} is for lists, and {config.name} is a single value: set it instead",
         )
     if current is None:
         setting = setting_of(key.resource_type, config.name)
@@ -177,11 +186,15 @@ def _check_min_isr_change(cluster: Cluster, key: ConfigKey, changes: Changes) ->
         return
     if key != CLUSTER_DEFAULT:
         raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_ISR} is kept for the whole cluster while {ELR_VERSION} is in use, not for broker "
+            f"{key.name}: change the brokers' default",
         )
     if changes[MIN_ISR] is None:
         raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+            ErrorCode.INVALID_CONFIG,
+            f"the cluster's {MIN_ISR} must have a value while {ELR_VERSION} is in use: set another, "
+            "do not delete it",
         )
 
 

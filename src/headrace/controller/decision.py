@@ -27,4 +27,8 @@ class Decision(Generic[Reply]):
 def check_size(records: Sequence[MetadataRecord]) -> None:
     """POLICY_VIOLATION for a request of a client that asks for too much at once."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of records in one request.")
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request means {len(records)} changes, at most {RECORDS_PER_REQUEST_MAX} are made at once: "
+            "spread them over several requests",
+        )

@@ -50,9 +50,7 @@ def update_features(
         for update in updates.values():
             records += _update(cluster, update, proposed, api_version)
     except ApiError as error:
-        message = (
-            f"The update failed for all features since the following feature had an error: {error.message}"
-        )
+        message = f"no feature was changed, because one cannot be: {error.message}"
         return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
     results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
     response = UpdateFeaturesResponse(error_message=None, results=results)
@@ -66,9 +64,11 @@ def _update(
     current = cluster.image.features.get(name, 0)
     direction = _direction(update, api_version)
     if direction == UpgradeType.UNKNOWN:
-        raise _invalid(name, level, "The controller does not support the given upgrade type.")
+        raise _invalid(
+            name, level, "upgrade types are 1 (upgrade), 2 (safe downgrade) and 3 (unsafe downgrade)"
+        )
     if level < 0:
-        raise _invalid(name, level, "A feature version cannot be less than 0.")
+        raise _invalid(name, level, "levels begin at 0, which turns a feature off")
     if name == KRAFT_VERSION:
         return _update_kraft_version(cluster, level)
     reason = _why_not(cluster, name, level)
@@ -78,11 +78,10 @@ def _update(
         raise _invalid(
             name,
             level,
-            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
-            "unsafe downgrade.",
+            f"it is at {current}, and going back has to be asked for as a safe or unsafe downgrade",
         )
     if level > current and direction != UpgradeType.UPGRADE:
-        raise _invalid(name, level, "Can't downgrade to a newer version.")
+        raise _invalid(name, level, f"it is at {current}, so this is no downgrade: ask for an upgrade")
     if level == current:
         return []
     if name == METADATA_VERSION:
@@ -92,7 +91,7 @@ def _update(
         raise _invalid(
             name,
             level,
-            f"{name} could not be set to {level} because it depends on metadata.version level {needed}",
+            f"it builds on metadata.version {needed}: raise that first, or in the same request",
         )
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELR_VERSION and level and not current:
@@ -113,20 +112,20 @@ def _update_kraft_version(cluster: Cluster, level: int) -> list[MetadataRecord]:
     if level == cluster.image.kraft_version:
         return []
     if level < cluster.image.kraft_version:
-        raise _invalid(KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
-    raise _invalid(KRAFT_VERSION, level, "A quorum keeps the version that it was formatted with.")
+        raise _invalid(KRAFT_VERSION, level, f"it is at {cluster.image.kraft_version} and never goes back")
+    raise _invalid(KRAFT_VERSION, level, "a quorum keeps the version that it was formatted with")
 
 
 def _check_metadata_version(level: int, current: int, direction: int) -> None:
     """A lower level may not be able to hold what the log already has; then there is no way back."""
     if not any(level < brought <= current for brought in NEW_RECORDS_FROM):
         return
-    reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    reason = "the log has records that the lower level cannot hold"
     if direction == UpgradeType.UNSAFE_DOWNGRADE:
-        reason = "Unsafe metadata downgrade is not supported in this version."
+        reason = "this release cannot take out the records that the lower level cannot hold"
     raise ApiError(
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+        f"metadata.version cannot go back from {current} to {level}: {reason}",
     )
 
 
@@ -134,24 +133,22 @@ def _why_not(cluster: Cluster, name: str, level: int) -> str | None:
     """The first node that cannot run a level, or None."""
     local = SUPPORTED.get(name)
     if local is None:
-        return f"Local controller {cluster.config.int('node.id')} does not support this feature."
+        return f"there is no such feature, only {', '.join(sorted(SUPPORTED))}"
     nodes: list[tuple[str, dict[str, VersionRange]]] = [
-        (f"Local controller {cluster.config.int('node.id')}", SUPPORTED)
+        (f"controller {cluster.config.int('node.id')}", SUPPORTED)
     ]
-    nodes += [(f"Broker {broker.id}", broker.features) for broker in cluster.image.brokers.values()]
-    nodes += [(f"Controller {other.id}", other.features) for other in cluster.image.controllers.values()]
+    nodes += [(f"broker {broker.id}", broker.features) for broker in cluster.image.brokers.values()]
+    nodes += [(f"controller {other.id}", other.features) for other in cluster.image.controllers.values()]
     for who, features in nodes:
         supported = features.get(name, VersionRange(0, 0))
         # Level 0 of anything but metadata.version means that the feature is not used: everybody can do that.
         if level in supported or (level == 0 and name != METADATA_VERSION):
             continue
         if supported == VersionRange(0, 0):
-            return f"{who} does not support this feature."
-        return f"{who} only supports versions {supported.min}-{supported.max}"
+            return f"{who} does not have it"
+        return f"{who} can run {supported.min} to {supported.max}"
     return None
 
 
 def _invalid(name: str, level: int, message: str) -> ApiError:
-    return ApiError(
-        ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {message}"
-    )
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"{name} cannot be set to {level}: {message}")

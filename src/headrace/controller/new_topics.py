@@ -50,7 +50,10 @@ def create_topics(
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if names[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"topic '{topic.name}' is in the request more than once: list it once",
+                )
             made, result = _create(cluster, topic, described, rng)
         except ApiError as error:
             response.topics.append(
@@ -71,7 +74,10 @@ def _check_total(cluster: Cluster, asked: Sequence[CreatableTopic]) -> None:
         count = default if topic.num_partitions == _DEFAULT else topic.num_partitions
         total += len(topic.assignments) or max(count, 0)
     if total > RECORDS_PER_REQUEST_MAX:
-        message = "Excessively large number of partitions per request."
+        message = (
+            f"{total} partitions in one request, at most {RECORDS_PER_REQUEST_MAX} are made at once: "
+            "spread them over several"
+        )
         raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
@@ -118,21 +124,23 @@ def new_topic_id(rng: random.Random) -> TopicId:
 def _check_new_name(cluster: Cluster, name: str) -> None:
     check_name(name)
     if name == METADATA_TOPIC:
-        message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        message = f"{METADATA_TOPIC} is the quorum's own log and cannot be made as a topic"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if name in cluster.image.topics_by_name:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"a topic '{name}' already exists")
     alike = cluster.image.topics.collides_with(name)
     if alike is not None:
         raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {alike}"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"'{name}' and the topic '{alike}' would have the same metrics, which do not tell '.' from '_': "
+            "choose another name",
         )
 
 
 def _settings(cluster: Cluster, topic: CreatableTopic) -> dict[str, str]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
-        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        message = f"no value is given for {', '.join(nulls)}; leave a setting out to have its default"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     settings = {config.name: config.value for config in topic.configs if config.value is not None}
     check_topic_settings(cluster.config, settings)
@@ -145,11 +153,13 @@ def _partitions(cluster: Cluster, topic: CreatableTopic, rng: random.Random) -> 
     if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be larger than 0, or -1 to use the default value.",
+            f"a replication factor of {topic.replication_factor}: give 1 or more, or -1 for the "
+            "broker's default",
         )
     if topic.num_partitions < _DEFAULT or topic.num_partitions == 0:
         raise ApiError(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            ErrorCode.INVALID_PARTITIONS,
+            f"{topic.num_partitions} partitions: give 1 or more, or -1 for the broker's default",
         )
     config = cluster.config
     count = config.int("num.partitions") if topic.num_partitions == _DEFAULT else topic.num_partitions
@@ -168,7 +178,7 @@ def placed_partitions(
             cluster.image.brokers.values(), partitions=count, replication_factor=replication_factor, rng=rng
         )
     except ApiError as error:
-        message = f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
+        message = f"no place for {replication_factor} replicas of a partition: {error.message}"
         raise ApiError(error.code, message) from None
     return [new_partition(cluster, replicas) for replicas in places]
 
@@ -177,12 +187,12 @@ def _assigned_partitions(cluster: Cluster, topic: CreatableTopic) -> list[Partit
     """New partitions where the client says."""
     for field, value in (
         ("replication factor", topic.replication_factor),
-        ("numPartitions", topic.num_partitions),
+        ("number of partitions", topic.num_partitions),
     ):
         if value != _DEFAULT:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"A manual partition assignment was specified, but {field} was not set to -1.",
+                f"the {field} is {value}, but it follows from the replicas that were named: give -1",
             )
     assigned: dict[int, Sequence[int]] = {}
     factor: int | None = None
@@ -190,7 +200,8 @@ def _assigned_partitions(cluster: Cluster, topic: CreatableTopic) -> list[Partit
         if assignment.partition_index in assigned:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+                f"partition {assignment.partition_index} is assigned more than once: name its "
+                "replicas in one entry",
             )
         check_assignment(cluster, assignment.broker_ids, index=assignment.partition_index, factor=factor)
         factor = len(assignment.broker_ids)
@@ -198,6 +209,6 @@ def _assigned_partitions(cluster: Cluster, topic: CreatableTopic) -> list[Partit
     if sorted(assigned) != list(range(len(assigned))):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "partitions should be a consecutive 0-based integer sequence",
+            f"partitions {sorted(assigned)} are assigned: they must count up from 0 without a gap",
         )
     return [new_partition(cluster, assigned[index]) for index in range(len(assigned))]

@@ -125,7 +125,11 @@ def elect_leaders(
 ) -> Decision[elect.ElectLeadersResponse]:
     """Give partitions their preferred leader back, or any leader at all. Null stands for every partition."""
     if request.election_type not in ElectionType._value2member_map_:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"election type {request.election_type}: known are "
+            + ", ".join(f"{each.value} ({each.name})" for each in ElectionType),
+        )
     election_type = ElectionType(request.election_type)
     wanted = request.topic_partitions
     every = wanted is None
@@ -155,23 +159,32 @@ def elect_leaders(
 def _elect_one(cluster: Cluster, name: str, index: int, election_type: ElectionType) -> MetadataRecord:
     topic = cluster.image.topics_by_name.get(name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     partition = topic.partitions.get(index)
     if partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic '{name}' has no partition {index}, only 0 to {len(topic.partitions) - 1}",
+        )
     preferred = election_type is ElectionType.PREFERRED
     settled = partition.leader == partition.preferred_leader if preferred else partition.leader != NO_LEADER
     if settled:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+        raise ApiError(
+            ErrorCode.ELECTION_NOT_NEEDED,
+            f"{name}-{index} is led by {partition.leader} already, as it should be",
+        )
     election = Election.PREFERRED if preferred else Election.UNCLEAN
     record = change_partition(cluster, topic, index, election=election)
     if record is None:
         if preferred:
             raise ApiError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"{name}-{index}: broker {partition.preferred_leader} is down or not in sync, so it "
+                "cannot lead yet",
             )
         raise ApiError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"{name}-{index}: none of its replicas {list(partition.replicas)} is up",
         )
     return record
 

@@ -26,15 +26,13 @@ def place(
     usable = [broker for broker in brokers if not broker.in_controlled_shutdown and not broker.is_cordoned]
     live = sum(not broker.fenced for broker in usable)
     if replication_factor <= 0:
-        raise _impossible(
-            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
-        )
+        raise _impossible(f"a replication factor of {replication_factor}: there must be at least 1 replica")
     if not live:
-        raise _impossible("All brokers are currently fenced.")
+        raise _impossible("no broker is up")
     if replication_factor > len(usable):
         raise _impossible(
-            f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
+            f"only {len(usable)} brokers can take new replicas (not counted: those that shut down or "
+            "have all their directories cordoned)"
         )
     racks = _Racks(usable, rng)
     return [racks.next_partition(replication_factor) for _ in range(partitions)]

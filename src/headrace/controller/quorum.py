@@ -67,7 +67,7 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
                     ResponsePartitionData(
                         partition_index=p.partition_index,
                         error_code=code,
-                        error_message="This server does not host this topic-partition.",
+                        error_message=f"the quorum has one log, {METADATA_TOPIC}-0",
                     )
                     for p in topic.partitions
                 ],

@@ -62,11 +62,12 @@ def _reassign(
 ) -> MetadataRecord | None:
     topic = cluster.image.topics_by_name.get(name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     if target.partition_index not in topic.partitions:
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"Unable to find partition {name}:{target.partition_index}.",
+            f"topic '{name}' has no partition {target.partition_index}, only 0 to "
+            f"{len(topic.partitions) - 1}",
         )
     if target.replicas is None:
         return _cancel(cluster, topic, target.partition_index)
@@ -82,7 +83,8 @@ def _begin(
     if not allow_change and len(replicas) != len(current):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(current)} to {len(replicas)}",
+            f"{topic.name}-{index} has {len(current)} replicas and would have {len(replicas)}, which "
+            "the request does not allow",
         )
     removing = sorted(set(partition.replicas) - set(replicas))
     adding = sorted(set(replicas) - set(partition.replicas))
@@ -94,15 +96,18 @@ def _begin(
 def _cancel(cluster: Cluster, topic: TopicImage, index: int) -> MetadataRecord | None:
     partition = topic.partitions[index]
     if not partition.is_reassigning:
-        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise ApiError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"{topic.name}-{index} is not being reassigned, so there is nothing to cancel",
+        )
     replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
     in_sync = [replica for replica in partition.isr if replica not in partition.adding_replicas]
     if not in_sync:
         if not cluster.topic_config(topic.name).unclean_leader_election_enable:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an "
-                "unclean leader election.",
+                f"{topic.name}-{index} cannot go back to replicas {replicas}: none of them is in "
+                "sync, and the topic does not allow unclean.leader.election.enable",
             )
         in_sync = replicas[:1]
     return change_partition(cluster, topic, index, replicas=replicas, isr=in_sync, removing=(), adding=())

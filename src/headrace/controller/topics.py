@@ -5,7 +5,7 @@ from collections import Counter
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import NO_TOPIC_ID, TopicId
+from headrace.base.ids import NO_TOPIC_ID, TopicId, uuid_text
 from headrace.controller.assignments import check_assignment, new_partition
 from headrace.controller.cluster import Cluster
 from headrace.controller.decision import Decision, check_size
@@ -30,7 +30,9 @@ from headrace.wire.schemas.metadata_records import RemoveTopicRecord
 def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
     """Remove topics by name or id. A topic that is given twice is not removed at all."""
     if not cluster.config.bool("delete.topic.enable"):
-        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        raise ApiError(
+            ErrorCode.TOPIC_DELETION_DISABLED, "this cluster deletes no topics: delete.topic.enable is false"
+        )
     asked = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
     times = Counter((state.name, state.topic_id) for state in asked)
     found: dict[TopicId, list[DeletableTopicResult]] = {}
@@ -41,7 +43,10 @@ def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[De
         try:
             if times[state.name, state.topic_id] > 1:
                 what = "id" if state.name is None else "name"
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the request has this {what} more than once, so the topic is kept: list it once",
+                )
             topic = _find(cluster, state)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -53,9 +58,12 @@ def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[De
         if len(results) == 1:
             records.append(RemoveTopicRecord(topic_id=topic_id))
             continue
-        results[0].error_code = ErrorCode.INVALID_REQUEST
-        results[0].error_message = "The provided topic name maps to an ID that was already supplied."
-        for result in results[1:]:
+        first, *others = results
+        first.error_code = ErrorCode.INVALID_REQUEST
+        first.error_message = (
+            "the request has this topic by its name and by its id, so it is kept: list it once"
+        )
+        for result in others:
             response.responses.remove(result)
     check_size(records)
     return Decision(records, response)
@@ -65,21 +73,22 @@ def _find(cluster: Cluster, state: DeleteTopicState) -> TopicImage:
     topic_id = TopicId(state.topic_id)
     if state.name is None:
         if topic_id == NO_TOPIC_ID:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic needs a name or an id")
         by_id = cluster.image.topics_by_id.get(topic_id)
         if by_id is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {uuid_text(topic_id)}")
         return by_id
     if topic_id != NO_TOPIC_ID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"topic '{state.name}' is given with an id too: give one of the two"
+        )
     return _named(cluster, state.name)
 
 
 def _named(cluster: Cluster, name: str) -> TopicImage:
     topic = cluster.image.topics_by_name.get(name)
     if topic is None:
-        message = "This server does not host this topic-partition."
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     return topic
 
 
@@ -95,7 +104,10 @@ def create_partitions(
         response.results.append(result)
         try:
             if names[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"topic '{topic.name}' is in the request more than once: list it once",
+                )
             made = _more_partitions(cluster, topic, rng)
             check_size([*records, *made])
         except ApiError as error:
@@ -111,12 +123,12 @@ def _more_partitions(
     existing = _named(cluster, topic.name)
     present = len(existing.partitions)
     if topic.count == present:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic '{topic.name}' has {present} partitions already")
     if topic.count < present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an "
-            "increase.",
+            f"topic '{topic.name}' has {present} partitions and cannot go down to {topic.count}: "
+            "partitions are never taken away",
         )
     additional = topic.count - present
     check_size(range(additional))
@@ -127,8 +139,8 @@ def _more_partitions(
         if len(topic.assignments) != additional:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {additional} additional partition(s), but only "
-                f"{len(topic.assignments)} assignment(s) were specified.",
+                f"{additional} partitions are added to the {present} of topic '{topic.name}', but the "
+                f"replicas of {len(topic.assignments)} are named",
             )
         for index, assignment in enumerate(topic.assignments, present):
             check_assignment(cluster, assignment.broker_ids, index=index, factor=factor)

@@ -45,7 +45,7 @@ def unset_logger_level(name: str) -> None:
 def check_logger(name: str) -> None:
     """INVALID_CONFIG for a logger that does not exist."""
     if name not in logger_levels():
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"this process has no logger '{name}'")
 
 
 def check_level(name: str, level: str | None) -> None:
@@ -53,8 +53,7 @@ def check_level(name: str, level: str | None) -> None:
     if level not in LEVELS:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(LEVELS)}",
+            f"logger {name} cannot have the level {level}; levels are {', '.join(LEVELS)}",
         )
 
 

@@ -7,4 +7,6 @@ from headrace.wire.schemas.create_acls import CreateAclsRequest, CreateAclsRespo
 
 
 def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    raise ApiError(
+        ErrorCode.SECURITY_DISABLED, "this cluster has no access rules: authorizer.class.name is not set"
+    )

@@ -7,4 +7,6 @@ from headrace.wire.schemas.delete_acls import DeleteAclsRequest, DeleteAclsRespo
 
 
 def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    raise ApiError(
+        ErrorCode.SECURITY_DISABLED, "this cluster has no access rules: authorizer.class.name is not set"
+    )

@@ -7,4 +7,6 @@ from headrace.wire.schemas.describe_acls import DescribeAclsRequest, DescribeAcl
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    raise ApiError(
+        ErrorCode.SECURITY_DISABLED, "this cluster has no access rules: authorizer.class.name is not set"
+    )

@@ -67,7 +67,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> Iterable
     if resource_type == ResourceType.TOPIC:
         check_name(name)
         if name not in image.topics_by_name:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return describe_topic(config, image.topic_config_of(name))
     if resource_type == ResourceType.BROKER:
         if not name:
@@ -79,11 +79,11 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> Iterable
         return _loggers()
     if resource_type == ResourceType.GROUP:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a group's settings need the group's id")
         return describe_group(config, image.config_of(resource_type, name))
     if resource_type == ResourceType.CLIENT_METRICS:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
         return _client_metrics(image.config_of(resource_type, name))
     raise ApiError(ErrorCode.INVALID_REQUEST, f"there are no settings of resource type {resource_type}")
 

@@ -33,8 +33,8 @@ def handle(
         if request.topics and names[:1] != [request.cursor.topic_name]:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                "DescribeTopicPartitionsRequest topic list should contain the cursor topic: "
-                f"{request.cursor.topic_name}",
+                f"the cursor stands at topic '{request.cursor.topic_name}', which is not among those "
+                "asked for",
             )
         if names[:1] != [request.cursor.topic_name]:
             first = 0
@@ -65,8 +65,7 @@ def _first_index(request: DescribeTopicPartitionsRequest) -> int:
     if request.cursor.partition_index < 0:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "DescribeTopicPartitionsRequest cursor partition must be valid: "
-            f"{request.cursor.partition_index}",
+            f"the cursor stands at partition {request.cursor.partition_index}; partitions begin at 0",
         )
     return request.cursor.partition_index
 

@@ -75,7 +75,8 @@ def _alter_loggers(configs: list[AlterableConfig], *, validate_only: bool) -> No
             raise ApiError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted only")
         elif config.name == ROOT:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT} logger is not allowed"
+                ErrorCode.INVALID_REQUEST,
+                f"the logger {ROOT} must have a level: set another, do not delete it",
             )
     if validate_only:
         return
