@@ -127,6 +127,7 @@ class NodeWorld:
         self.world = World(seed)
         self.machine = self.world.machine("node", disk_bytes=disk_bytes)
         self.failures: list[Exception] = []
+        self.progress: list[str] = []
         self.tracebacks = Tracebacks()
         self._network = self.world.network.attach("client", self.world.driver)
         self._node: Node | None = None
@@ -157,18 +158,37 @@ class NodeWorld:
 
     async def start(self, **settings: str) -> None:
         """Boot the machine and wait until the node is ready; names of settings with _ for dots."""
-        self.settings |= {name.replace("_", "."): value for name, value in settings.items()}
-        task = self.machine.boot(self._boot, may_fail=True)
-        self._node = await self.world.result(self.machine, task)
+        await self.begin_start(**settings)
 
-    async def _boot(self, own: Surroundings) -> Node:
+    def begin_start(self, **settings: str) -> "asyncio.Task[None]":
+        self.settings |= {name.replace("_", "."): value for name, value in settings.items()}
+        self.progress.clear()
+        task = self.machine.boot(lambda own: self._boot(own, self.settings), may_fail=True)
+
+        async def started() -> None:
+            try:
+                self._node = await self.world.result(self.machine, task)
+            except BaseException:
+                self.machine.retire()
+                raise
+
+        return self.world.driver.create_task(started())
+
+    async def start_another(self, **settings: str) -> Node:
+        """A second node in the same process and on the same disk."""
+        assert self.machine.process is not None
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        return await self.on_node(self._boot(self.machine.process, self.settings | dotted))
+
+    async def _boot(self, own: Surroundings, settings: Mapping[str, str]) -> Node:
         return await start_node(
-            BrokerConfig(self.settings),
+            BrokerConfig(settings),
             loop=own.loop,
             clock=own.clock,
             disk=own.disk,
             network=own.network,
             rng=own.rng,
+            on_progress=self.progress.append,
             on_failure=self.failures.append,
         )
 

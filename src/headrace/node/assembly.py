@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 
 from headrace.base.clock import Clock
+from headrace.base.errors import ApiError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
@@ -27,6 +28,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.publisher import ImagePublisher
 from headrace.metadata.resources import ResourceType
+from headrace.node.directory_reports import DirectoryReports
 from headrace.node.listeners import Listeners
 from headrace.node.storage import directory_id_of, open_folders
 from headrace.raft.formatting import read_bootstrap
@@ -66,6 +68,7 @@ class Node:
         self._loop = loop
         self._on_failure = on_failure
         self._lifecycle: BrokerLifecycle | None = None
+        self._has_logs = False
         self._store, self.cluster_id = open_folders(
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
@@ -96,6 +99,7 @@ class Node:
         self._publisher = ImagePublisher(self.image)
         self._raft.subscribe(self._controller)
         self._raft.subscribe(self._publisher)
+        self._directory_reports = DirectoryReports(self._controller, node_id=config.node_id, loop=loop)
         self.parts = self._make_parts(clock, rng)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self._listeners = Listeners(self.parts, self.config, network)
@@ -107,6 +111,7 @@ class Node:
             store=self._store,
             topic_config=self._cluster.topic_config,
             on_advance=self._advanced,
+            on_placed=self._directory_reports.note,
         )
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
@@ -145,6 +150,7 @@ class Node:
         await self._raft.start()
         await self._controller.settle()
         await self._open_logs(say)
+        self._has_logs = True
         self._publisher.follow(self._follow)
         self.parts.groups.start()
         self._upkeep.start()
@@ -192,6 +198,7 @@ class Node:
         )
         await self._lifecycle.register(self._listeners.advertised())
         await self._lifecycle.unfence()
+        self._directory_reports.begin(self._lifecycle.epoch)
 
     # --- following ---
 
@@ -200,7 +207,7 @@ class Node:
         if any(key.resource_type == ResourceType.BROKER for key in delta.configs_changed):
             self._cluster.follow_settings()
             self.parts.replicas.follow_all_configs()
-        self.parts.replicas.apply(image, delta)
+        self.parts.replicas.apply(image, delta, starting=self._lifecycle is None)
         self.parts.groups.apply(delta)
 
     def _advanced(self, topic_partition: TopicPartition) -> None:
@@ -210,11 +217,14 @@ class Node:
             self.parts.groups.runtime.on_advance(topic_partition)
 
     def _folder_failed(self, folder: LogFolder) -> None:
+        """Also called from the threads that open and close the logs, when nobody is to be told."""
         logger.error("log directory %s is offline: %s", folder.path, folder.failure)
+        if not self._has_logs:
+            return
         if self._lifecycle is not None and folder.meta is not None:
             self._lifecycle.report_failed_directory(folder.meta.directory_id)
-            for topic_partition in folder.logs:
-                self._advanced(topic_partition)  # who waits for one of them must not wait any longer
+        for topic_partition in folder.logs:
+            self._advanced(topic_partition)  # who waits for one of them must not wait any longer
         if folder.failure is not None and not self._store.online_folders():
             self._on_failure(folder.failure)
 
@@ -222,11 +232,13 @@ class Node:
 
     async def stop(self) -> None:
         """Answer who waits, hand over, close the logs, leave the mark of a clean stop."""
+        self._has_logs = False
         self.parts.waiting.close()
         self.parts.groups.stop()
         await self._listeners.drain(DRAIN_S)
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
+        self._directory_reports.stop()
         self._upkeep.stop()
         self._controller.stop()
         await self._raft.stop()
@@ -234,8 +246,12 @@ class Node:
         await self._loop.run_in_executor(None, self._store.close, epoch)
 
     def abandon(self) -> None:
-        """A start that failed: let go of ports and folders, write nothing."""
+        """A start that failed: let go of ports, timers and folders, write nothing."""
         self._listeners.close()
+        self.parts.groups.stop()
+        self._directory_reports.stop()
+        self._upkeep.stop()
+        self._controller.stop()
         self._store.unlock()
 
 
@@ -280,7 +296,10 @@ def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> Non
         placed_here = partition is not None and node_id in partition.replicas
         if topic is None or not placed_here or not _is_or_was(log.topic_id, topic.id):
             logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
-            store.mark_stray(log.topic_partition)
+            try:
+                store.mark_stray(log.topic_partition)
+            except ApiError as error:
+                logger.error("%s cannot be set aside: %s", log.topic_partition, error)
         elif log.topic_id != topic.id:
             log.assign_topic_id(topic.id)
 

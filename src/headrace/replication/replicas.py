@@ -3,6 +3,11 @@
 The table has two keys because requests name topics by name (older versions) or by id. A request that names
 an id this node does not know gets UNKNOWN_TOPIC_ID, and one that names a topic made anew under the same
 name INCONSISTENT_TOPIC_ID: a deleted topic's clients never write into its successor.
+
+A log is made where the cluster says it lies, or in the directory with the fewest, which is then told to the
+controller (KIP-858): when a directory fails, the controller must know which replicas went with it. A log
+that may lie in a directory that is offline is never made anew elsewhere: an empty log that leads would be
+the end of all its records.
 """
 
 import logging
@@ -14,12 +19,16 @@ from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.delta import Delta
+from headrace.metadata.directories import LOST, is_reserved
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.topics import PartitionImage, TopicImage
 from headrace.replication.partition import Partition
 from headrace.settings.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
+
+OnPlaced = Callable[[TopicId, int, bytes], None]
+"""A replica, by its topic's id and its number, lies in another directory than the cluster believes."""
 
 
 class Replicas:
@@ -32,12 +41,15 @@ class Replicas:
         store: LogStore,
         topic_config: Callable[[str], TopicConfig],
         on_advance: Callable[[TopicPartition], None],
+        on_placed: OnPlaced = lambda topic_id, index, directory_id: None,
     ) -> None:
         self._node_id = node_id
         self._store = store
         self._topic_config = topic_config
         self._on_advance = on_advance
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._on_placed = on_placed
+        # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
+        self._partitions: dict[tuple[str, int], Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -50,73 +62,103 @@ class Replicas:
 
     def find(self, topic: str, partition: int, topic_id: TopicId = NO_TOPIC_ID) -> Partition:
         """The replica here, whoever leads; ApiError where there is none."""
-        found = self._partitions.get(TopicPartition(topic, partition))
+        found = self._partitions.get((topic, partition))
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if topic_id != NO_TOPIC_ID and topic_id != found.topic_id:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return found
 
-    def apply(self, image: ClusterImage, delta: Delta) -> None:
-        """Follow one commit of the metadata log: first what went, then what came or changed."""
+    def apply(self, image: ClusterImage, delta: Delta, *, starting: bool = False) -> None:
+        """Follow one commit of the metadata log: first what went, then what came or changed.
+
+        While the node is `starting`, partitions are old: one without a log may have it in a directory that is
+        offline.
+        """
         for topic in delta.topics_deleted:
-            self._drop_topic(topic)
+            for index in topic.partitions:
+                self._drop(topic, index)
         for topic_id in delta.topics_changed:
             topic_image = image.topics_by_id.get(topic_id)
             if topic_image is not None:
-                self._follow_topic(topic_image, delta.partitions_changed(topic_id))
+                for index in sorted(delta.partitions_changed(topic_id)):
+                    if self._node_id in topic_image.partitions[index].replicas:
+                        self._follow_partition(topic_image, index, starting)
+                    else:
+                        self._drop(topic_image, index)
         for name in delta.topic_configs_changed:
             self._follow_config(name)
 
     def follow_all_configs(self) -> None:
         """After a change of broker settings that topics inherit from."""
-        for name in {topic_partition.topic for topic_partition in self._partitions}:
+        for name in {topic for topic, _ in self._partitions}:
             self._follow_config(name)
 
     def _follow_config(self, name: str) -> None:
         config = self._topic_config(name)
-        for topic_partition, partition in self._partitions.items():
-            if topic_partition.topic == name and partition.log is not None:
+        for (topic, _), partition in self._partitions.items():
+            if topic == name and partition.log is not None:
                 partition.log.config = config
 
-    def _drop_topic(self, topic: TopicImage) -> None:
-        for index in topic.partitions:
-            topic_partition = TopicPartition(topic.name, index)
-            partition = self._partitions.get(topic_partition)
-            if partition is None or partition.topic_id != topic.id:
-                continue
-            del self._partitions[topic_partition]
-            if partition.log is not None:
+    def _drop(self, topic: TopicImage, index: int) -> None:
+        """The topic is deleted, or this replica of it moved to another node."""
+        topic_partition = TopicPartition(topic.name, index)
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.topic_id != topic.id:
+            return
+        del self._partitions[topic_partition]
+        if partition.log is not None:
+            try:
                 self._store.delete(topic_partition)
-            self._on_advance(topic_partition)
+            except ApiError as error:
+                # Its directory is offline by now. When it comes back, nobody will ask for the log.
+                logger.error("the log of %s cannot be deleted: %s", topic_partition, error)
+        self._on_advance(topic_partition)
 
-    def _follow_topic(self, topic: TopicImage, indexes: set[int]) -> None:
-        for index in sorted(indexes):
-            partition_image = topic.partitions[index]
-            if self._node_id in partition_image.replicas:
-                self._follow_partition(topic, index, partition_image)
-
-    def _follow_partition(self, topic: TopicImage, index: int, image: PartitionImage) -> None:
+    def _follow_partition(self, topic: TopicImage, index: int, starting: bool) -> None:
+        image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
         partition = self._partitions.get(topic_partition)
         if partition is None:
             partition = Partition(
                 topic_partition,
                 topic.id,
-                self._open_log(topic_partition, topic.id),
+                self._open_log(topic_partition, topic.id, image, starting),
                 node_id=self._node_id,
                 on_advance=self._on_advance,
             )
             self._partitions[topic_partition] = partition
         partition.follow_metadata(image)
+        folder = self._store.folder_of(topic_partition)
+        if folder is not None and folder.meta is not None:
+            directory_id = folder.meta.directory_id
+            if image.directory_of(self._node_id) != directory_id:
+                self._on_placed(topic.id, index, directory_id)
 
-    def _open_log(self, topic_partition: TopicPartition, topic_id: TopicId) -> PartitionLog | None:
+    def _open_log(
+        self, topic_partition: TopicPartition, topic_id: TopicId, image: PartitionImage, starting: bool
+    ) -> PartitionLog | None:
         """The log on disk, made where it is missing; None where no directory can hold it."""
         found = self._store.get(topic_partition)
         if found is not None:
             return found
+        directory_id = self._where_to_make(image, starting)
         try:
-            return self._store.create(topic_partition, topic_id, self._topic_config(topic_partition.topic))
+            if directory_id is LOST:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it may lie in a directory that is offline")
+            config = self._topic_config(topic_partition.topic)
+            return self._store.create(topic_partition, topic_id, config, directory_id=directory_id)
         except ApiError as error:
-            logger.error("cannot make the log of %s: %s", topic_partition, error)
+            logger.error("%s has no log: %s", topic_partition, error)
             return None
+
+    def _where_to_make(self, image: PartitionImage, starting: bool) -> bytes | None:
+        """The directory that the cluster names, None for any, LOST where the log may lie in a failed one."""
+        named = image.directory_of(self._node_id)
+        if named is None or is_reserved(named):
+            may_be_elsewhere = starting and len(self._store.online_folders()) < len(self._store.folders)
+            return LOST if may_be_elsewhere else None
+        online = (
+            folder.meta.directory_id for folder in self._store.online_folders() if folder.meta is not None
+        )
+        return named if named in online else LOST
