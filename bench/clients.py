@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from bench.brokers import Headrace
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from headrace.records.columns import arrow_from_batches, batches_from_arrow
 from headrace.records.kernel_choice import load_compiled
 
 VALUE = b"x" * 100
@@ -193,6 +194,15 @@ CLIENTS: dict[str, tuple[Step, Step]] = {
 }
 
 
+def warm_up() -> None:
+    """What a long-running program has paid for: compiled kernels, pyarrow."""
+    import pyarrow
+
+    load_compiled()
+    encoded = batches_from_arrow(pyarrow.table({"value": [VALUE]}))
+    assert arrow_from_batches(encoded, topic="t", partition=0).num_rows == 1
+
+
 def measure(step: Step, load: Load) -> tuple[float, float]:
     """Rows a second, and microseconds of this process's CPU for each."""
     cpu, began = time.process_time(), time.perf_counter()
@@ -222,7 +232,7 @@ def main() -> int:
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
     parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS))
     options = parser.parse_args()
-    load_compiled()
+    warm_up()
     if options.bootstrap:
         run(options.bootstrap, options.only, options.rows)
         return 0

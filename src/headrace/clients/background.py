@@ -54,6 +54,22 @@ class Background:
             raise
         return outcome.result()
 
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a plain function on the loop: cheaper than a coroutine, which takes a task."""
+        answers: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
+
+        def call() -> None:
+            try:
+                answers.put((function(*arguments), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+        self.loop.call_soon_threadsafe(call)
+        result, error = answers.get()
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]  # without an error there is a result
+
     def _begin(self, work: Coroutine[Any, Any, T], calls: _Calls, outcome: "Future[T]") -> None:
         context = contextvars.copy_context()
         context.run(_CALLER.set, calls)

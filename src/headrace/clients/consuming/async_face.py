@@ -115,7 +115,13 @@ class AsyncConsumer:
         """What has arrived, as a pyarrow.Table: topic, partition, offset, timestamp, timestamp_type, key,
         value and headers, or the `columns` asked for. Needs pyarrow (pip install 'headrace[arrow]').
         """
-        return await self.core.poll_arrow(timeout * 1000, columns)
+        from headrace.clients.consuming.tables import BrokenChunkError, table_of  # numpy and pyarrow
+
+        try:
+            return table_of(await self.core.poll_chunks(timeout * 1000), columns)
+        except BrokenChunkError as error:
+            self.core.go_back(error.places)
+            raise
 
     def wakeup(self) -> None:
         """End the current or the next poll with WakeupError. From any thread."""

@@ -9,7 +9,7 @@ happens there. Failures that the user must hear of are kept and raised by the ne
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from headrace.base.ids import TopicPartition
@@ -23,7 +23,7 @@ from headrace.clients.consuming.kip848_member import Kip848Member
 from headrace.clients.consuming.listener import in_order
 from headrace.clients.consuming.membership import GroupMember
 from headrace.clients.consuming.positions import PartitionState, Positions
-from headrace.clients.consuming.records import ConsumedRecord, Deserializer
+from headrace.clients.consuming.records import Chunk, ConsumedRecord, Deserializer
 from headrace.clients.consuming.seeking import Seeking
 from headrace.clients.consuming.subscription import Subscription
 from headrace.clients.consuming.taking import Taking
@@ -122,12 +122,33 @@ class ConsumerCore:
         self.fetcher.send_fetches()
         return rows
 
-    async def poll_arrow(self, timeout_ms: float, columns: Sequence[str] | None) -> Any:
-        """All that has arrived, as columns; an empty table when the time is up."""
+    def poll_now(self, limit: int | None = None) -> list[ConsumedRecord]:
+        """What a poll would return at once; nothing where it would first have to wait or call a listener."""
+        if self.is_closed or self._failure is not None or self._is_woken:
+            return []
+        if self._member is not None and self._member.has_work:
+            return []
+        self.last_poll_ms = self.world.now_ms()
+        self._maybe_auto_commit()
+        rows = self.taking.take(limit or self.config.int("max.poll.records"))
+        if rows:
+            self._plan_work()
+            self.fetcher.send_fetches()
+        return rows
+
+    async def poll_chunks(self, timeout_ms: float) -> list[tuple[int, Chunk]]:
+        """All that has arrived, not yet decoded: each chunk with the offset to read it from."""
         await self.arrive(timeout_ms)
-        table = self.taking.take_arrow(columns)
+        chunks = self.taking.detach()
         self.fetcher.send_fetches()
-        return table
+        return chunks
+
+    def go_back(self, places: Mapping[TopicPartition, int]) -> None:
+        """What was polled could not be read: the positions are where they were."""
+        for partition, offset in places.items():
+            state = self.positions.get(partition)
+            if state is not None:
+                state.seek(offset)
 
     async def arrive(self, timeout_ms: float) -> bool:
         """Do everything a poll does until there is data to take; False when the time is up."""

@@ -13,6 +13,7 @@ Heartbeats go out while the caller works, up to max.poll.interval.ms. One thread
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from headrace.base.ids import TopicPartition
@@ -67,10 +68,7 @@ class Consumer:
     def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a plain function of the async face on its loop."""
 
-        async def call() -> T:
-            return function(*arguments, **named)
-
-        return self._background.run(call())
+        return self._background.call(partial(function, *arguments, **named))
 
     # What to read
 
@@ -104,13 +102,21 @@ class Consumer:
 
     def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> list[ConsumedRecord]:
         """Records that have arrived, up to max.poll.records; waits up to `timeout` seconds for the first."""
-        return self._background.run(self._async.poll(timeout, max_records=max_records))
+        rows = self._background.call(self._async.core.poll_now, max_records)
+        return rows or self._background.run(self._async.poll(timeout, max_records=max_records))
 
     def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:
         """What has arrived, as a pyarrow.Table: topic, partition, offset, timestamp, timestamp_type, key,
         value and headers, or the `columns` asked for. Needs pyarrow (pip install 'headrace[arrow]').
         """
-        return self._background.run(self._async.poll_arrow(timeout, columns=columns))
+        from headrace.clients.consuming.tables import BrokenChunkError, table_of  # numpy and pyarrow
+
+        chunks = self._background.run(self._async.core.poll_chunks(timeout * 1000))
+        try:
+            return table_of(chunks, columns)  # here, while the loop's thread fetches on
+        except BrokenChunkError as error:
+            self._call(self._async.core.go_back, error.places)
+            raise
 
     def wakeup(self) -> None:
         """End the current or the next poll with WakeupError. From any thread."""

@@ -83,6 +83,7 @@ class PartitionState:
 
     def add(self, chunk: Chunk, end: int, epoch: int) -> None:
         """Something was fetched, up to the offset `end`."""
+        chunk.end, chunk.epoch = end, epoch
         self.chunks.append(chunk)
         self.buffered_bytes += chunk.size
         self.fetch_offset, self.fetch_epoch = end, epoch

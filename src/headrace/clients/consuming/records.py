@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
+from operator import add
 from typing import Any, Final, NamedTuple
 
 from headrace.base.chunks import Buffer
@@ -57,7 +58,18 @@ class Batch(NamedTuple):
 class Chunk:
     """What an answer brought of one partition, and how far it has been read."""
 
-    __slots__ = ("_aborted", "_aborting", "_batches", "_checks", "aborted", "buffer", "partition", "size")
+    __slots__ = (
+        "_aborted",
+        "_aborting",
+        "_batches",
+        "_checks",
+        "aborted",
+        "buffer",
+        "end",
+        "epoch",
+        "partition",
+        "size",
+    )
 
     def __init__(
         self,
@@ -71,6 +83,7 @@ class Chunk:
         self.partition = partition
         self.buffer = buffer
         self.size = len(buffer)
+        self.end, self.epoch = -1, -1  # the offset behind it and the leader epoch there
         self._checks = checks_crc
         self._batches = batches(buffer)
         self.aborted = None if aborted is None else sorted(aborted)
@@ -145,24 +158,38 @@ def _rows(
         body, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp
     )
     data = body if isinstance(body, bytes) else bytes(body)
+    count = header.record_count
     keys = _fields(data, spans.key_at, spans.key_size, key_deserializer)
     values = _fields(data, spans.value_at, spans.value_size, value_deserializer)
-    times: Iterable[int] = repeat(header.max_timestamp) if header.log_append_time else spans.timestamps
+    times = [header.max_timestamp] * count if header.log_append_time else spans.timestamps.tolist()
     headers: Iterable[Headers] = repeat(())
-    if any(spans.header_count):
+    if spans.header_count.tobytes().strip(b"\0"):
         headers = [
-            read_headers(data, at, count) if count else ()
-            for at, count in zip(spans.headers_at, spans.header_count, strict=True)
+            read_headers(data, at, many) if many else ()
+            for at, many in zip(spans.headers_at, spans.header_count, strict=True)
         ]
-    columns = zip(repeat(partition[0]), repeat(partition[1]), spans.offsets, times, keys, values, headers)
+    offsets: Iterable[int] = spans.offsets.tolist()
+    if header.last_offset_delta + 1 == count:
+        offsets = range(header.base_offset, header.base_offset + count)
+    columns = zip(repeat(partition[0]), repeat(partition[1]), offsets, times, keys, values, headers)
     rows: list[ConsumedRecord] = list(map(_new_record, columns))
     if header.base_offset < position:
         return [row for row in rows if row.offset >= position]
     return rows
 
 
-def _fields(data: bytes, at: memoryview, size: memoryview, deserializer: Deserializer | None) -> list[Any]:
-    spans = zip(at.tolist(), size.tolist(), strict=True)
-    if deserializer is None:
-        return [None if count < 0 else data[start : start + count] for start, count in spans]
-    return [None if count < 0 else deserializer(data[start : start + count]) for start, count in spans]
+def _fields(
+    data: bytes, at: memoryview, size: memoryview, deserializer: Deserializer | None
+) -> Iterable[Any]:
+    """The bytes of one field of every record, or what is made of them; the usual cases without a branch."""
+    if size.tobytes().strip(b"\xff") == b"":
+        return repeat(None, len(size))
+    starts, sizes = at.tolist(), size.tolist()
+    ends = map(add, starts, sizes)
+    if deserializer is None and -1 not in sizes:
+        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    make = deserializer or bytes
+    return [
+        None if count < 0 else make(data[start : start + count])
+        for start, count in zip(starts, sizes, strict=True)
+    ]

@@ -4,12 +4,11 @@ A batch is decoded when its first row is wanted. A partition whose buffer is emp
 that all get their turn.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from headrace.base.errors import InvalidBytesError
 from headrace.clients.consuming.positions import PartitionState, Positions
-from headrace.clients.consuming.records import ConsumedRecord, Deserializer, broken
+from headrace.clients.consuming.records import Chunk, ConsumedRecord, Deserializer
 
 # From this many bytes on, reading is no short command any more.
 _MUCH_BYTES: Final = 2 * 1024 * 1024
@@ -74,46 +73,21 @@ class Taking:
             state.position, state.position_epoch = state.rows_end, state.rows_epoch
         return False
 
-    def take_arrow(self, columns: Sequence[str] | None) -> Any:
-        """Everything that has arrived, as a pyarrow.Table of these columns."""
-        from headrace.records.columns import column_schema  # numpy, numba and pyarrow
-        from headrace.records.columns_arrow import arrow
-
-        found = [
-            rows
-            for state in list(self._positions)
-            if state.has_data and not state.is_paused
-            for rows in self._columns_of(state, columns)
-        ]
-        return arrow().Table.from_batches(found, schema=column_schema(columns))
-
-    def _columns_of(self, state: PartitionState, columns: Sequence[str] | None) -> Iterator[Any]:
-        from headrace.records.columns import AbortedTransaction, read_columns
-
-        state.rows, state.rows_at = [], 0
-        while state.chunks:
-            chunk = state.chunks[0]
-            aborted = None
-            if chunk.aborted is not None:
-                aborted = [AbortedTransaction(producer, first) for first, producer in chunk.aborted]
-            try:
-                decoded = read_columns(
-                    chunk.buffer,
-                    topic=state.partition.topic,
-                    partition=state.partition.partition,
-                    from_offset=state.position,
-                    aborted=aborted,
-                    columns=columns,
-                )
-            except InvalidBytesError as error:
-                raise broken(state.partition, state.position, error) from error
-            state.position = decoded.next_offset
-            if decoded.is_whole:
+    def detach(self) -> list[tuple[int, Chunk]]:
+        """All chunks that have arrived, each with the offset to read it from; the positions move behind."""
+        found = []
+        for state in list(self._positions):
+            if state.is_paused or not state.has_data:
+                continue
+            state.rows, state.rows_at = [], 0
+            while state.chunks:
+                chunk = state.chunks[0]
+                found.append((state.position, chunk))
+                state.position, state.position_epoch = chunk.end, chunk.epoch
                 state.chunk_done()
                 self.count(chunk.size)
-            if decoded.rows.num_rows:
-                yield decoded.rows
-        self._positions.rotate(state.partition)
+            self._positions.rotate(state.partition)
+        return found
 
     def count(self, size: int) -> None:
         """Much reading makes compiled kernels worth loading."""

@@ -1,6 +1,6 @@
 """Batches that wait: one queue for each partition, within a bound of memory.
 
-A core: time is an argument. Any thread may append, under `lock`; everything else happens on the producer's
+A core: time is handed in. Any thread may append, under `lock`; everything else happens on the producer's
 loop, under the same lock where it touches the queues. A batch is ready when it is full, when it has waited
 for `linger_ms`, when there is no more memory, or when somebody flushes; one that has failed before is ready
 after its pause. Memory is taken when a row is appended and given back when its batch is decided.
@@ -30,7 +30,15 @@ class Ready(NamedTuple):
 class Accumulator:
     """Gathers rows into batches."""
 
-    def __init__(self, *, batch_bytes: int, linger_ms: int, memory_bytes: int, delivery_ms: int) -> None:
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        linger_ms: int,
+        memory_bytes: int,
+        delivery_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
         self.lock = threading.Lock()
         self.batch_bytes = batch_bytes
         self.linger_ms = linger_ms
@@ -40,35 +48,44 @@ class Accumulator:
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._undecided: dict[ProducerBatch, None] = {}
         self._hurries = 0  # how many flush
+        self._now_ms = now_ms
+        self.is_due = False  # somebody should tell the sender to look
+        self.looked_at_ms = float("inf")  # when the sender looks by itself
 
     # Filling: under the lock
 
-    def append(
-        self, partition: TopicPartition, row: Row, size: int, now_ms: int
-    ) -> tuple[ProducerBatch, int, bool] | None:
-        """The batch, the row's place in it, and whether the sender should look; None without memory."""
+    def append(self, partition: TopicPartition, row: Row, size: int) -> tuple[ProducerBatch, int] | None:
+        """The batch and the row's place in it; None without memory. `is_due` asks the sender to look."""
         if size > self.free_bytes and self.free_bytes < self.memory_bytes:
             return None
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = deque()
-        wakes = False
         batch = queue[-1] if queue else None
-        if batch is None or batch.is_closed or (batch.size + size > self.batch_bytes and batch.rows):
-            if batch is not None:
-                batch.is_closed = wakes = True
-            batch = ProducerBatch(partition, now_ms)
-            wakes = wakes or not queue
-            queue.append(batch)
-            self._undecided[batch] = None
+        if batch is None or batch.is_closed or batch.size + size > self.batch_bytes:
+            batch = self._begin(partition, queue, batch)
             size += HEADER_BYTES
         rows = batch.rows
         rows.append(row)
         batch.size += size
         self.free_bytes -= size
         if batch.size >= self.batch_bytes:
-            batch.is_closed = wakes = True
-        return batch, len(rows) - 1, wakes
+            batch.is_closed = self.is_due = True
+        return batch, len(rows) - 1
+
+    def _begin(
+        self, partition: TopicPartition, queue: deque[ProducerBatch], last: ProducerBatch | None
+    ) -> ProducerBatch:
+        """A new batch behind the last one. The sender need not hear of it if it looks in time anyway."""
+        now_ms = self._now_ms()
+        if last is not None:
+            last.is_closed = self.is_due = True
+        elif self.looked_at_ms > now_ms + self.linger_ms:
+            self.is_due = True
+        batch = ProducerBatch(partition, now_ms)
+        queue.append(batch)
+        self._undecided[batch] = None
+        return batch
 
     def append_sealed(self, batch: ProducerBatch) -> bool:
         """Queue a batch that was made elsewhere; False without memory."""
@@ -114,10 +131,13 @@ class Accumulator:
 
     def take(
         self, partitions: Iterable[TopicPartition], may_send: Callable[[ProducerBatch], bool], bytes_max: int
-    ) -> list[ProducerBatch]:
-        """The first batch of each of these partitions that may leave, up to a request's size."""
+    ) -> tuple[list[ProducerBatch], bool]:
+        """The first batch of each of these partitions that may leave, up to a request's size; and whether
+        there is more.
+        """
         taken: list[ProducerBatch] = []
         size = 0
+        is_more = False
         with self.lock:
             for partition in partitions:
                 queue = self._queues[partition]
@@ -125,11 +145,13 @@ class Accumulator:
                     continue
                 size += queue[0].size
                 if taken and size > bytes_max:
+                    is_more = True
                     break
                 batch = queue.popleft()
                 batch.is_closed = True
                 taken.append(batch)
-        return taken
+                is_more = is_more or len(queue) > 1 or (bool(queue) and queue[0].is_closed)
+        return taken, is_more
 
     def put_back(self, batch: ProducerBatch, retry_at_ms: float) -> None:
         """A batch has to be sent again: it goes to the front, by its sequence among others that came back."""

@@ -7,7 +7,7 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
@@ -24,7 +24,7 @@ from headrace.clients.errors import (
 )
 from headrace.clients.producing.accumulator import Accumulator
 from headrace.clients.producing.batch import Delivery, ProducerBatch, RecordMetadata
-from headrace.clients.producing.encoding import Headers, row_size
+from headrace.clients.producing.encoding import RECORD_OVERHEAD, Headers, row_size
 from headrace.clients.producing.partitioners import Partitioner, RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.producing.sender import Sender
 from headrace.clients.setting_tables import PRODUCER
@@ -76,6 +76,14 @@ def producer_config(settings: Mapping[str, Any] | None, **more: Any) -> ClientCo
     return config
 
 
+class _Known(NamedTuple):
+    """A topic's partitions, as of a version of the metadata."""
+
+    version: int
+    total: int
+    partitions: list[TopicPartition]
+
+
 class ProducerCore:
     """A producer without a face."""
 
@@ -97,6 +105,7 @@ class ProducerCore:
             linger_ms=config.int("linger.ms"),
             memory_bytes=config.int("buffer.memory"),
             delivery_ms=config.int("delivery.timeout.ms"),
+            now_ms=world.now_ms,
         )
         self.sender = Sender(self.cluster, self.batches, on_decided=self._decided)
         self._record_bytes_max = min(config.int("max.request.size"), config.int("buffer.memory"))
@@ -105,7 +114,10 @@ class ProducerCore:
         self._interceptors = tuple(interceptors)
         self._is_plain = not (key_serializer or value_serializer or interceptors)
         self._partitioner = partitioner or self._default_partitioner()
-        self._partitions: dict[tuple[str, int], TopicPartition] = {}
+        self._choose = self._partitioner.partition
+        self._view = self.cluster.view
+        self._known: dict[str, _Known] = {}
+        self._now_ms = world.clock.now_ms
         self._room: list[asyncio.Future[None]] = []
         self._is_awake = False
         self.is_closed = False
@@ -139,35 +151,44 @@ class ProducerCore:
         """Take a record, or say what is lacking."""
         if not self._is_plain:
             key, value, headers = self._prepared(topic, key, value, headers)
-        count = self.cluster.view.partition_count(topic)
-        if not count:
+        known = self._known.get(topic)
+        if known is None or known.version != self._view.version:
+            known = self._look_up(topic)
+        if known is None or (partition is not None and not 0 <= partition < known.total):
             return Lacks.METADATA
-        if partition is not None and not 0 <= partition < count:
-            return Lacks.METADATA
-        size = row_size(key, value, headers)
+        if headers:
+            size = row_size(key, value, headers)
+        else:
+            size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         if size > self._record_bytes_max:
             what = f"a record of about {size} bytes for {topic!r} is larger than max.request.size"
             raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, what)
-        timestamp = self.world.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        row = (self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
         batches = self.batches
         with batches.lock:
             if self.is_closed or self.sender.failure is not None:
                 raise self.sender.failure or ClosedError("the producer is closed")
             if partition is None:
-                partition = self._partitioner.partition(topic, key, value, count, size)
-            target = self._partitions.get((topic, partition))
-            if target is None:
-                target = self._partitions[topic, partition] = TopicPartition(topic, partition)
-            taken = batches.append(target, (timestamp, key, value, headers), size, self.world.now_ms())
+                partition = self._choose(topic, key, value, known.total, size)
+            taken = batches.append(known.partitions[partition], row, size)
         if taken is None:
             return Lacks.MEMORY
-        batch, index, wakes = taken
-        if wakes:
+        if batches.is_due:
+            batches.is_due = False
             self.wake()
+        batch, index = taken
         delivery = Delivery(batch, index)
         if self._interceptors:
             delivery.add_done_callback(self._acknowledged)
         return delivery
+
+    def _look_up(self, topic: str) -> _Known | None:
+        count = self._view.partition_count(topic)
+        if not count:
+            return None
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        known = self._known[topic] = _Known(self._view.version, count, partitions)
+        return known
 
     def offer_sealed(self, batch: ProducerBatch) -> Lacks | None:
         """Take a batch that was made elsewhere, or say what is lacking."""

@@ -27,6 +27,8 @@ from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, 
 
 # Produce names topics by id from this version on; a broker without ids is spoken to in the one before.
 _FIRST_WITH_IDS: Final = 13
+# For so long after a request the sender looks by itself.
+_BUSY_MS: Final = 50
 _ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
@@ -55,6 +57,7 @@ class Sender:
             is_idempotent=config.bool("enable.idempotence"), in_flight_max=self._in_flight_max
         )
         self._in_flight: dict[int, int] = {}
+        self._sent_ms = -_BUSY_MS
         self._planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,9 +112,13 @@ class Sender:
             next_ms = ready.next_ms
         if now_ms - self._refreshed_ms >= self._cluster.config.int("metadata.max.age.ms"):
             self._refresh()
+        if now_ms - self._sent_ms < _BUSY_MS:
+            # Batches that begin meanwhile need not wake us: we look before they have lingered.
+            next_ms = min(next_ms, now_ms + self._batches.linger_ms)
         self._plan_at(min(next_ms, self._batches.first_deadline_ms()))
 
     def _plan_at(self, at_ms: float) -> None:
+        self._batches.looked_at_ms = at_ms
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -137,10 +144,11 @@ class Sender:
         if not channel.is_ready:
             self._connect(node, channel)
             return
-        taken = self._batches.take(partitions, self.sequences.may_send, self._request_bytes_max)
+        taken, is_more = self._batches.take(partitions, self.sequences.may_send, self._request_bytes_max)
         if taken:
             self._send(node, channel, taken)
-            if len(taken) < len(partitions) or self._in_flight.get(node, 0) < self._in_flight_max:
+            self._sent_ms = self._world.now_ms()
+            if is_more and self._in_flight.get(node, 0) < self._in_flight_max:
                 self.wake()
 
     def _send(self, node: int, channel: Channel, batches: list[ProducerBatch]) -> None:
