@@ -19,6 +19,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import open_log
 from headrace.log.storage import Storage, remove_paths
 from headrace.raft.core import LogEnd
+from headrace.raft.damage import refuse_damage
 from headrace.raft.durability import make_durable_folder, renew_segments
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
 from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
@@ -63,11 +64,13 @@ class MetadataLog:
     def open(
         cls, disk: Disk, directory: str, config: TopicConfig, *, rng: Random, now_ms: int
     ) -> "MetadataLog":
-        """Open the folder below a log directory; InvalidBytesError where snapshots and log leave a gap."""
+        """Open the folder below a log directory; InvalidBytesError where the log is damaged, or snapshots and
+        log leave a gap."""
         folder = f"{directory}/{CLUSTER_METADATA}"
         make_durable_folder(disk, folder)
         snapshots, loaded = _latest_snapshot(disk, folder)
         start = 0 if loaded is None else loaded.id.end_offset
+        refuse_damage(disk, folder)
         renew_segments(disk, folder, start)
         log = open_log(
             Storage(disk, rng), folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID

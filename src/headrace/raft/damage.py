@@ -1,0 +1,112 @@
+"""Damage in the metadata log, told from the torn end that a crash leaves.
+
+A log that is opened after a crash is cut at its first bad batch: behind it lie only writes that nobody was
+told of. For the metadata log that would be fatal where the batch is bad because a bit flipped at rest: topics
+that were committed long ago would be gone without a word, and their records set aside with them. So before
+the log is opened its batches are read, and a bad one is refused, for an operator to bring a good copy, where
+
+- one flipped bit explains it (CRC-32C tells which),
+- its CRC is right but its offset or epoch does not follow, which lie outside of the CRC, or
+- a whole batch of a later epoch comes behind it: an epoch begins only when all before it is durable.
+
+Everything else is a torn end.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from headrace.base.errors import InvalidBytesError
+from headrace.log.disk import Disk
+from headrace.log.file_names import LOG, parse_segment_file
+from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, crc_matches, read_header
+
+MAGIC_AT: Final = 16
+CRC_FROM: Final = 21
+LENGTH_AT: Final = 8
+# Of one byte at the end of what is summed: how a change of its bits changes the sum.
+_SHIFTS: Final = [crc32c(bytes([byte])) ^ crc32c(b"\0") for byte in range(256)]
+
+
+def refuse_damage(disk: Disk, folder: str) -> None:
+    """InvalidBytesError where a batch of the log in `folder` was damaged at rest. Blocks."""
+    expected_offset, epoch = -1, -1
+    for base_offset, path in _segments(disk, folder):
+        data = disk.read_file(path)
+        expected_offset = max(expected_offset, base_offset)
+        at = 0
+        while at < len(data):
+            header = _whole_batch(data, at)
+            if header is None:
+                if _is_one_bit_off(data, at) or _has_later_epoch(data, at, expected_offset, epoch):
+                    raise _damaged(path, at, "its bytes are not those that were written")
+                return
+            if header.base_offset != expected_offset:
+                raise _damaged(path, at, f"it has offset {header.base_offset}, not {expected_offset}")
+            if header.leader_epoch < epoch:
+                raise _damaged(path, at, f"it has epoch {header.leader_epoch} after {epoch}")
+            expected_offset, epoch = header.next_offset, header.leader_epoch
+            at += header.size
+
+
+def _segments(disk: Disk, folder: str) -> Iterator[tuple[int, str]]:
+    for name in sorted(disk.list(folder)):
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.suffix == LOG and not parsed.state:
+            yield parsed.base_offset, f"{folder}/{name}"
+
+
+def _damaged(path: str, at: int, what: str) -> InvalidBytesError:
+    return InvalidBytesError(
+        f"{path} is damaged: of the batch at byte {at}, {what}. Bring back this file from a copy or another "
+        "controller; without it the cluster's topics cannot be known"
+    )
+
+
+def _whole_batch(data: bytes, at: int) -> BatchHeader | None:
+    if len(data) - at < HEADER_BYTES or data[at + MAGIC_AT] != MAGIC:
+        return None
+    header = read_header(data, at)
+    fits = HEADER_BYTES - LOG_OVERHEAD <= header.length <= len(data) - at - LOG_OVERHEAD
+    return header if fits and crc_matches(data, at, header) else None
+
+
+def _is_one_bit_off(data: bytes, at: int) -> bool:
+    """Whether what lies here would be a whole batch with one bit changed."""
+    if len(data) - at < HEADER_BYTES:
+        return False
+    for position in (*range(LENGTH_AT, LENGTH_AT + 4), MAGIC_AT):
+        for bit in range(8):
+            changed = bytearray(data[at:])
+            changed[position] ^= 1 << bit
+            if _whole_batch(bytes(changed), 0) is not None:
+                return True
+    header = read_header(data, at)
+    if not HEADER_BYTES - LOG_OVERHEAD <= header.length <= len(data) - at - LOG_OVERHEAD:
+        return False
+    summed = data[at + CRC_FROM : at + header.length + LOG_OVERHEAD]
+    return header.magic == MAGIC and _is_one_bits_sum(crc32c(summed) ^ header.crc, len(summed))
+
+
+def _is_one_bits_sum(difference: int, length: int) -> bool:
+    """Whether one bit, of the sum itself or of the bytes it was made of, changes a CRC-32C like this."""
+    if difference.bit_count() == 1:
+        return True
+    sums = [_SHIFTS[1 << bit] for bit in range(8)]
+    for _ in range(length):
+        if difference in sums:
+            return True
+        sums = [each >> 8 ^ _SHIFTS[each & 0xFF] for each in sums]
+    return False
+
+
+def _has_later_epoch(data: bytes, at: int, expected_offset: int, epoch: int) -> bool:
+    """Whether a whole batch of an epoch behind the last good one lies somewhere after `at`."""
+    found = data.find(MAGIC, at + MAGIC_AT + 1)
+    while found >= 0:
+        header = _whole_batch(data, found - MAGIC_AT)
+        if header is not None and header.leader_epoch > epoch and header.base_offset > expected_offset:
+            return True
+        found = data.find(MAGIC, found + 1)
+    return False

@@ -1,0 +1,94 @@
+"""A bit that flipped at rest is told from a torn end."""
+
+import pytest
+
+from headrace.base.errors import InvalidBytesError
+from headrace.raft.damage import refuse_damage
+from headrace.records.batch import Record, batches, build_batch
+from headrace.testing.disk import VirtualDisk
+
+FOLDER = "/data/__cluster_metadata-0"
+SEGMENTS = (0, 6)
+
+
+def batch(offset, epoch, size=30):
+    data = build_batch([Record(0, 1, None, bytes(range(size)))] * 2)
+    data[:8] = offset.to_bytes(8, "big")
+    data[12:16] = epoch.to_bytes(4, "big")
+    return bytes(data)
+
+
+def disk_with(*segments):
+    disk = VirtualDisk()
+    disk.make_folder("/data")
+    disk.make_folder(FOLDER)
+    for base, data in zip(SEGMENTS, segments, strict=False):
+        disk.open(path(base), create=True).write(0, (data,))
+    return disk
+
+
+def path(base):
+    return f"{FOLDER}/{base:020}.log"
+
+
+def is_refused(disk):
+    try:
+        refuse_damage(disk, FOLDER)
+    except InvalidBytesError:
+        return True
+    return False
+
+
+def epochs_rise(disk):
+    data = b"".join(bytes(disk.tree.file(path(base)).data) for base in SEGMENTS)
+    epochs = [int.from_bytes(data[at + 12 : at + 16], "big", signed=True) for at in STARTS]
+    return epochs == sorted(epochs)
+
+
+FIRST = batch(0, 1) + batch(2, 1) + batch(4, 2)
+SECOND = batch(6, 2) + batch(8, 3)
+STARTS = [at for at, _ in batches(FIRST + SECOND)]
+EPOCHS = {start + at for start in STARTS for at in range(12, 16)}
+
+
+def test_a_sound_log_is_taken():
+    assert not is_refused(disk_with())
+    assert not is_refused(disk_with(b""))
+    assert not is_refused(disk_with(FIRST, SECOND))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_any_flipped_bit_is_refused(number):
+    """But one that makes an epoch a later one that is possible too: that changes no content."""
+    segment = (FIRST, SECOND)[number]
+    for position in range(len(segment)):
+        for bit in range(8):
+            disk = disk_with(FIRST, SECOND)
+            disk.tree.file(path(SEGMENTS[number])).data[position] ^= 1 << bit
+            if position + number * len(FIRST) not in EPOCHS or not epochs_rise(disk):
+                assert is_refused(disk), (position, bit)
+
+
+@pytest.mark.parametrize("tail_epoch", [2, 3])
+def test_a_torn_end_is_not_damage(tail_epoch):
+    whole = batch(6, 2) + batch(8, tail_epoch, size=200)
+    start = len(batch(6, 2))
+    for size in range(start, len(whole)):
+        assert not is_refused(disk_with(FIRST, whole[:size]))
+    for hole in range(start, len(whole) - 30, 7):
+        torn = whole[:hole] + bytes(30) + whole[hole + 30 :]
+        if torn != whole:
+            assert not is_refused(disk_with(FIRST, torn)), hole
+
+
+def test_a_lost_write_before_one_of_the_same_epoch_is_a_torn_end():
+    lost = bytes(len(batch(8, 2)))
+    assert not is_refused(disk_with(FIRST, batch(6, 2) + lost + batch(10, 2)))
+    assert is_refused(disk_with(FIRST, batch(6, 2) + lost + batch(10, 3)))
+
+
+def test_more_than_a_bit_is_refused_before_a_later_epoch():
+    data = bytearray(FIRST)
+    position = list(batches(FIRST))[1][0]
+    data[position + 70 : position + 80] = b"0123456789"
+    assert is_refused(disk_with(bytes(data), SECOND))
