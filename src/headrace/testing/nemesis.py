@@ -20,6 +20,7 @@ class Trouble(Enum):
     """Kinds of faults; RELIABILITY.md lists what must hold under each."""
 
     KILL = "the process is killed"
+    RESTART = "the process is asked to stop"
     POWER_CUT = "the machine loses power"
     CRASH_WITHIN = "the process ends in the middle of a disk operation"
     CUT = "connections are reset"
@@ -48,12 +49,14 @@ class Nemesis:
         kinds: Sequence[Trouble],
         *,
         flip: Callable[[SimulatedMachine, random.Random], None] | None = None,
+        stop: Callable[[SimulatedMachine], object] | None = None,
     ) -> None:
         self.world = world
         self.victims = victims
         self.kinds = kinds
         self.strikes: list[Trouble] = []
         self._flip = flip or flip_any_file
+        self._stop = stop or SimulatedMachine.retire
         self._rng = world.scheduler.random_for("nemesis")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -95,6 +98,10 @@ class Nemesis:
 
     async def _kill(self, victim: SimulatedMachine) -> None:
         victim.crash(Crash.KILL)
+
+    async def _restart(self, victim: SimulatedMachine) -> None:
+        if victim.is_running:
+            self._stop(victim)
 
     async def _power_cut(self, victim: SimulatedMachine) -> None:
         victim.crash(Crash.POWER_CUT)

@@ -26,6 +26,7 @@ from headrace.testing.world import CheckFailedError, World
 
 RAGE_S: Final = 3.0
 PROGRESS_S: Final = 10.0
+MORE_BYTES: Final = 1_000_000
 PARTITIONS: Final = tuple(TopicPartition("events", number) for number in range(3))
 PRODUCERS: Final = (1000, 1001)
 KINDS: Final = (
@@ -82,6 +83,8 @@ class _Run:
         self.world.keep_running(self.machine, self.program, may_end_with=(DiskFailedError,))
         await nemesis.rage(RAGE_S)
         nemesis.calm()
+        # A disk that the run itself has filled is somebody's to enlarge.
+        self.machine.disk.tree.capacity_bytes += MORE_BYTES
         before = self.appends
         await self.world.until(
             lambda: self.appends > before + 20, timeout_s=PROGRESS_S, what="appends after faults stopped"

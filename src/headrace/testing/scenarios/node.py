@@ -1,36 +1,29 @@
 """The real node, whole, under everything that can happen to one machine and its connections.
 
 Rules: what was acknowledged is there, once, at its offset, in the order it was sent: after a kill always,
-after a power cut where the topic has flush.messages=1. Nothing is there that nobody sent. What is damaged
-is never given out as good. The node comes back by itself. In half of the runs, every producer is
-acknowledged within ten seconds of the end of the faults; in the other half more is broken, and only safety
-counts.
+after a power cut where the topic has flush.messages=1. What a consumer has read stays as it was. Nothing is
+there that nobody sent. What is damaged is never given out as good. The node comes back by itself. In half
+of the runs, every producer is acknowledged within ten seconds of the end of the faults; in the other half
+more is broken, and only safety counts.
 """
 
 import asyncio
 import random
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.node.assembly import start_node
-from headrace.records.batch import batches
 from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.conditions import Conditions
-from headrace.testing.machine import Program, SimulatedMachine, Surroundings
+from headrace.testing.machine import Program, Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
-from headrace.testing.scenarios.log import UNCOVERED
-from headrace.testing.scenarios.node_clients import (
-    HOST,
-    PORT,
-    TOPIC,
-    DamageSeenError,
-    Link,
-    Producer,
-    create_topic,
-    read_partition,
-)
+from headrace.testing.scenarios.node_clients import HOST, PORT, Link, Producer, create_topic
+from headrace.testing.scenarios.node_damage import LOG_DIR, Damage
+from headrace.testing.scenarios.node_readers import DamageSeenError, LiveConsumer, read_partition
 from headrace.testing.world import CheckFailedError, World
 
 RAGE_S: Final = 6.0
@@ -43,6 +36,7 @@ READER_PATIENCE_MS: Final = 30_000
 ALWAYS: Final = (
     *NETWORK,
     Trouble.KILL,
+    Trouble.RESTART,
     Trouble.PAUSE,
     Trouble.CLOCK_JUMP,
     Trouble.SLOW_DISK,
@@ -56,23 +50,27 @@ class NodeFailedError(Exception):
 
 def play(world: World) -> None:
     """One node, a producer for each partition, faults for a while, then a look at everything."""
-    world.run(_Run(world).script())
+    world.run(NodeRun(world).script())
 
 
-class _Run:
+class NodeRun:
+    """One run: a node, its clients, and what is out to part them."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         rng = world.rng
         self.is_about_liveness = rng.random() < 0.5
         # A power cut may take what a kill may not: such runs ask for a sync before every acknowledgement.
         self.loses_power = rng.random() < 0.6
-        self.damaged: set[int] = set()
+        self.damage = Damage()
         self.kinds = self._kinds(rng)
         world.network.conditions = Conditions.drawn(rng)
         self.node = world.machine(HOST)
         self.node.disk.make_folder("/mount")
         self.node.disk.sync_folder("/")
         self.producers = [Producer(number) for number in range(PARTITIONS)]
+        self.consumer = LiveConsumer(PARTITIONS, self.is_settled)
+        self._ask_to_stop: Callable[[], object] = _nothing
 
     def _kinds(self, rng: random.Random) -> list[Trouble]:
         if rng.random() < 0.1:
@@ -94,14 +92,14 @@ class _Run:
             "listeners": f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:9093",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@{HOST}:9093",
-            "log.dirs": "/mount/data",
+            "log.dirs": LOG_DIR,
         }
 
     async def script(self) -> None:
-        self.world.keep_running(self.node, self.program, may_end_with=(NodeFailedError, OSError))
-        for producer in self.producers:
-            self.world.machine(f"client-{producer.partition}").boot(self._client(producer))
-        nemesis = Nemesis(self.world, [self.node], self.kinds, flip=self.flip)
+        self.begin()
+        nemesis = Nemesis(
+            self.world, [self.node], self.kinds, flip=self.damage.flip, stop=lambda _: self._ask_to_stop()
+        )
         await nemesis.rage(RAGE_S)
         nemesis.calm()
         patience_s = PROGRESS_S if self.is_about_liveness else SAFETY_S
@@ -114,6 +112,17 @@ class _Run:
             timeout_s=patience_s,
             what="an acknowledgement for every producer after faults stopped",
         )
+        await self.end()
+
+    def begin(self) -> None:
+        """Start the node and its clients."""
+        self.world.keep_running(self.node, self.program, may_end_with=(NodeFailedError, OSError))
+        for producer in self.producers:
+            self.world.machine(f"client-{producer.partition}").boot(self._client(producer))
+        self.world.machine("consumer").boot(lambda own: self.consumer.run(Link(own, "consumer")))
+
+    async def end(self) -> None:
+        """Let the producers finish what they began, then compare everything with everything."""
         for producer in self.producers:
             producer.stopping = True
         await self.world.until(
@@ -121,18 +130,24 @@ class _Run:
             timeout_s=SAFETY_S,
             what="every producer's last acknowledgement",
         )
+        self.consumer.stopping = True
         reader = self.world.machine("reader")
         await self.world.result(reader, reader.boot(self._read, may_fail=True))
 
     async def program(self, own: Surroundings) -> None:
-        failed: asyncio.Future[None] = own.loop.create_future()
+        ending: asyncio.Future[None] = own.loop.create_future()
 
         def on_failure(error: Exception) -> None:
-            if not failed.done():
-                failed.set_exception(NodeFailedError(str(error)))
+            if not ending.done():
+                ending.set_exception(NodeFailedError(str(error)))
 
+        def stop() -> None:
+            if not ending.done():
+                ending.set_result(None)
+
+        self._ask_to_stop = partial(own.loop.call_soon, stop)
         try:
-            await start_node(
+            node = await start_node(
                 BrokerConfig(self.settings()),
                 loop=own.loop,
                 clock=own.clock,
@@ -142,11 +157,23 @@ class _Run:
                 on_failure=on_failure,
             )
         except ApiError as error:
-            # A start may fail on a disk that is full or failing just then, and for no other reason.
-            if {Trouble.DISK_FULL, Trouble.DISK_ERRORS}.isdisjoint(self.kinds):
+            raise self._disk_is_to_blame(error) from error
+        except InvalidBytesError as error:
+            # What nothing else tells was damaged: the node says so, and waits for somebody who knows.
+            if not self.damage.repair(own.disk):
                 raise
             raise NodeFailedError(str(error)) from error
-        await failed
+        await ending
+        try:
+            await node.stop()
+        except ApiError as error:
+            raise self._disk_is_to_blame(error) from error
+
+    def _disk_is_to_blame(self, error: ApiError) -> Exception:
+        """A start or a stop may fail on a disk that is full or failing just then, and for no other reason."""
+        if {Trouble.DISK_FULL, Trouble.DISK_ERRORS}.isdisjoint(self.kinds):
+            return error
+        return NodeFailedError(str(error))
 
     def _client(self, producer: Producer) -> Program:
         async def run(own: Surroundings) -> None:
@@ -159,15 +186,23 @@ class _Run:
 
         return run
 
+    def is_settled(self, partition: int, offset: int) -> bool:
+        """Whether what was read at an offset must stay there. It may go with damage; and it can be read
+        before it is synced, so a power cut may take it as long as its producer has not heard of it.
+        """
+        if partition in self.damage.partitions:
+            return False
+        return not self.loses_power or offset in self.producers[partition].acknowledged
+
     def _is_excused(self, producer: Producer) -> bool:
         """Damage may cut the log, and then the sequence that follows is refused."""
-        is_damaged = producer.partition in self.damaged
+        is_damaged = producer.partition in self.damage.partitions
         return is_damaged and producer.refusal is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     async def _read(self, own: Surroundings) -> None:
         link = Link(own, "reader", patience_ms=READER_PATIENCE_MS)
         for producer in self.producers:
-            is_damaged = producer.partition in self.damaged
+            is_damaged = producer.partition in self.damage.partitions
             try:
                 found = await read_partition(link, producer.partition)
             except DamageSeenError as error:
@@ -175,23 +210,9 @@ class _Run:
                     raise CheckFailedError(f"partition {producer.partition} is damaged: {error}") from error
                 continue
             check_partition(producer, found, is_damaged=is_damaged)
-
-    def flip(self, victim: SimulatedMachine, rng: random.Random) -> None:
-        """Damage a data partition's file that can be noticed to be damaged."""
-        suffix = rng.choice([".log", ".log", ".index", ".timeindex", ".snapshot"])
-        paths = [p for p in victim.disk.files() if p.endswith(suffix) and f"/{TOPIC}-" in p]
-        if not paths:
-            return
-        path = rng.choice(paths)
-        if suffix != ".log":
-            victim.disk.flip_bit(path)
-            return
-        found = list(batches(bytes(victim.disk.tree.file(path).data)))
-        if found:
-            start, header = rng.choice(found)
-            position = start + rng.choice([at for at in range(header.size) if at not in UNCOVERED])
-            victim.disk.flip_bit(path, position)
-            self.damaged.add(int(path.split("/")[-2].rpartition("-")[2]))
+            seen = self.consumer.seen[producer.partition]
+            settled = {at: value for at, value in seen.items() if self.is_settled(producer.partition, at)}
+            check_seen(producer.partition, settled, found)
 
 
 def check_partition(producer: Producer, found: list[tuple[int, bytes]], *, is_damaged: bool) -> None:
@@ -215,3 +236,15 @@ def check_partition(producer: Producer, found: list[tuple[int, bytes]], *, is_da
     for offset, value in producer.acknowledged.items():
         if there.get(offset) != value:
             raise CheckFailedError(f"{name}: what was acknowledged at offset {offset} is lost")
+
+
+def check_seen(partition: int, seen: dict[int, bytes], found: list[tuple[int, bytes]]) -> None:
+    """What a consumer read while it was written is what is there in the end."""
+    there = dict(found)
+    for offset, value in seen.items():
+        if there.get(offset) != value:
+            raise CheckFailedError(f"partition {partition}: what was read at offset {offset} is lost")
+
+
+def _nothing() -> None:
+    pass

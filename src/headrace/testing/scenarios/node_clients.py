@@ -1,17 +1,17 @@
-"""Clients of a simulated node, as real ones behave: they retry until they are answered.
+"""Clients of a simulated node that write, as real ones behave: they retry until they are answered.
 
-A producer writes numbered values to one partition, one batch at a time, with acks=all and a sequence.
-Whatever happens to the connection or the node, it sends the same batch again until that is acknowledged;
-then it knows where the values are. A reader reads a partition from its start and takes nothing whose CRC
-does not match.
+A producer writes numbered values to one partition with acks=all and a sequence, up to five batches in
+flight. Whatever happens to the connection or the node, it sends the same batches again, in order, until each
+is acknowledged; then it knows where the values are.
 """
 
 import asyncio
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from headrace.base.error_codes import RETRIABLE, ErrorCode
-from headrace.base.errors import InvalidBytesError
-from headrace.records.batch import Record, batches, build_batch, crc_matches, read_records
+from headrace.records.batch import Record, build_batch
 from headrace.testing.machine import Surroundings
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.receive_memory import ReceiveMemory
@@ -21,7 +21,6 @@ from headrace.wire.schemas.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.wire.schemas.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.wire.schemas.produce import (
     PartitionProduceData,
@@ -38,11 +37,8 @@ TOPIC: Final = "events"
 # A request without an answer for so long is asked again on a new connection.
 PATIENCE_MS: Final = 2_000
 RETRY_S: Final = 0.1
-READ_BYTES: Final = 1 << 16
-
-
-class DamageSeenError(Exception):
-    """A batch did not match its CRC, or was none: the reader refuses it, as every client does."""
+# What every client keeps to, and a broker remembers of each producer.
+IN_FLIGHT_MAX: Final = 5
 
 
 class Link:
@@ -55,10 +51,10 @@ class Link:
         self._memory = ReceiveMemory(own.loop)
         self._connection: ClientConnection | None = None
 
-    async def ask(self, message: object, version: int, response: type[T]) -> T | None:
-        """The response; None where there was none, and nobody knows whether the request was carried out."""
-        try:
-            if self._connection is None or not self._connection.is_open:
+    async def connected(self) -> ClientConnection | None:
+        """The connection, made anew where it broke; None where that fails just now."""
+        if self._connection is None or not self._connection.is_open:
+            try:
                 self._connection = await connect(
                     self.own.loop,
                     self.own.network,
@@ -68,10 +64,32 @@ class Link:
                     client_id=self._client_id,
                     timeout_ms=self._patience_ms,
                 )
-            return await self._connection.ask(message, version, response, timeout_ms=self._patience_ms)
-        except OSError:
-            await asyncio.sleep(RETRY_S * self.own.rng.uniform(0.5, 1.5))
-            return None
+            except OSError:
+                return None
+        return self._connection
+
+    async def ask_all(self, messages: Sequence[object], version: int, response: type[T]) -> list[T | None]:
+        """All of them at once, in this order, on one connection. None where there was no response, and
+        nobody knows whether the request was carried out."""
+        connection = await self.connected()
+        if connection is None:
+            await self.pause()
+            return [None] * len(messages)
+        futures = [
+            connection.ask(message, version, response, timeout_ms=self._patience_ms) for message in messages
+        ]
+        replies: list[T | None] = []
+        for future in futures:
+            try:
+                replies.append(await future)
+            except OSError:
+                replies.append(None)
+        if None in replies:
+            await self.pause()
+        return replies
+
+    async def ask(self, message: object, version: int, response: type[T]) -> T | None:
+        return (await self.ask_all([message], version, response))[0]
 
     async def pause(self) -> None:
         await asyncio.sleep(RETRY_S * self.own.rng.uniform(0.5, 1.5))
@@ -88,6 +106,12 @@ async def create_topic(link: Link, partitions: int, configs: dict[str, str]) -> 
         await link.pause()
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    values: list[bytes]
+    data: bytes
+
+
 class Producer:
     """Writes to one partition; `acknowledged` is offset -> value, `sent` every value that may be there."""
 
@@ -98,30 +122,17 @@ class Producer:
         self.refusal: ErrorCode | None = None
         self.stopping = False
         self.is_done = False
+        self._unanswered: list[_Batch] = []
 
     async def run(self, link: Link) -> None:
         producer_id, epoch = await self._begin(link)
-        sequence = 0
-        while not self.stopping and self.refusal is None:
-            rng = link.own.rng
-            values = [
-                b"%d/%d/" % (self.partition, len(self.sent) + number)
-                + rng.randbytes(rng.choice([1, 100, 900]))
-                for number in range(rng.randint(1, 5))
-            ]
-            self.sent += values
-            batch = build_batch(
-                [Record(0, link.own.clock.now_ms(), None, value) for value in values],
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-            )
-            offset = await self._send(link, bytes(batch))
-            if offset is None:
-                break
-            self.acknowledged |= {offset + delta: value for delta, value in enumerate(values)}
-            sequence += len(values)
-            await asyncio.sleep(rng.random() * 0.05)
+        rng = link.own.rng
+        while self.refusal is None and (self._unanswered or not self.stopping):
+            wanted = 0 if self.stopping else rng.randint(1, IN_FLIGHT_MAX)
+            while len(self._unanswered) < wanted:
+                self._unanswered.append(self._next_batch(link.own, producer_id, epoch))
+            await self._send_all(link)
+            await asyncio.sleep(rng.random() * 0.1)
         self.is_done = True
 
     async def _begin(self, link: Link) -> tuple[int, int]:
@@ -131,54 +142,43 @@ class Producer:
                 return reply.producer_id, reply.producer_epoch
             await link.pause()
 
-    async def _send(self, link: Link, batch: bytes) -> int | None:
-        """Send until it is acknowledged; None where it is refused for good."""
-        topic = TopicProduceData(TOPIC, partition_data=[PartitionProduceData(self.partition, batch)])
-        while True:
-            request = ProduceRequest(None, -1, 1_000, [topic])
-            reply = await link.ask(request, 9, ProduceResponse)
-            if reply is None:
+    def _next_batch(self, own: Surroundings, producer_id: int, epoch: int) -> _Batch:
+        rng = own.rng
+        values = [
+            b"%d/%d/" % (self.partition, len(self.sent) + number) + rng.randbytes(rng.choice([1, 100, 900]))
+            for number in range(rng.randint(1, 5))
+        ]
+        batch = build_batch(
+            [Record(0, own.clock.now_ms(), None, value) for value in values],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=len(self.sent),
+        )
+        self.sent += values
+        return _Batch(values, bytes(batch))
+
+    async def _send_all(self, link: Link) -> None:
+        """Send whatever has no answer, in order; what gets none now stays for the next time."""
+        requests = [self._request(batch) for batch in self._unanswered]
+        replies = await link.ask_all(requests, 9, ProduceResponse)
+        left: list[_Batch] = []
+        for batch, reply in zip(self._unanswered, replies, strict=True):
+            result = None if reply is None else reply.responses[0].partition_responses[0]
+            if result is not None and result.error_code == 0:
+                self.acknowledged |= {
+                    result.base_offset + delta: value for delta, value in enumerate(batch.values)
+                }
                 continue
-            result = reply.responses[0].partition_responses[0]
-            if result.error_code == 0:
-                return result.base_offset
-            if result.error_code not in RETRIABLE:
-                self.refusal = ErrorCode(result.error_code)
-                return None
+            code = None if result is None else ErrorCode(result.error_code)
+            # Where an earlier batch was not taken, those behind it cannot be in order.
+            follows_gap = bool(left) and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if code is not None and code not in RETRIABLE and not follows_gap:
+                self.refusal = code
+            left.append(batch)
+        self._unanswered = left
+        if left:
             await link.pause()
 
-
-async def read_partition(link: Link, partition: int) -> list[tuple[int, bytes]]:
-    """(offset, value) of everything from the start to the high watermark; DamageSeenError at a bad batch."""
-    found: list[tuple[int, bytes]] = []
-    offset = 0
-    while True:
-        part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=READ_BYTES)
-        request.topics = [FetchTopic(TOPIC, partitions=[part])]
-        reply = await link.ask(request, 12, FetchResponse)
-        data = None if reply is None or not reply.responses else reply.responses[0].partitions[0]
-        if data is None or data.error_code in RETRIABLE - {ErrorCode.CORRUPT_MESSAGE}:
-            await link.pause()
-            continue
-        if data.error_code:
-            raise DamageSeenError(ErrorCode(data.error_code).name)
-        records = _records_of(data.records)
-        found += [each for each in records if each[0] >= offset]
-        if not records or found[-1][0] + 1 >= data.high_watermark:
-            return found
-        offset = found[-1][0] + 1
-
-
-def _records_of(data: Any) -> list[tuple[int, bytes]]:
-    if not data:
-        return []
-    records = []
-    try:
-        for at, header in batches(data):
-            if not crc_matches(data, at, header):
-                raise DamageSeenError(f"the batch of offset {header.base_offset}")
-            records += [(record.offset, record.value or b"") for record in read_records(data, at)]
-    except InvalidBytesError as error:
-        raise DamageSeenError(str(error)) from error
-    return records
+    def _request(self, batch: _Batch) -> ProduceRequest:
+        topic = TopicProduceData(TOPIC, partition_data=[PartitionProduceData(self.partition, batch.data)])
+        return ProduceRequest(None, -1, 1_000, [topic])
