@@ -36,11 +36,20 @@ def test_fenced_brokers_are_told_to_those_who_ask(tmp_path: Path) -> None:
     at_desk(tmp_path, script)
 
 
-def test_controllers_are_not_told_here(tmp_path: Path) -> None:
+def test_controllers_are_told_on_their_own_listener_only(tmp_path: Path) -> None:
     async def script(desk: Desk) -> None:
         response = await desk.ask(DescribeClusterRequest(endpoint_type=2), 1)
         assert response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
         response = await desk.ask(DescribeClusterRequest(endpoint_type=9), 1)
-        assert (response.error_code, response.error_message) == (115, "Unsupported endpoint type 9")
+        assert response.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        desk.peer.listener = "CONTROLLER"
+        desk.parts.image = desk.image.copy()
+        endpoint = wire.ControllerEndpoint(name="CONTROLLER", host="here", port=9093)
+        desk.parts.image.replay(wire.RegisterControllerRecord(controller_id=1, end_points=[endpoint]))
+        response = await desk.ask(DescribeClusterRequest(endpoint_type=2), 1)
+        assert (response.error_code, response.endpoint_type, response.controller_id) == (0, 2, 1)
+        assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, "here", 9093)]
+        response = await desk.ask(DescribeClusterRequest(endpoint_type=1), 1)
+        assert response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
     at_desk(tmp_path, script)

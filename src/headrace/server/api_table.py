@@ -81,10 +81,26 @@ BROKER: Final[Sequence[Row]] = (
     Row(75, 0, 0, "describe_topic_partitions"),
 )
 
-# What a controller's listener serves.
+# What a controller's listener serves: administration with bootstrap.controllers (KIP-919).
 CONTROLLER: Final[Sequence[Row]] = (
     Row(17, 0, 1, "sasl_handshake"),
     Row(18, 0, 4, "api_versions"),
+    Row(19, 2, 7, "create_topics"),
+    Row(20, 1, 6, "delete_topics"),
+    Row(29, 1, 3, "describe_acls"),
+    Row(30, 1, 3, "create_acls"),
+    Row(31, 1, 3, "delete_acls"),
+    Row(32, 1, 4, "describe_configs"),
+    Row(33, 0, 2, "alter_configs"),
+    Row(37, 0, 3, "create_partitions"),
+    Row(43, 0, 2, "elect_leaders"),
+    Row(44, 0, 1, "incremental_alter_configs"),
+    Row(45, 0, 1, "alter_partition_reassignments"),
+    Row(46, 0, 0, "list_partition_reassignments"),
+    Row(55, 0, 2, "describe_quorum"),
+    Row(57, 0, 2, "update_features"),
+    Row(60, 0, 2, "describe_cluster"),
+    Row(64, 0, 0, "unregister_broker"),
 )
 
 

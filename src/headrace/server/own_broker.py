@@ -13,9 +13,11 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 def check_own_id(context: RequestContext, name: str) -> None:
     """INVALID_REQUEST unless `name` is this broker's number."""
     if not _WHOLE_NUMBER.fullmatch(name):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"broker '{name}': a broker is named by its id, a whole number"
+        )
     if int(name) != context.parts.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.parts.node_id}, but received {int(name)}",
+            f"this is broker {context.parts.node_id}: ask broker {int(name)} about its own settings",
         )

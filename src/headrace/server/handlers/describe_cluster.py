@@ -1,7 +1,7 @@
-"""DescribeCluster (60), v0-v2: the brokers of the cluster (KIP-700).
+"""DescribeCluster (60), v0-v2: the brokers of the cluster (KIP-700), or its controllers.
 
-v1 can ask for controllers instead: a broker's listener answers MISMATCHED_ENDPOINT_TYPE (KIP-919). v2 can
-list fenced brokers too (KIP-1073).
+v1 says which (KIP-919): brokers are told on listeners of brokers and controllers on those of controllers,
+MISMATCHED_ENDPOINT_TYPE otherwise. v2 can list fenced brokers too (KIP-1073).
 """
 
 from typing import Final
@@ -19,31 +19,52 @@ from headrace.wire.schemas.describe_cluster import (
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+_KINDS: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    if request.endpoint_type == CONTROLLERS:
-        raise ApiError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
-            "CONTROLLER",
-        )
-    if request.endpoint_type != BROKERS:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
-        )
     parts = context.parts
-    brokers = parts.image.brokers
-    shown = {b.id for b in brokers.values() if request.include_fenced_brokers or not b.fenced}
+    at_controller = context.connection.listener in parts.config.controller_listener_names
+    _check_endpoint_type(request.endpoint_type, CONTROLLERS if at_controller else BROKERS)
     operations = NOT_ASKED_FOR
     if request.include_cluster_authorized_operations:
         operations = authorized_operations(context, Resource.CLUSTER, CLUSTER_NAME)
     return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type,
         cluster_id=parts.cluster_id,
-        controller_id=parts.node_id,
-        brokers=[
-            DescribeClusterBroker(node_id, host, port, rack, is_fenced=brokers[node_id].fenced)
-            for node_id, host, port, rack in addresses(parts.image, shown, context.connection.listener)
-        ],
+        controller_id=parts.image.controller_id if at_controller else parts.node_id,
+        brokers=_controllers(context) if at_controller else _brokers(context, request),
         cluster_authorized_operations=operations,
     )
+
+
+def _check_endpoint_type(asked: int, here: int) -> None:
+    if asked not in _KINDS:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"endpoint type {asked}: known are {BROKERS} (brokers) and {CONTROLLERS} (controllers)",
+        )
+    if asked != here:
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            f"{_KINDS[asked]} were asked for, but this is a listener of {_KINDS[here]}: "
+            f"connect to one of {_KINDS[asked]}",
+        )
+
+
+def _brokers(context: RequestContext, request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
+    image = context.parts.image
+    shown = {b.id for b in image.brokers.values() if request.include_fenced_brokers or not b.fenced}
+    return [
+        DescribeClusterBroker(node_id, host, port, rack, is_fenced=image.brokers[node_id].fenced)
+        for node_id, host, port, rack in addresses(image, shown, context.connection.listener)
+    ]
+
+
+def _controllers(context: RequestContext) -> list[DescribeClusterBroker]:
+    found = []
+    for controller in sorted(context.parts.image.controllers.values(), key=lambda each: each.id):
+        endpoint = controller.endpoints.get(context.connection.listener)
+        if endpoint is not None:
+            found.append(DescribeClusterBroker(controller.id, endpoint.host, endpoint.port, None))
+    return found
