@@ -301,6 +301,23 @@ async def test_a_start_with_one_of_two_folders(world: NodeWorld) -> None:
 
 
 @simulated(**TWO)
+async def test_a_topic_made_again_while_its_folder_was_offline(world: NodeWorld) -> None:
+    await world.create_topic("t", 2)
+    client = await world.connect()
+    await client.ask(produce("t", batch(), batch()), 12)
+    await world.until(lambda: is_told(world, 2), "the directories")
+    world.fail_folder("/more")
+    await world.delete_topic("t")
+    topic_id = await world.create_topic("t", 2)
+    await world.stop()
+    world.machine.disk.faults.calm()
+    await world.start()
+    assert [await end_of(world, partition=index) for index in (0, 1)] == [(ErrorCode.NONE, 0)] * 2
+    assert {world.log("t", index).topic_id for index in (0, 1)} == {topic_id}
+    assert [name for name in world.machine.disk.list("/more") if name.endswith("-stray")]
+
+
+@simulated(**TWO)
 async def test_the_last_folder_that_fails_ends_the_node(world: NodeWorld) -> None:
     world.fail_folder("/more")
     assert world.failures == []

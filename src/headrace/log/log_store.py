@@ -172,23 +172,45 @@ class LogStore:
                     f"not to node {node_id} of cluster {cluster_id}"
                 )
 
-    def open_all(self, config_of: ConfigOf, *, on_progress: OnProgress | None = None) -> None:
-        """Open every log in every folder, recovering where the last stop was not clean."""
+    def open_all(
+        self,
+        config_of: ConfigOf,
+        *,
+        on_progress: OnProgress | None = None,
+        is_stray: Callable[[PartitionLog], bool] = lambda log: False,
+    ) -> None:
+        """Open every log in every folder, recovering where the last stop was not clean.
+
+        A partition that is in two folders was deleted and made again while one of them was offline:
+        `is_stray` tells which log the cluster does not know any more.
+        """
         now_ms = self.clock.now_ms()
         for folder in self.online_folders():
             try:
                 folder.open_logs(config_of, now_ms=now_ms, on_progress=on_progress)
                 _write_checkpoint(folder, RECOVERY_POINTS)
+                for partition in list(folder.logs):
+                    self._take_in(partition, folder, is_stray)
             except OSError as error:
                 self.fail_folder(folder, error)
-                continue
-            for partition in folder.logs:
-                other = self._where.setdefault(partition, folder)
-                if other is not folder:
-                    raise InvalidBytesError(
-                        f"{partition} is in {other.path} and in {folder.path}: remove the one that is stale"
-                    )
         self._require_one_online()
+
+    def _take_in(
+        self, partition: TopicPartition, folder: LogFolder, is_stray: Callable[[PartitionLog], bool]
+    ) -> None:
+        """Note where a partition is; OSError where the disk fails."""
+        other = self._where.setdefault(partition, folder)
+        if other is folder:
+            return
+        if is_stray(folder.logs[partition]):
+            folder.mark_stray(partition)
+        elif is_stray(other.logs[partition]):
+            other.mark_stray(partition)
+            self._where[partition] = folder
+        else:
+            raise InvalidBytesError(
+                f"{partition} is in {other.path} and in {folder.path}: remove the one that is stale"
+            )
 
     def _require_one_online(self) -> None:
         failures = [folder.failure for folder in self.folders if folder.failure is not None]

@@ -23,6 +23,7 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
 from headrace.log.log_store import LogStore
+from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
@@ -164,8 +165,11 @@ class Node:
             if say is not None:
                 self._loop.call_soon_threadsafe(say, _progress_text(progress))
 
+        def is_stray(log: PartitionLog) -> bool:
+            return not _is_at_home(log, self.image, self.config.node_id)
+
         def open_all() -> None:
-            self._store.open_all(self._cluster.topic_config, on_progress=on_progress)
+            self._store.open_all(self._cluster.topic_config, on_progress=on_progress, is_stray=is_stray)
 
         await self._loop.run_in_executor(None, open_all)
         _set_strays_aside(self._store, self.image, self.config.node_id)
@@ -292,16 +296,23 @@ def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> Non
     """
     for log in list(store.logs()):
         topic = image.topics_by_name.get(log.topic_partition.topic)
-        partition = topic.partitions.get(log.topic_partition.partition) if topic is not None else None
-        placed_here = partition is not None and node_id in partition.replicas
-        if topic is None or not placed_here or not _is_or_was(log.topic_id, topic.id):
-            logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
-            try:
+        try:
+            if topic is None or not _is_at_home(log, image, node_id):
+                logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
                 store.mark_stray(log.topic_partition)
-            except ApiError as error:
-                logger.error("%s cannot be set aside: %s", log.topic_partition, error)
-        elif log.topic_id != topic.id:
-            log.assign_topic_id(topic.id)
+            elif log.topic_id != topic.id:
+                log.assign_topic_id(topic.id)
+        except ApiError as error:
+            logger.error("the disk under %s failed: %s", log.topic_partition, error)
+
+
+def _is_at_home(log: PartitionLog, image: ClusterImage, node_id: int) -> bool:
+    """Whether the cluster places this log on this node."""
+    topic = image.topics_by_name.get(log.topic_partition.topic)
+    if topic is None or not _is_or_was(log.topic_id, topic.id):
+        return False
+    partition = topic.partitions.get(log.topic_partition.partition)
+    return partition is not None and node_id in partition.replicas
 
 
 def _is_or_was(found: TopicId, topic_id: TopicId) -> bool:
