@@ -18,14 +18,15 @@ from tests.compat.brokers import Broker
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import Record, eventually
 from tests.compat.clients.member import PolledMember
+from tests.compat.dump_check import check_files
 from tests.compat.samples import hour_ago_ms
 
 PARTITIONS = 100
 EACH = 3
 # Sessions as short as a test can wait for. Both brokers refuse them unless their limits are lowered, too.
 SETTINGS = {
-    "group.consumer.min.session.timeout.ms": "5000",
-    "group.consumer.session.timeout.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "8000",
+    "group.consumer.session.timeout.ms": "8000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
@@ -308,3 +309,8 @@ def test_a_live_group_moves_to_the_new_protocol_and_back(
     for member in old[1:]:
         member.commit()
     assert Confluent(broker.bootstrap).committed(group, topic) == dict.fromkeys(range(6), 3 * EACH)
+
+
+@pytest.mark.java
+def test_apache_kafka_reads_every_record(broker: Broker) -> None:
+    check_files(broker)

@@ -35,6 +35,11 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
 
+    @classmethod
+    def _missing_(cls, value: object) -> "MemberState":
+        """A state that a newer broker wrote down: the next heartbeats say how far the member is."""
+        return cls.STABLE
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
