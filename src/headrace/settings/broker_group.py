@@ -11,8 +11,7 @@ group.consumer.assignment.interval.ms  int 1000  0..  cluster-wide
 group.consumer.assignors  list uniform,range  filled
     Assignors that the broker offers; the first is used where a consumer names none.
 group.consumer.heartbeat.interval.ms  int 5000  1..
-    Milliseconds between two heartbeats that a consumer group's members are told to send. Unless it is set, few members
-    are asked to send more often, and rebalances are done sooner.
+    Milliseconds between two heartbeats of a consumer group's members; left alone, fewer where they are few.
 group.consumer.max.assignment.interval.ms  int 15000  0..
     Upper limit of a group's own consumer.assignment.interval.ms.
 group.consumer.max.heartbeat.interval.ms  int 15000  1..
