@@ -49,6 +49,8 @@ def settle_claims(
                 continue
             other = owner.get(partition)
             if other is not None:
+                # Of the other, Java takes the subscription's word rather than its user data's. The two differ
+                # only for members of before KIP-792, whose claims it thereby holds for older than any.
                 other_generation = subscriptions[other].generation
                 if generation < other_generation:
                     continue
