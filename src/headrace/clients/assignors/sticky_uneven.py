@@ -150,8 +150,8 @@ class UnevenSpread:
     def _better_member(self, partition: TopicPartition) -> str | None:
         size = len(self._held[self._holder[partition]])
         earlier = self._earlier.get(partition)
-        # Java does not ask whether the earlier owner still wants the topic, and so may give it to one that
-        # does not subscribe to it. This is the one place where we do not follow.
+        # Java does not ask whether the earlier owner still wants the topic, and so may give the partition to
+        # a member that does not subscribe to it. There we do not follow.
         if (
             earlier is not None
             and partition.topic in self._wants[earlier]
