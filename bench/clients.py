@@ -88,7 +88,7 @@ def arrow_produce(load: Load) -> None:
 
 
 def arrow_consume(load: Load) -> None:
-    settings = {"max_partition_fetch_bytes": 8 << 20, **GROUP_FREE}
+    settings = {"max_partition_fetch_bytes": 2 << 20, **GROUP_FREE}
     with Consumer(bootstrap_servers=load.bootstrap, **settings) as consumer:
         consumer.assign([TopicPartition(load.topic, 0)])
         left = load.rows

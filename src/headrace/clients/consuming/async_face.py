@@ -242,7 +242,7 @@ class AsyncConsumer:
     @property
     def trouble(self) -> ClientError | None:
         """Why nothing comes, where that is known and may pass."""
-        return self.core.trouble
+        return self.core.freshness.trouble
 
     async def close(self, timeout_ms: int = 30_000) -> None:
         """Commit where that is automatic, leave the group, and end."""

@@ -11,6 +11,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_EPOCH, TopicPartition
 from headrace.clients.cluster_client import ANY_BROKER, ClusterClient, Use
 from headrace.clients.errors import (
+    ClientError,
     CommitFailedError,
     RefusedError,
     TimedOutError,
@@ -123,16 +124,19 @@ class Coordinator:
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        membership: Membership,
+        identity: Callable[[], Membership],
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commit; CommitFailedError where the group has gone on without this member."""
+        """Commit; CommitFailedError where the group has gone on without this member.
+
+        The member's epoch may rise meanwhile (KIP-848), so it is looked up for every attempt.
+        """
         if not offsets:
             return
 
         async def ask() -> None:
-            response = await self.ask(await self._commit_request(offsets, membership))
+            response = await self.ask(await self._commit_request(offsets, identity()))
             for topic in response.topics:
                 name = self._cluster.view.name_of(topic.name, topic.topic_id)
                 for result in topic.partitions:
@@ -176,6 +180,8 @@ class Coordinator:
                 f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "
                 "another member now; poll more often, or raise max.poll.interval.ms"
             )
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
+            raise StaleEpochError(code, f"cannot commit offsets of group {self.group_id!r} now")
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             raise RebalancingError(code, f"cannot commit offsets of group {self.group_id!r} now")
         self.check(code, f"cannot commit the offset of {partition} in group {self.group_id!r}")
@@ -237,6 +243,21 @@ class Coordinator:
             ],
         )
         return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+def may_pass(error: ClientError) -> bool:
+    """Whether a request to the coordinator may succeed later, with the membership of then."""
+    if isinstance(error, RefusedError):
+        return error.retriable or error.code in _OUT_OF_GROUP or error.code == ErrorCode.STALE_MEMBER_EPOCH
+    return isinstance(error, UnreachableError | TimedOutError)
+
+
+class StaleEpochError(RefusedError):
+    """The coordinator has given this member a newer epoch, which the next heartbeat will tell."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
 
 
 class RebalancingError(RefusedError):

@@ -17,8 +17,9 @@ from headrace.clients.background import in_caller
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
 from headrace.clients.consuming.classic_member import ClassicMember
-from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
+from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata, may_pass
 from headrace.clients.consuming.fetcher import Fetcher
+from headrace.clients.consuming.freshness import Freshness
 from headrace.clients.consuming.kip848_member import Kip848Member
 from headrace.clients.consuming.listener import in_order
 from headrace.clients.consuming.membership import GroupMember
@@ -50,11 +51,12 @@ class ConsumerCore:
         self.positions = Positions()
         self.subscription = Subscription()
         self.taking = Taking(self.positions, key_deserializer, value_deserializer, on_much=world.load_kernels)
+        self.freshness = Freshness(self.cluster, on_news=self.news)
         self.fetcher = Fetcher(
             self.cluster,
             self.positions,
             on_news=self.news,
-            on_stale=self._stale,
+            on_stale=self.freshness.spoil,
             on_out_of_range=self._out_of_range,
             on_failure=self.fail,
         )
@@ -63,7 +65,7 @@ class ConsumerCore:
             self.positions,
             is_committed=self.fetcher.is_committed,
             on_failure=self.fail,
-            on_stale=self._stale,
+            on_stale=self.freshness.spoil,
         )
         group_id = config.str("group.id")
         self.coordinator = Coordinator(self.cluster, group_id) if group_id else None
@@ -71,15 +73,10 @@ class ConsumerCore:
         self._auto_commits = config.bool("enable.auto.commit") and bool(group_id)
         self._next_commit_ms = float("inf")
         self.last_poll_ms = world.now_ms()
-        self.trouble: ClientError | None = None  # why nothing comes, for a person who waits
         self._failure: ClientError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._has_news = False
         self._is_woken = False
-        self._is_stale = True
-        self._refreshed_ms = 0.0
-        self._failed_refreshes = 0
-        self._refresh_at_ms = 0.0
         self._working: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
@@ -101,11 +98,6 @@ class ConsumerCore:
         """End the current or next poll with WakeupError."""
         self._is_woken = True
         self.news()
-
-    def _stale(self) -> None:
-        if not self._is_stale:
-            self._is_stale = True
-            self.news()
 
     def _out_of_range(self, state: PartitionState) -> None:
         self.seeking.apply_policy(state, f"has no record at offset {state.fetch_offset}")
@@ -169,7 +161,7 @@ class ConsumerCore:
             if left_ms <= 0:
                 return False
             pauses = [state.retry_at_ms for state in self.positions if state.retry_at_ms > self.last_poll_ms]
-            next_ms = min([next_ms, self._refresh_at_ms or next_ms, *pauses])
+            next_ms = min([next_ms, self.freshness.retry_at_ms or next_ms, *pauses])
             await self._wait(min(left_ms, max(1.0, next_ms - self.world.now_ms())))
 
     async def settle(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
@@ -214,13 +206,10 @@ class ConsumerCore:
     # Work beside the polls
 
     def _plan_work(self) -> None:
-        now_ms = self.world.now_ms()
-        age_ms = self.config.int("metadata.max.age.ms")
-        is_old = self._refreshed_ms and now_ms - self._refreshed_ms >= age_ms
-        needs_metadata = (self._is_stale or is_old) and now_ms >= self._refresh_at_ms
+        needs_metadata = self.freshness.is_due
         needs_work = needs_metadata or self.seeking.has_work or self._unplaced()
         if needs_work and self._working is None and (self.positions.states or self.subscription.is_group):
-            self._working = self.begin(self._work(bool(needs_metadata)))
+            self._working = self.begin(self._work(needs_metadata))
             self._working.add_done_callback(self._worked)
 
     def _worked(self, task: "asyncio.Task[None]") -> None:
@@ -251,27 +240,9 @@ class ConsumerCore:
         await self.seeking.work()
 
     async def _refresh(self) -> None:
-        self._is_stale = False
         topics = {*self.subscription.topics, *(each.topic for each in self.positions.partitions)}
-        creates = self.config.bool("allow.auto.create.topics")
-        try:
-            if self.subscription.pattern is None:
-                await self.cluster.refresh(sorted(topics), create=creates)
-            else:
-                await self.cluster.refresh(None)
-        except ClientError as error:
-            self.trouble = error
-            self._is_stale = True
-        self._refreshed_ms = self.world.now_ms()
-        lacks = any(self.cluster.view.leader(each).node < 0 for each in self.positions.partitions)
-        lacks = lacks or any(not self.cluster.view.partition_count(each) for each in topics)
-        self._is_stale = self._is_stale or lacks
-        self._failed_refreshes = self._failed_refreshes + 1 if self._is_stale else 0
-        self._refresh_at_ms = 0.0
-        if self._is_stale:
-            self._refresh_at_ms = self._refreshed_ms + self.cluster.retry.wait_ms(self._failed_refreshes)
-        else:
-            self.trouble = None
+        everything = self.subscription.pattern is not None
+        await self.freshness.refresh(topics, lambda: self.positions.partitions, everything=everything)
         excludes = self.config.bool("exclude.internal.topics")
         if self.subscription.match(self.cluster.view.topics, excludes_internal=excludes) and self._member:
             self._member.subscription_changed()
@@ -287,21 +258,12 @@ class ConsumerCore:
             try:
                 committed = await self.coordinator.committed(eras, self.identity)
             except ClientError as error:
-                if getattr(error, "retriable", True):
-                    for state in states:
-                        state.failures += 1
-                        state.retry_at_ms = self.world.now_ms() + self.cluster.retry.wait_ms(state.failures)
-                    self.trouble = error
-                    return
-                raise
-        for state in states:
-            if state.era != eras[state.partition] or state.position >= 0 or state.reset_to is not None:
-                continue  # a seek was quicker
-            place = committed.get(state.partition)
-            if place is None:
-                self.seeking.apply_policy(state, "has no committed offset")
-            else:
-                state.seek(place.offset, place.leader_epoch)
+                if not may_pass(error):
+                    raise
+                self.seeking.pause(states)
+                self.freshness.trouble = error
+                return
+        self.seeking.place(states, eras, committed)
 
     # Commits
 
@@ -323,7 +285,9 @@ class ConsumerCore:
         """Commit these offsets, or the positions; returns when the coordinator has them."""
         timeout_ms = self.config.int("default.api.timeout.ms")
         await self.need_group().commit(
-            self.consumed() if offsets is None else offsets, self.identity, timeout_ms=timeout_ms
+            self.consumed() if offsets is None else offsets,
+            lambda: self.identity,
+            timeout_ms=timeout_ms,
         )
 
     def need_group(self) -> Coordinator:
@@ -389,7 +353,8 @@ class ConsumerCore:
         granted = in_order(partitions)
         self.positions.add(granted)
         self._begin_commits()
-        self._is_stale = self._is_stale or any(self.cluster.view.leader(each).node < 0 for each in granted)
+        if any(self.cluster.view.leader(each).node < 0 for each in granted):
+            self.freshness.spoil()
         await in_caller(self.subscription.listener.on_assigned, granted)
 
     def _begin_commits(self) -> None:
@@ -400,7 +365,7 @@ class ConsumerCore:
     def join(self) -> None:
         """The subscription changed: become a member, or tell the group."""
         coordinator = self.need_group()
-        self._is_stale = True
+        self.freshness.spoil()
         if self._member is None:
             kind = Kip848Member if self.config.str("group.protocol").lower() == "consumer" else ClassicMember
             self._member = kind(self.cluster, coordinator, self, on_failure=self.fail)
@@ -411,7 +376,7 @@ class ConsumerCore:
         self.subscription.to_partitions()
         self.positions.replace(partitions)
         self._begin_commits()
-        self._is_stale = True
+        self.freshness.spoil()
         self.news()
 
     async def unsubscribe(self) -> None:

@@ -5,11 +5,12 @@ where the epoch of the last record ended (KIP-320). If that is before the positi
 position goes back to there by the reset policy, or a LogTruncatedError is raised where there is none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from headrace.base.error_codes import RETRIABLE
 from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.consuming.coordinator import OffsetAndMetadata
 from headrace.clients.consuming.positions import EARLIEST, LATEST, PartitionState, Positions
 from headrace.clients.errors import (
     ClientError,
@@ -76,6 +77,22 @@ class Seeking:
         await self._reset([state for state in due if state.reset_to is not None])
         await self._validate([state for state in due if state.must_validate and state.has_position])
 
+    def place(
+        self,
+        states: list[PartitionState],
+        eras: Mapping[TopicPartition, int],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Begin where the group has committed, or by the policy."""
+        for state in states:
+            if state.era != eras[state.partition] or state.position >= 0 or state.reset_to is not None:
+                continue  # a seek was quicker
+            place = committed.get(state.partition)
+            if place is None:
+                self.apply_policy(state, "has no committed offset")
+            else:
+                state.seek(place.offset, place.leader_epoch)
+
     async def _reset(self, states: list[PartitionState]) -> None:
         times = {state.partition: state.reset_to for state in states if state.reset_to is not None}
         if not times:
@@ -90,9 +107,9 @@ class Seeking:
                 ends = dict.fromkeys(missing, LATEST)
                 found |= await find_offsets(self._cluster, ends, is_committed=self._is_committed)
         except (UnreachableError, TimedOutError):
-            self._pause(states)
+            self.pause(states)
         except RefusedError as error:
-            self._pause(states)
+            self.pause(states)
             if not error.retriable:
                 self._on_failure(error)
         else:
@@ -112,7 +129,7 @@ class Seeking:
             if state.must_validate and self._cluster.view.leader(state.partition).node != NO_LEADER
         }
         if not asked:
-            self._pause([state for state in states if state.must_validate])
+            self.pause([state for state in states if state.must_validate])
             return
         eras = {partition: state.era for partition, state in asked.items()}
         try:
@@ -120,7 +137,7 @@ class Seeking:
                 self._cluster, {partition: state.position_epoch for partition, state in asked.items()}
             )
         except ClientError:
-            self._pause(list(asked.values()))
+            self.pause(list(asked.values()))
             return
         for partition, state in asked.items():
             if state.era == eras[partition]:
@@ -131,7 +148,7 @@ class Seeking:
             getattr(end, name, -1) for name in ("error_code", "leader_epoch", "end_offset")
         )
         if code:
-            self._pause([state])
+            self.pause([state])
             if code not in RETRIABLE:
                 self._on_failure(RefusedError(code, f"cannot validate the position in {partition}"))
             return
@@ -146,7 +163,8 @@ class Seeking:
             state.seek(offset, epoch)
             state.must_validate = False
 
-    def _pause(self, states: list[PartitionState]) -> None:
+    def pause(self, states: list[PartitionState]) -> None:
+        """Try these again later."""
         for state in states:
             state.failures += 1
             state.retry_at_ms = self._cluster.world.now_ms() + self._cluster.retry.wait_ms(state.failures)
