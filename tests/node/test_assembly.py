@@ -149,6 +149,21 @@ async def test_a_port_that_is_taken_is_named(world: NodeWorld) -> None:
     assert another.addresses == [("node", 9999)]
 
 
+@pytest.mark.parametrize("broken", ["/other/meta.properties", "/other/__cluster_metadata-0/quorum-state"])
+@simulated()
+async def test_a_start_that_fails_lets_go_of_its_folders(world: NodeWorld, broken: str) -> None:
+    elsewhere = {"log_dirs": "/other", "listeners": "PLAINTEXT://node:9999,CONTROLLER://node:9998"}
+    another = await world.start_another(**elsewhere)
+    await world.on_node(another.stop())
+    disk = world.machine.disk
+    before = disk.read_file(broken)
+    disk.replace_file(broken, b"version=9")
+    with pytest.raises(InvalidBytesError):
+        await world.start_another(**elsewhere)
+    disk.replace_file(broken, before)
+    await world.on_node((await world.start_another(**elsewhere)).stop())
+
+
 @simulated()
 async def test_another_nodes_folder_is_refused(world: NodeWorld) -> None:
     await world.stop()

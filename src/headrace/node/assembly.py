@@ -73,6 +73,17 @@ class Node:
         self._store, self.cluster_id = open_folders(
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
+        try:
+            self._join(config, clock=clock, disk=disk, network=network, rng=rng)
+        except BaseException:
+            self._store.unlock()
+            raise
+
+    def _join(
+        self, config: BrokerConfig, *, clock: Clock, disk: Disk, network: Network, rng: random.Random
+    ) -> None:
+        """Make the parts and tell them of each other."""
+        loop = self._loop
         self.image = ClusterImage(self.cluster_id)
         # The node's own settings with the cluster's changes on top; everything below reads these.
         self._cluster = Cluster(self.image, config)
@@ -85,7 +96,7 @@ class Node:
             clock=clock,
             rng=rng,
             entries_of_image=lambda: entries_of_image(self.image),
-            on_failure=on_failure,
+            on_failure=self._on_failure,
         )
         bootstrap = read_bootstrap(disk, config.metadata_log_dir)
         self._controller = Controller(

@@ -29,6 +29,15 @@ def open_folders(
     """
     store = LogStore(disk, config, clock, rng, on_folder_failed=on_folder_failed)
     store.lock()
+    try:
+        return store, _identify(store, config, disk=disk, clock=clock, rng=rng)
+    except BaseException:
+        store.unlock()
+        raise
+
+
+def _identify(store: LogStore, config: BrokerConfig, *, disk: Disk, clock: Clock, rng: random.Random) -> str:
+    """Give new folders their identity, check that of the others, and tell the cluster's id."""
     known = [folder.meta for folder in store.online_folders() if folder.meta is not None]
     cluster_id = known[0].cluster_id if known else uuid_text(rng.randbytes(16))
     # Ids are drawn before formatting because the first voters' record names the directory.
@@ -37,7 +46,7 @@ def open_folders(
         _format(config, disk, clock, directory_id=drawn[config.metadata_log_dir.rstrip("/")])
     ids = iter(drawn.values())
     store.identify(cluster_id, config.node_id, lambda: next(ids))
-    return store, cluster_id
+    return cluster_id
 
 
 def directory_id_of(store: LogStore, path: str) -> bytes:
