@@ -265,6 +265,39 @@ def test_a_classic_member_joins_again_for_new_partitions_only(world: World) -> N
     assert sorted(map(len, (old.held["t"], new.held["t"]))) == [3, 3]
 
 
+def test_a_static_member_restarts_with_the_other_protocol(world: World) -> None:
+    """A classic static member does not say when it leaves: its seat is taken as it comes back, both ways."""
+    old = Classic(world, "old", "t")
+    seat = {"group_instance_id": "seat"}
+    joined = old.ask_to_join(**seat)[0]
+    old.id, old.generation = joined.member_id, joined.generation_id
+    world.machine.protocols.sync(
+        SyncGroupRequest(
+            GROUP,
+            old.generation,
+            old.id,
+            "seat",
+            assignments=[
+                SyncGroupRequestAssignment(
+                    old.id, encode_versioned(ConsumerProtocolAssignment(_wire({"t": {0, 1, 2, 3}})), 1)
+                )
+            ],
+        ),
+        now_ms=world.clock.ms,
+        answer=lambda reply: None,
+    )
+    back = world.join("new", "t", instance_id="seat")
+    assert given(back) == {"t": {0, 1, 2, 3}}
+    assert list(world.group.members) == ["new"]
+    assert old.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+    again = Classic(world, "old", "t")
+    reply = again.ask_to_join(**seat)[0]
+    assert reply.error_code == 0
+    assert list(world.machine.classic.groups[GROUP].members) == [reply.member_id]
+    assert GROUP not in world.protocol.groups
+
+
 def test_leaving_as_a_classic_member_does(world: World) -> None:
     old = _alone(world)
     new = Client(world, "new", ("t",))

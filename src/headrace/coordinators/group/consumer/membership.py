@@ -28,13 +28,15 @@ def find_sender(
 ) -> ConsumerMember | None:
     """The member that this heartbeat is from, in the state it is known in; None for a new one.
 
-    For a static member that comes back under a new id, it is the one that left the seat.
+    For a static member that comes back under a new id, it is the one that left the seat. A classic one never
+    says that it leaves, so its seat can be taken at any time.
     """
     if request.instance_id is None:
         return _dynamic(group, request, member_id)
     seated = group.static_member(request.instance_id)
     if request.member_epoch == JOINING:
-        if seated is not None and seated.id != member_id and seated.epoch != STATIC_LEAVING:
+        is_in_use = seated is not None and seated.classic is None and seated.epoch != STATIC_LEAVING
+        if seated is not None and seated.id != member_id and is_in_use:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"instance {request.instance_id} is still in use by member {seated.id}",

@@ -356,7 +356,13 @@ def _is_idle(
         and member.state is MemberState.STABLE
         and not group.is_stale
         and request.topic_partitions is None
-        and _as_described(member, request, client_id, client_host) == member
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+        and request.rack_id in (None, member.rack_id)
+        and request.instance_id in (None, member.instance_id)
+        and (client_id, client_host, member.classic) == (member.client_id, member.client_host, None)
     )
 
 
