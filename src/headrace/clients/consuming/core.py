@@ -23,6 +23,7 @@ from headrace.clients.consuming.freshness import Freshness
 from headrace.clients.consuming.kip848_member import Kip848Member
 from headrace.clients.consuming.listener import in_order
 from headrace.clients.consuming.membership import GroupMember
+from headrace.clients.consuming.news import News
 from headrace.clients.consuming.positions import PartitionState, Positions
 from headrace.clients.consuming.records import Chunk, ConsumedRecord, Deserializer
 from headrace.clients.consuming.seeking import Seeking
@@ -51,6 +52,7 @@ class ConsumerCore:
         self.positions = Positions()
         self.subscription = Subscription()
         self.taking = Taking(self.positions, key_deserializer, value_deserializer, on_much=world.load_kernels)
+        self._news = News(world.loop)
         self.freshness = Freshness(self.cluster, on_news=self.news)
         self.fetcher = Fetcher(
             self.cluster,
@@ -74,8 +76,6 @@ class ConsumerCore:
         self._next_commit_ms = float("inf")
         self.last_poll_ms = world.now_ms()
         self._failure: ClientError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._has_news = False
         self._is_woken = False
         self._working: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,9 +85,7 @@ class ConsumerCore:
 
     def news(self) -> None:
         """Something changed: a waiting poll looks again."""
-        self._has_news = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._news.ring()
 
     def fail(self, error: ClientError) -> None:
         """For the next poll to raise."""
@@ -147,7 +145,7 @@ class ConsumerCore:
         deadline_ms = self.world.now_ms() + timeout_ms
         while True:
             self.check_open()
-            self._has_news = False
+            self._news.hush()
             self.last_poll_ms = self.world.now_ms()
             self._raise_failure()
             if self._member is not None and self._member.has_work:
@@ -162,16 +160,16 @@ class ConsumerCore:
                 return False
             pauses = [state.retry_at_ms for state in self.positions if state.retry_at_ms > self.last_poll_ms]
             next_ms = min([next_ms, self.freshness.retry_at_ms or next_ms, *pauses])
-            await self._wait(min(left_ms, max(1.0, next_ms - self.world.now_ms())))
+            await self._news.wait(min(left_ms, max(1.0, next_ms - self.world.now_ms())))
 
     async def settle(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Work without taking rows until something holds; whether it does."""
         deadline_ms = self.world.now_ms() + timeout_ms
         while not condition() and (left_ms := deadline_ms - self.world.now_ms()) > 0:
-            self._has_news = False
+            self._news.hush()
             self._raise_failure()
             self._plan_work()
-            await self._wait(min(left_ms, float(self.cluster.retry.most_ms)))
+            await self._news.wait(min(left_ms, float(self.cluster.retry.most_ms)))
         return condition()
 
     def check_open(self) -> None:
@@ -185,23 +183,6 @@ class ConsumerCore:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-
-    async def _wait(self, milliseconds: float) -> None:
-        if self._has_news:
-            return
-        waiter: asyncio.Future[None] = self.world.loop.create_future()
-
-        def is_time() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        self._waiter = waiter
-        timer = self.world.loop.call_later(milliseconds / 1000, is_time)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            self._waiter = None
 
     # Work beside the polls
 

@@ -1,0 +1,152 @@
+"""Idempotence as a table of answers: what each means for a batch, and when the epoch is raised."""
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.clients.producing.batch import ProducerBatch
+from headrace.clients.producing.sequences import (
+    EPOCH_MAX,
+    NO_IDENTITY,
+    ProducerIdentity,
+    Sequences,
+    Verdict,
+)
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def sequences(epoch: int = 0, in_flight_max: int = 5) -> Sequences:
+    made = Sequences(is_idempotent=True, in_flight_max=in_flight_max)
+    made.identity = ProducerIdentity(9, epoch)
+    return made
+
+
+def batch(count: int = 3, partition: TopicPartition = T0) -> ProducerBatch:
+    made = ProducerBatch(partition, 0)
+    made.rows = [(0, None, b"v", ())] * count
+    made.seal(0, None)
+    return made
+
+
+def send(book: Sequences, *batches: ProducerBatch) -> None:
+    for each in batches:
+        assert book.may_send(each)
+        book.sent(each)
+
+
+def sequence(each: ProducerBatch) -> tuple[int, int]:
+    return each.producer_epoch, each.base_sequence
+
+
+def test_sequences_run_on_and_around() -> None:
+    book = sequences()
+    first, second = batch(), batch()
+    send(book, first, second)
+    assert (sequence(first), sequence(second)) == ((0, 0), (0, 3))
+    book.run(T0).next_sequence = 2**31 - 2
+    third, fourth = batch(), batch()
+    send(book, third, fourth)
+    assert sequence(third) == (0, 2**31 - 2)
+    assert sequence(fourth) == (0, 1)
+
+
+def test_what_came_back_goes_first_and_alone() -> None:
+    book = sequences()
+    first, second, new = batch(), batch(), batch()
+    send(book, first, second)
+    book.back(first)
+    book.back(second)
+    assert not book.may_send(second)
+    assert not book.may_send(new)
+    send(book, first)
+    assert not book.may_send(second)
+    book.back(first)
+    book.written(first, 0)
+    send(book, second)
+    assert sequence(second) == (0, 3)
+    send(book, new)
+
+
+def test_out_of_order_behind_an_earlier_batch_only_waits() -> None:
+    book = sequences()
+    first, second = batch(), batch()
+    send(book, first, second)
+    assert book.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
+    assert not book.unsettled()
+
+
+def test_a_proven_gap_raises_the_epoch_once_nothing_is_on_the_wire() -> None:
+    book = sequences()
+    lost, first, second = batch(), batch(), batch()
+    send(book, lost, first, second)
+    book.back(lost)
+    book.given_up(lost, is_unwritten=False)
+    assert not book.unsettled()  # perhaps it was written
+    book.back(first)
+    assert book.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
+    assert book.unsettled() == [T0]
+    assert not book.settle(T0)  # the second is still on the wire
+    book.back(second)
+    assert book.settle(T0)
+    assert (sequence(first), sequence(second)) == ((1, 0), (1, 3))
+    assert book.identity == ProducerIdentity(9, 1)
+    send(book, first)
+
+
+def test_a_refused_batch_frees_its_sequence() -> None:
+    book = sequences()
+    first = batch()
+    send(book, first)
+    book.back(first)
+    assert book.judge(first, ErrorCode.MESSAGE_TOO_LARGE, -1) is Verdict.FAILED
+    book.given_up(first, is_unwritten=True)
+    second = batch()
+    send(book, second)
+    assert sequence(second) == (0, 0)
+
+
+def test_other_partitions_take_up_the_new_epoch_when_they_are_done() -> None:
+    book = sequences()
+    here, there = batch(), batch(partition=T1)
+    send(book, here, there)
+    book.back(here)
+    book.judge(here, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
+    assert book.settle(T0)
+    later = batch(partition=T1)
+    assert not book.may_send(later)
+    book.back(there)
+    book.written(there, 7)
+    send(book, later)
+    assert (sequence(there), sequence(later)) == ((0, 0), (1, 0))
+
+
+def test_after_the_last_epoch_a_new_id_is_needed() -> None:
+    book = sequences(epoch=EPOCH_MAX)
+    first = batch()
+    send(book, first)
+    book.back(first)
+    book.judge(first, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
+    assert not book.settle(T0)
+    assert book.needs_identity
+    assert book.identity == NO_IDENTITY
+    book.identity = ProducerIdentity(10, 0)
+    assert book.settle(T0)
+    assert (first.producer_id, sequence(first)) == (10, (0, 0))
+
+
+def test_what_is_there_already_is_written() -> None:
+    book = sequences()
+    first = batch()
+    send(book, first)
+    assert book.judge(first, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1) is Verdict.WRITTEN
+    assert book.judge(first, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1) is Verdict.RETRY
+    assert book.judge(first, ErrorCode.INVALID_PRODUCER_EPOCH, -1) is Verdict.FAILED
+
+
+def test_one_in_flight_keeps_order_without_idempotence() -> None:
+    book = Sequences(is_idempotent=False, in_flight_max=1)
+    first, second = batch(), batch()
+    send(book, first)
+    assert not book.may_send(second)
+    book.back(first)
+    send(book, second)
+    assert sequence(second) == (-1, -1)
