@@ -5,18 +5,24 @@ hold.
 from collections.abc import Iterable, Iterator
 
 from headrace.metadata.image import ClusterImage, MetadataRecord
-from headrace.metadata.record_versions import record_version
+from headrace.metadata.record_versions import OF_PARTITIONS, record_version
 from headrace.metadata.snapshot import snapshot_records
 from headrace.raft.records import Entry
-from headrace.wire.schemas.metadata_records import FeatureLevelRecord
+from headrace.wire.schemas.metadata_records import FeatureLevelRecord, PartitionRecord
 
 
 def versioned(records: Iterable[MetadataRecord], features: dict[str, int]) -> Iterator[Entry]:
     """Each record in the version that holds at its place: a change of a level counts for what follows it."""
     levels = dict(features)
+    of_partitions = record_version(PartitionRecord(), levels)
     for record in records:
-        if isinstance(record, FeatureLevelRecord):
+        kind = type(record)
+        if kind in OF_PARTITIONS:
+            yield Entry(record, of_partitions)
+            continue
+        if kind is FeatureLevelRecord:
             levels[record.name] = record.feature_level
+            of_partitions = record_version(PartitionRecord(), levels)
         yield Entry(record, record_version(record, levels))
 
 

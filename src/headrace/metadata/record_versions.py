@@ -25,13 +25,14 @@ CORDONS_FROM: Final = 30
 ZK_FLAG_FROM: Final = 8
 """3.4-IV0: registrations carry the flag of brokers that migrated from ZooKeeper."""
 
-_OF_PARTITIONS: Final = frozenset({PartitionRecord, PartitionChangeRecord})
+OF_PARTITIONS: Final = frozenset({PartitionRecord, PartitionChangeRecord})
+"""Records that come by the hundred thousand; their version depends on nothing but the levels."""
 
 
 def record_version(record: MetadataRecord, features: dict[str, int]) -> int:
     """The version to write `record` in. Kinds of record that only ever had one version answer 0."""
     level = features.get(METADATA_VERSION, 0)
-    if type(record) in _OF_PARTITIONS:  # asked most often, by far
+    if type(record) in OF_PARTITIONS:
         if features.get(ELR_VERSION, 0):
             return 2
         return 1 if level >= DIRECTORIES_FROM else 0

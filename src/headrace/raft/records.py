@@ -33,7 +33,10 @@ from headrace.wire.schemas.quorum_records import (
 )
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Kafka's bound on a batch of this log: larger changes are written as several."""
+BATCH_RECORDS_MAX: Final = 10_000
+"""Kafka's bounds on a batch of this log: larger changes are written as several. All that one request of a
+client may write fits one, so no crash leaves half of it.
+"""
 
 _NO_TIME_DELTA: Final = b"\0\0"  # behind the attributes, of which a record has none
 _NO_KEY: Final = b"\x01"
@@ -61,7 +64,7 @@ def data_batches(entries: Sequence[Entry], *, now_ms: int) -> Iterator[tuple[byt
     values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
     start = size = 0
     for at, value in enumerate(values):
-        if size + len(value) > BATCH_BYTES_MAX and at > start:
+        if (size + len(value) > BATCH_BYTES_MAX or at - start == BATCH_RECORDS_MAX) and at > start:
             yield _data_batch(values[start:at], now_ms), entries[start:at]
             start, size = at, 0
         size += len(value)
