@@ -165,3 +165,24 @@ def test_what_was_synced_survives_a_power_cut(seed):
     assert log.epochs.entries() == [(e, 20 * e) for e in range(3) if 20 * e < log.log_end_offset]
     if records:
         assert log.producers.producers[7].last_sequence == log.log_end_offset - 1
+
+
+@pytest.mark.parametrize("segment_batches", [2, 1000])
+def test_what_a_failed_sync_dropped_is_durable_after_the_next_one(logs, disk, segment_batches):
+    """The pages of a failed sync count as clean: a sync after a restart would not write them."""
+    settings = {"flush_messages": 1, "segment_bytes": segment_batches * SIZE}
+    log = logs.open(**settings)
+    append(log, batch_of())
+    log.begin_flush().sync()
+    for _ in range(4):
+        append(log, batch_of())
+    disk.faults.sync_error_rate = 1.0
+    with pytest.raises(OSError, match="error"):
+        log.begin_flush().sync()
+    logs = LogBuilder(disk.crash(Crash.KILL), "/data")
+    log = logs.open(recovery_point=1, **settings)
+    assert log.log_end_offset == 5
+    log.begin_flush().sync()
+    logs = LogBuilder(logs.disk.crash(Crash.POWER_CUT), "/data")
+    log = logs.open(recovery_point=5, **settings)
+    assert offsets_of(read_all(log)) == [0, 1, 2, 3, 4]

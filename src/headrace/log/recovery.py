@@ -31,6 +31,7 @@ from headrace.log.segments import Segments
 from headrace.log.storage import Storage
 from headrace.log.truncation import move_recovery_point_back
 from headrace.records.batch import BatchHeader, crc_matches
+from headrace.settings.definition import LONG_MAX
 from headrace.settings.topic import TopicConfig
 
 
@@ -282,8 +283,14 @@ def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
 
 
 def _recover_segment(log: PartitionLog, segment: Segment) -> int:
-    """Note every good batch, cut behind the last of them, and return the offset behind it."""
+    """Note every good batch, cut behind the last of them, and return the offset behind it.
+
+    A process may have ended because a sync failed. What it wrote can still be read, but the system takes
+    those pages for clean, and no later sync would bring them to the disk. Where acknowledgements wait for the
+    disk such batches are written once more, so that the next sync is one of them too.
+    """
     size, file = segment.size, segment.file
+    renews = log.config.flush_messages != LONG_MAX
     segment.reset()
     segment.indexes.reset_aborted()
     end_offset = segment.base_offset
@@ -293,6 +300,8 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> int:
             if 0 <= header.leader_epoch < log.epochs.latest:
                 # What was truncated before the crash has come back: a later leader has written since.
                 raise InvalidBytesError(f"the epoch of the batch at byte {position} is an older one")
+            if renews and header.last_offset >= log.recovery_point:
+                file.write(position, (batch,))
             segment.note_batch(header.size, header.last_offset, header.max_timestamp)
             end_offset = header.next_offset
             _note_epoch(log.epochs, header)
