@@ -5,13 +5,13 @@ import pytest
 from headrace.testing.simulate import play
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(150))
 def test_log(seed):
     play("log", seed)
 
 
-# Found by longer runs, and mended since. 391, 2906: a damaged batch below the recovery point and a damaged
-# snapshot made a producer's sequence unknown.
-@pytest.mark.parametrize("seed", [391, 2906])
+# Found by longer runs. 391, 2906: a damaged batch below the recovery point and a damaged snapshot made a
+# producer's sequence unknown. 859: the run itself filled the disk.
+@pytest.mark.parametrize("seed", [391, 859, 2906])
 def test_log_seeds_that_failed_once(seed):
     play("log", seed)

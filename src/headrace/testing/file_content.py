@@ -143,7 +143,10 @@ def _fates(rng: random.Random, count: int) -> list[str]:
 
 
 def _torn(rng: random.Random, written: bytes, before: bytes) -> bytes:
-    """Part of a write: cut at a byte or a sector, with zeros after it, or with sectors missing inside."""
+    """Part of a write: cut at a byte or a sector, with zeros after it, or with sectors missing inside.
+
+    What it did not get to overwrite is as it was: disks write a sector whole or not at all.
+    """
     if not written:
         return written
     cut = rng.randrange(len(written))
@@ -153,7 +156,7 @@ def _torn(rng: random.Random, written: bytes, before: bytes) -> bytes:
     if style == 1:
         return written[: cut - cut % SECTOR_BYTES]
     if style == 2:
-        return written[:cut] + bytes(len(written) - cut)
+        return written[:cut] + before[cut : len(written)].ljust(len(written) - cut, b"\0")
     torn = bytearray(before[: len(written)].ljust(len(written), b"\0"))
     for at in range(0, len(written), SECTOR_BYTES):
         if rng.random() < 0.5:

@@ -78,11 +78,10 @@ class NodeRun:
         kinds = list(ALWAYS)
         if self.loses_power:
             kinds += [Trouble.POWER_CUT, Trouble.CRASH_WITHIN]
-        elif not self.is_about_liveness:
-            # Not with power cuts: what a failed sync dropped, no later sync and no restart can know of.
-            kinds.append(Trouble.DISK_ERRORS)
         if not self.is_about_liveness:
-            kinds.append(Trouble.BIT_FLIP)
+            # Not both: what a failed sync dropped is written again from the recovery point on, and a flipped
+            # bit of its checkpoint may have moved that.
+            kinds.append(rng.choice([Trouble.DISK_ERRORS, Trouble.BIT_FLIP]))
         return [kind for kind in kinds if rng.random() < 0.5]
 
     def settings(self) -> dict[str, str]:
