@@ -14,7 +14,14 @@ from tests.clients.test_consuming import fill
 from tests.clients.test_producing import play
 from tests.clients.worlds import ClientWorld, partitions, read_until
 
-ASSIGNORS = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+WAYS: dict[str, dict[str, str]] = {
+    "range": {"partition_assignment_strategy": "range"},
+    "roundrobin": {"partition_assignment_strategy": "roundrobin"},
+    "sticky": {"partition_assignment_strategy": "sticky"},
+    "cooperative-sticky": {"partition_assignment_strategy": "cooperative-sticky"},
+    "kip-848": {"group_protocol": "consumer"},
+}
+BROKER = {"group_consumer_heartbeat_interval_ms": "500", "group_consumer_min_heartbeat_interval_ms": "500"}
 
 
 class Notes(RebalanceListener):
@@ -58,16 +65,16 @@ async def shared(consumers: list[AsyncConsumer], counts: list[int], seen: list[C
     raise AssertionError([each.assignment for each in consumers])
 
 
-@pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_members_come_and_go(assignor: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_members_come_and_go(way: str) -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 600, partitions=6)
         seen: list[ConsumedRecord] = []
-        first, notes = member(world, partition_assignment_strategy=assignor)
+        first, notes = member(world, **WAYS[way])
         await shared([first], [6], seen)
         await read_until([first], seen, 600)
-        second, _ = member(world, partition_assignment_strategy=assignor)
-        third, _ = member(world, partition_assignment_strategy=assignor)
+        second, _ = member(world, **WAYS[way])
+        third, _ = member(world, **WAYS[way])
         await shared([first, second, third], [2, 2, 2], seen)
         assert notes.held == first.assignment
         await second.close()
@@ -82,7 +89,7 @@ def test_members_come_and_go(assignor: str) -> None:
         await first.close()
         assert not notes.held
 
-    play(script)
+    play(script, **BROKER)
 
 
 def test_with_cooperation_only_what_moves_is_revoked() -> None:
@@ -118,13 +125,16 @@ def test_a_member_that_falls_silent_is_replaced_and_cannot_commit() -> None:
     play(script)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_group_survives_cuts_and_a_restart(seed: int) -> None:
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "kip-848"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_survives_cuts_and_a_restart(seed: int, way: str) -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 300, partitions=3)
         rng = world.surroundings().rng
-        options = {"request_timeout_ms": 2_000, "max_poll_records": 7, "session_timeout_ms": 6_000}
-        consumers = [member(world, **options)[0] for _ in range(3)]
+        options = {"request_timeout_ms": 2_000, "max_poll_records": 7}
+        if way != "kip-848":
+            options["session_timeout_ms"] = 6_000
+        consumers = [member(world, **options, **WAYS[way])[0] for _ in range(3)]
         seen: set[tuple[int, int]] = set()
         for round_number in range(6_000):
             for consumer in consumers:
@@ -141,7 +151,7 @@ def test_a_group_survives_cuts_and_a_restart(seed: int) -> None:
         for consumer in consumers:
             await consumer.close()
 
-    play(script, seed)
+    play(script, seed, **BROKER)
 
 
 def test_a_pattern_finds_topics_that_come_later() -> None:

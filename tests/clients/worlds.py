@@ -24,8 +24,12 @@ from tests.server.node_world import PORT, NodeWorld
 class ClientWorld(NodeWorld):
     """A node, and clients of it on the driver's loop."""
 
+    clients = 0
+
     def surroundings(self) -> World:
-        rng = self.world.scheduler.random_for(f"client/{self.world.scheduler.now_ns}")
+        """Of one more client, with chance of its own."""
+        self.clients += 1
+        rng = self.world.scheduler.random_for(f"client/{self.clients}")
         return World(self.world.driver, self._network, self.machine.clock, rng)
 
     def producer(self, **settings: Any) -> AsyncProducer:
