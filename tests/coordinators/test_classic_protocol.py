@@ -121,6 +121,12 @@ def test_the_protocol_everyone_knows_wins_by_votes() -> None:
     assert joined[0].protocol_name == "range"
 
 
+def test_a_protocol_that_is_named_twice_counts_once() -> None:
+    world = World()
+    _, joined = world.join_new(protocols=("range", "range", "sticky"))
+    assert (joined[0].error_code, joined[0].protocol_name) == (ErrorCode.NONE, "range")
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

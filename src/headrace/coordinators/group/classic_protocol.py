@@ -83,7 +83,8 @@ class ClassicProtocol:
             answer(join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
             self._turn_away(group, request.member_id, now_ms)
             return
-        protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+        # One that is named twice counts once: votes are counted by name.
+        protocols = tuple({each.name: each.metadata for each in request.protocols}.items())
         if not group.accepts(request.protocol_type, protocols):
             answer(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
