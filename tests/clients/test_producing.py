@@ -1,6 +1,7 @@
 """The producer with a real node, on virtual time: batches, order, retries, and what full or late means."""
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -201,6 +202,28 @@ def test_one_that_is_too_large_does_not_hold_up_the_others() -> None:
             outcomes = await asyncio.gather(*[_outcome(each) for each in deliveries])
         assert [number for number, each in enumerate(outcomes) if isinstance(each, RefusedError)] == [5]
         assert world.values("t") == [b"%d" % number for number in range(40) if number != 5]
+
+    play(script)
+
+
+@pytest.mark.parametrize("settings", [{}, {"compression_type": "zstd"}, {"enable_idempotence": False}])
+def test_a_batch_that_is_too_large_for_its_topic_is_split(settings: dict[str, Any]) -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t", configs={"max.message.bytes": "1000"})
+        in_flight = (
+            {} if "enable_idempotence" not in settings else {"max_in_flight_requests_per_connection": 1}
+        )
+        rng = random.Random(3)
+        async with world.producer(batch_size=8_000, linger_ms=20, **settings, **in_flight) as producer:
+            values = [b"%d " % number + rng.randbytes(60) for number in range(400)]
+            values[123] = rng.randbytes(3_000)
+            deliveries = [await producer.send("t", value) for value in values]
+            outcomes = await asyncio.gather(*[_outcome(each) for each in deliveries])
+        refused = [number for number, each in enumerate(outcomes) if isinstance(each, RefusedError)]
+        assert refused == [123]
+        del values[123], outcomes[123]
+        assert world.values("t") == values
+        assert [each.offset for each in outcomes] == list(range(399))
 
     play(script)
 

@@ -190,6 +190,17 @@ class Accumulator:
                 del self._undecided[batch]
                 self.free_bytes += batch.size
 
+    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...], retry_at_ms: float) -> None:
+        """A batch goes on as parts."""
+        self.decided(batch)
+        with self.lock:
+            for part in parts:
+                self._undecided[part] = None
+                self.free_bytes -= part.size
+        # Those without a sequence go to the very front, so the last goes first.
+        for part in reversed(parts):
+            self.put_back(part, retry_at_ms)
+
     # Flushing
 
     def undecided(self) -> list[ProducerBatch]:

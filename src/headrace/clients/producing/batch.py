@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from headrace.base.chunks import Buffer
 from headrace.base.ids import TopicPartition
 from headrace.clients.errors import TimedOutError
-from headrace.clients.producing.encoding import Row, encode_rows
+from headrace.clients.producing.encoding import Row, encode_rows, row_size
 from headrace.records.batch import (
     MAGIC,
     NO_PRODUCER_EPOCH,
@@ -24,6 +24,7 @@ from headrace.records.batch import (
     Codec,
     join_batch,
     read_header,
+    read_records,
     stamp_producer,
 )
 from headrace.records.codecs import compress
@@ -42,6 +43,12 @@ class RecordMetadata(NamedTuple):
 class _Written(NamedTuple):
     base_offset: int
     append_time_ms: int
+
+
+class _Split(NamedTuple):
+    """The batch was sent in parts, which have outcomes of their own."""
+
+    parts: tuple["ProducerBatch", ...]
 
 
 # One for all batches: it is held for a moment, when a batch is resolved or first waited for.
@@ -92,7 +99,7 @@ class ProducerBatch:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        self._outcome: _Written | BaseException | None = None
+        self._outcome: _Written | _Split | BaseException | None = None
         self._callbacks: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
@@ -158,7 +165,7 @@ class ProducerBatch:
     def is_done(self) -> bool:
         return self._outcome is not None
 
-    def resolve(self, outcome: _Written | BaseException) -> bool:
+    def resolve(self, outcome: _Written | _Split | BaseException) -> bool:
         """Tell all who wait; only the first outcome counts."""
         with _RESOLVING:
             if self._outcome is not None:
@@ -180,12 +187,19 @@ class ProducerBatch:
                 return
         callback()
 
-    def error(self) -> BaseException | None:
+    def error(self, index: int) -> BaseException | None:
+        """What went wrong with the record at a place."""
+        if isinstance(self._outcome, _Split):
+            part, within = self._part(self._outcome, index)
+            return part.error(within)
         return self._outcome if isinstance(self._outcome, BaseException) else None
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where the record at a place is; raises what went wrong."""
         outcome = self._outcome
+        if isinstance(outcome, _Split):
+            part, within = self._part(outcome, index)
+            return part.metadata(within)
         if isinstance(outcome, BaseException):
             raise outcome
         assert outcome is not None, "the batch has no outcome yet"
@@ -194,6 +208,41 @@ class ProducerBatch:
             timestamp = self.timestamps[index] if self.timestamps else self.base_timestamp
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         return RecordMetadata(*self.partition, offset, timestamp)
+
+    def _part(self, split: _Split, index: int) -> tuple["ProducerBatch", int]:
+        for part in split.parts:
+            if index < part.count:
+                return part, index
+            index -= part.count
+        raise AssertionError("a record is in none of the parts of its batch")
+
+    def split(self) -> tuple["ProducerBatch", ...]:
+        """Two halves, with the sequences that their records have already; this batch ends when they do."""
+        rows: list[Row] = [
+            (each.timestamp, each.key, each.value, each.headers) for each in read_records(self.encoded())
+        ]
+        halves = []
+        for own in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            half = ProducerBatch(self.partition, self.created_ms)
+            half.rows = own
+            half.size += sum(row_size(*row[1:]) for row in own)
+            half.attempts = self.attempts
+            half.seal(self.codec, None)
+            half.producer_id, half.producer_epoch = self.producer_id, self.producer_epoch
+            halves.append(half)
+        first, second = halves
+        if self.base_sequence != NO_SEQUENCE:
+            first.base_sequence = self.base_sequence
+            second.base_sequence = (self.base_sequence + first.count) & 0x7FFFFFFF
+        parts = (first, second)
+
+        def decided() -> None:
+            if first.is_done and second.is_done:
+                self.resolve(_Split(parts))
+
+        for half in parts:
+            half.when_done(decided)
+        return parts
 
 
 class Delivery:
@@ -215,7 +264,7 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._wait(timeout)
-        return self._batch.error()
+        return self._batch.error(self._index)
 
     def add_done_callback(self, callback: Callable[["Delivery"], None]) -> None:
         """Call back with this future once it is done; in the producer's own thread, so be quick."""

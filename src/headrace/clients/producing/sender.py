@@ -229,7 +229,10 @@ class Sender:
             detail = result.record_errors[0].batch_index_error_message or detail
         error = RefusedError(result.error_code, f"cannot write to {batch.partition}", detail)
         if verdict is Verdict.FAILED:
-            self._fail(batch, error, is_unwritten=True)
+            if result.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.is_done:
+                self._split(batch)
+            else:
+                self._fail(batch, error, is_unwritten=True)
             return
         hint = result.current_leader
         leads = hint is not None and hint.leader_id != NO_LEADER
@@ -239,6 +242,12 @@ class Sender:
         ):
             self._refresh()
         self._retry(batch, error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """The topic takes less in one batch than we made: send halves, until one record is too large."""
+        parts = batch.split()
+        self.sequences.split(batch, parts)
+        self._batches.replace(batch, parts, self._world.now_ms())
 
     def _write(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.sequences.written(batch, base_offset)

@@ -156,6 +156,13 @@ class Sequences:
         if is_last and is_unwritten and batch.attempts == 1:
             run.next_sequence = batch.base_sequence
 
+    def split(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...]) -> None:
+        """A batch goes on as parts, with its sequences."""
+        run = self.run(batch.partition)
+        if batch in run.in_flight:
+            at = run.in_flight.index(batch)
+            run.in_flight[at : at + 1] = parts
+
     def settle(self, partition: TopicPartition) -> bool:
         """Raise the epoch for a partition that needs it and has nothing on the wire; whether that was done.
 
