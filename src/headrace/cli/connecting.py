@@ -41,7 +41,7 @@ def cluster_options(command: F) -> F:
 
 def open_admin(bootstrap: str, request_timeout_ms: int) -> Admin:
     """The administrator of the cluster that the options name; to be used with `with`."""
-    return Admin(_settings(bootstrap, request_timeout_ms))
+    return Admin(_settings(bootstrap, request_timeout_ms), default_api_timeout_ms=request_timeout_ms)
 
 
 def open_producer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> Producer:

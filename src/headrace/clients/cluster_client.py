@@ -56,6 +56,8 @@ class ClusterClient:
         self.config = config
         self.view = ClusterView()
         self.timeout_ms = config.int("request.timeout.ms")
+        # How long something is tried again: as long as a call may take, where this kind of client says that.
+        self._patience_ms = int(config.get("default.api.timeout.ms") or self.timeout_ms)  # type: ignore[arg-type]
         self.retry = Backoff(config.int("retry.backoff.ms"), config.int("retry.backoff.max.ms"), world.rng)
         self._reconnect = Backoff(
             config.int("reconnect.backoff.ms"), config.int("reconnect.backoff.max.ms"), world.rng
@@ -138,7 +140,7 @@ class ClusterClient:
 
     async def patiently(self, action: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
         """Do something again while it fails in a way that may pass, and until the time is up."""
-        deadline = self.world.now_ms() + (self.timeout_ms if timeout_ms is None else timeout_ms)
+        deadline = self.world.now_ms() + (self._patience_ms if timeout_ms is None else timeout_ms)
         failures = 0
         while True:
             failures += 1

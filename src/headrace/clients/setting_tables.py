@@ -78,10 +78,6 @@ partitioner.ignore.keys  boolean false
     Whether keys say nothing about the partition.
 partitioner.adaptive.partitioning.enable  boolean true
     Whether partitions whose brokers are quicker get more of the records without a key.
-partitioner.availability.timeout.ms  long 0  0..
-    Milliseconds without an answer after which a broker's partitions get no records without a key; 0 never.
-metadata.max.idle.ms  long 300000  low 5000..
-    Milliseconds after which a topic that is not written to is forgotten.
 allow.auto.create.topics  boolean true
     Whether brokers may create a topic that is missing.
 """),

@@ -19,6 +19,14 @@ from headrace.clients.setting_tables import ADMIN
 from headrace.clients.world import World, system_world
 
 
+def _world(loop: asyncio.AbstractEventLoop, config: ClientConfig) -> World:
+    return system_world(
+        loop,
+        send_buffer_bytes=config.int("send.buffer.bytes"),
+        receive_buffer_bytes=config.int("receive.buffer.bytes"),
+    )
+
+
 class AsyncAdmin:
     """Asks and changes a cluster, on an event loop."""
 
@@ -26,7 +34,7 @@ class AsyncAdmin:
         self, settings: Mapping[str, Any] | None = None, *, world: World | None = None, **more: Any
     ) -> None:
         config = ClientConfig(ADMIN, settings, **more)
-        self.cluster = ClusterClient(world or system_world(asyncio.get_running_loop()), config)
+        self.cluster = ClusterClient(world or _world(asyncio.get_running_loop(), config), config)
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,7 +120,7 @@ class Admin:
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         config = ClientConfig(ADMIN, settings, **more)
         self._background = Background("headrace-admin")
-        self._async = AsyncAdmin(config.given, world=system_world(self._background.loop))
+        self._async = AsyncAdmin(config.given, world=_world(self._background.loop, config))
         self._is_closed = False
 
     def __enter__(self) -> Self:
