@@ -14,9 +14,10 @@ from headrace.clients.consuming.positions import PartitionState
 from headrace.clients.consuming.records import Chunk
 from headrace.clients.errors import ClientError
 from headrace.clients.metadata import NOBODY, ClusterView, Leader
+from headrace.clients.producing.encoding import encode_rows
 from headrace.clients.producing.partitioners import RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.setting_tables import CONSUMER, PRODUCER, TABLES
-from headrace.records.batch import Record, build_batch, build_txn_marker
+from headrace.records.batch import Record, build_batch, build_txn_marker, encode_record
 from headrace.settings.definition import SettingError
 from headrace.wire.schemas.fetch import FetchRequest
 from headrace.wire.schemas.metadata import (
@@ -226,6 +227,23 @@ class TestChunks:
         data[-10] ^= 1
         with pytest.raises(ClientError, match=r"t-0 at offset 0 is broken: its check sum"):
             self.values(bytes(data))
+
+
+def test_rows_are_encoded_as_everywhere_else() -> None:
+    rng = random.Random(1)
+
+    def some_bytes() -> bytes | None:
+        return rng.choice([None, b"", rng.randbytes(rng.choice([1, 70, 9_000]))])
+
+    for _ in range(50):
+        times = [rng.choice([0, 0, 5, -7, 9_000, 10**7]) for _ in range(rng.randint(1, 200))]
+        headers = (("ä", b"1"), ("b", None))
+        rows = [(10**12 + each, some_bytes(), some_bytes(), rng.choice([(), headers])) for each in times]
+        expected = b"".join(
+            encode_record(Record(0, *row), offset_delta=index, timestamp_delta=row[0] - 10**12)
+            for index, row in enumerate(rows)
+        )
+        assert encode_rows(rows, 10**12) == expected
 
 
 def test_what_was_fetched_before_a_seek_is_not_kept() -> None:

@@ -33,23 +33,22 @@ def encode_rows(rows: Sequence[Row], base_timestamp: int) -> bytes:
     """The records section of these rows, numbered from 0."""
     numbers = _NUMBERS
     parts: list[bytes] = []
-    add = parts.append
+    add, join = parts.append, b"".join
+    last, start = 0, b"\0\0"  # attributes and the delta of the timestamp, which often stays the same
     for index, (timestamp, key, value, headers) in enumerate(rows):
-        delta = timestamp - base_timestamp
-        body = b"".join(
-            (
-                b"\0",
-                numbers[delta] if 0 <= delta < _TABLE_SIZE else encode_varint(delta),
-                numbers[index] if index < _TABLE_SIZE else encode_varint(index),
-                *_field(key),
-                *_field(value),
-                _encode_headers(headers) if headers else b"\0",
-            )
-        )
+        if timestamp - base_timestamp != last:
+            last = timestamp - base_timestamp
+            start = b"\0" + (numbers[last] if 0 <= last < _TABLE_SIZE else encode_varint(last))
+        number = numbers[index] if index < _TABLE_SIZE else encode_varint(index)
+        if key is None and value is not None and not headers and len(value) < _TABLE_SIZE:
+            body = join((start, number, _NULL, numbers[len(value)], value, b"\0"))
+        else:
+            end = _encode_headers(headers) if headers else b"\0"
+            body = join((start, number, *_field(key), *_field(value), end))
         size = len(body)
         add(numbers[size] if size < _TABLE_SIZE else encode_varint(size))
         add(body)
-    return b"".join(parts)
+    return join(parts)
 
 
 def _field(value: bytes | None) -> tuple[bytes, bytes]:
