@@ -22,6 +22,9 @@ pytestmark = pytest.mark.java
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 PARTITIONS = 2
+GROUPS = {"readers": "classic", "modern": "consumer"}
+"""Groups and the protocol of their members."""
+
 TOPIC_CONFIG = {"retention.ms": "864000000", "min.insync.replicas": "1", "segment.bytes": "2000000"}
 
 
@@ -94,6 +97,7 @@ class Visit:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self.client: Client
+        self.members: dict[str, Client] = {}
         self.records: dict[str, list[Record]] = {}
         self.committed: dict[str, dict[int, int]] = {}
         self.configs: dict[str, dict[str, str]] = {}
@@ -106,8 +110,10 @@ class Visit:
         with broker:
             broker.start()
             self.client = Confluent(self._directory.bootstrap)
+            self.members = {each: Confluent(self._directory.bootstrap, each) for each in GROUPS.values()}
             yield
-            self.client.close()
+            for client in (self.client, *self.members.values()):
+                client.close()
             broker.stop()
         mark = json.loads((self._directory.data / ".kafka_cleanshutdown").read_text())
         assert mark.keys() == {"version", "brokerEpoch"}, "the proof that no record was lost"
@@ -132,16 +138,13 @@ class Visit:
         self.client.alter_topic_config(topic, named)
         self.configs[topic] |= named
 
-    def commit(self, topic: str, group: str) -> None:
-        """A member reads what its group has not committed yet, and commits it."""
+    def commit(self, topic: str) -> None:
+        """A member of each group reads what its group has not committed yet, and commits it."""
         ends = self._ends(topic)
-        done = sum(self.committed.get(group, {}).values())
-        self.client.join("m", group, topic)
-        eventually(lambda: len(self.client.taken("m")) >= sum(ends.values()) - done, "the rest of the topic")
-        assert len(self.client.taken("m")) == sum(ends.values()) - done, "from the committed offsets on"
-        self.client.commit("m")
-        self.client.leave("m")
-        self.committed[group] = ends
+        for group, protocol in GROUPS.items():
+            left = sum(ends.values()) - sum(self.committed.get(group, {}).values())
+            _read_and_commit(self.members[protocol], group, topic, left)
+            self.committed[group] = ends
 
     def check(self, topic: str) -> None:
         """All that anyone wrote is there, in the order and with the offsets of its writing."""
@@ -157,6 +160,14 @@ class Visit:
         return {at: sum(each.partition == at for each in self.records[topic]) for at in range(PARTITIONS)}
 
 
+def _read_and_commit(client: Client, group: str, topic: str, count: int) -> None:
+    client.join("m", group, topic)
+    eventually(lambda: len(client.taken("m")) >= count, "the rest of the topic")
+    assert len(client.taken("m")) == count, "from the committed offsets on"
+    client.commit("m")
+    client.leave("m")
+
+
 def test_a_directory_goes_from_apache_kafka_to_headrace_and_back(directory: Directory) -> None:
     directory.format()
     visit = Visit(directory)
@@ -164,12 +175,12 @@ def test_a_directory_goes_from_apache_kafka_to_headrace_and_back(directory: Dire
         visit.make_topic("river")
         visit.make_topic("gone")
         visit.write("river")
-        visit.commit("river", "readers")
+        visit.commit("river")
         visit.change_config("river", max_message_bytes="700000")
     with visit.under(directory.headrace()):
         visit.check("river")
         visit.write("river")
-        visit.commit("river", "readers")
+        visit.commit("river")
         visit.change_config("river", retention_ms="777000000")
         visit.client.delete_topic("gone")
         visit.make_topic("lake")
@@ -178,8 +189,8 @@ def test_a_directory_goes_from_apache_kafka_to_headrace_and_back(directory: Dire
         assert set(visit.client.topics()) - {"__consumer_offsets"} == {"river", "lake"}
         visit.check("river")
         visit.write("river")
-        visit.commit("river", "readers")
-        del visit.committed["readers"]
+        visit.commit("river")
+        visit.committed.clear()
         visit.check("lake")
 
 
@@ -188,9 +199,9 @@ def test_a_directory_born_in_headrace_is_started_by_apache_kafka(directory: Dire
     with visit.under(directory.headrace()):
         visit.make_topic("river")
         visit.write("river")
-        visit.commit("river", "readers")
+        visit.commit("river")
         visit.change_config("river", max_message_bytes="700000")
     with visit.under(directory.kafka()):
         visit.check("river")
         visit.write("river")
-        visit.commit("river", "readers")
+        visit.commit("river")
