@@ -8,10 +8,14 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicPartition
+from headrace.coordinators.group.machine import GroupMachine
+from headrace.coordinators.runtime import Runtime
+from headrace.replication.partition import Partition
 from headrace.settings.definition import SettingError
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.list_offsets import ListOffsetsResponse
 from tests.server.beside_kafka.fetch import fetch
+from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.beside_kafka.list_offsets import find
 from tests.server.beside_kafka.produce import produce
 from tests.server.beside_kafka.talk import batch
@@ -123,6 +127,28 @@ async def test_nobody_is_served_before_the_node_is_ready(world: NodeWorld) -> No
     response = await client.ask(find("t", LATEST), 11)
     assert start.done()
     assert response.topics[0].partitions[0].offset == 3
+
+
+@pytest.mark.parametrize("how", [None, Crash.KILL])
+@simulated(offsets_topic_num_partitions="3")
+async def test_groups_are_loaded_once(world: NodeWorld, how: Crash | None) -> None:
+    client = await world.connect()
+    await client.ask(ask_for(6, "g"), 6)
+    if how is None:
+        await world.stop()
+    else:
+        world.kill(how)
+    loads: list[str] = []
+    original = Runtime._load
+
+    def load(runtime: "Runtime[GroupMachine]", index: int, partition: Partition) -> None:
+        loads.append(str(partition.topic_partition))
+        original(runtime, index, partition)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Runtime, "_load", load)
+        await world.start()
+    assert sorted(loads) == [f"__consumer_offsets-{index}" for index in range(3)]
 
 
 # --- what it refuses to start with ------------------------------------------------------------------------

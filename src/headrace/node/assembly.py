@@ -27,7 +27,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
-from headrace.metadata.publisher import ImagePublisher
+from headrace.metadata.publisher import ImagePublisher, everything_in
 from headrace.metadata.resources import ResourceType
 from headrace.node.directory_reports import DirectoryReports
 from headrace.node.listeners import Listeners
@@ -70,6 +70,7 @@ class Node:
         self._on_failure = on_failure
         self._lifecycle: BrokerLifecycle | None = None
         self._has_logs = False
+        self._coordinates = False
         self._store, self.cluster_id = open_folders(
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
@@ -167,6 +168,9 @@ class Node:
         self.parts.groups.start()
         self._upkeep.start()
         await self._register()
+        # Registering ends the leaderships of the process before this one: groups are loaded once it is over.
+        self._coordinates = True
+        self.parts.groups.apply(everything_in(self.image))
         self._listeners.admit()
 
     async def _open_logs(self, say: Say | None) -> None:
@@ -223,7 +227,8 @@ class Node:
             self._cluster.follow_settings()
             self.parts.replicas.follow_all_configs()
         self.parts.replicas.apply(image, delta, starting=self._lifecycle is None)
-        self.parts.groups.apply(delta)
+        if self._coordinates:
+            self.parts.groups.apply(delta)
 
     def _advanced(self, topic_partition: TopicPartition) -> None:
         """Somebody may wait for this partition to grow."""
@@ -248,6 +253,7 @@ class Node:
     async def stop(self) -> None:
         """Answer who waits, hand over, close the logs, leave the mark of a clean stop."""
         self._has_logs = False
+        self._coordinates = False
         self.parts.waiting.close()
         self.parts.groups.stop()
         await self._listeners.drain(DRAIN_S)
