@@ -113,3 +113,16 @@ def test_a_log_that_is_deleted_while_it_is_synced(bench: Bench) -> None:
     bench.parts.store.delete(TopicPartition("t", 0))
     bench.run()
     assert bench.told
+
+
+def test_settled_means_that_no_thread_syncs_any_more(bench: Bench) -> None:
+    async def script() -> None:
+        await bench.flushing.settle()  # nothing is under way
+        append(bench.partition)
+        bench.flushing.request(bench.log)
+        append(bench.partition)
+        bench.flushing.request(bench.log)
+        await bench.flushing.settle()
+        assert bench.log.recovery_point == 2
+
+    bench.loop.run_until_complete(script())

@@ -140,6 +140,23 @@ async def test_a_directory_that_fails_in_the_background_takes_only_itself_offlin
     faults.calm()
 
 
+@simulated(log_dirs="/data,/more")
+async def test_retention_in_one_directory_does_not_mind_another_that_fails(world: NodeWorld) -> None:
+    settings = {"segment.bytes": "1048576", "retention.bytes": "1"}
+    await world.create_topic("t", 2, configs=settings)
+    client = await world.connect()
+    for _ in range(3):
+        large = [batch(10, size=60_000) for _ in range(2)]
+        await client.ask(produce("t", *large), 12)
+    faults = world.machine.disk.faults
+    faults.concerns = lambda path: path.startswith("/data/t-")
+    faults.name_error_rate = faults.write_error_rate = 1.0
+    good = next(index for index in (0, 1) if world.log("t", index).folder.startswith("/more/"))
+    await world.pass_time(31_000)
+    assert world.log("t", good).log_start_offset == 20
+    faults.calm()
+
+
 @simulated()
 async def test_nothing_happens_after_a_stop(world: NodeWorld) -> None:
     await world.create_topic("t", configs={"flush.ms": "1000"})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.wire.schemas.fetch import FetchResponse, PartitionData
+from headrace.wire.schemas.fetch import FetchResponse
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.fetch import fetch
 from tests.server.beside_kafka.produce import produce
@@ -18,7 +18,7 @@ LONG_MS = 10_000
 READ_COMMITTED = 1
 
 
-def data_of(response: FetchResponse, partition: int = 0) -> PartitionData:
+def data_of(response: FetchResponse, partition: int = 0) -> Any:
     return response.responses[0].partitions[partition]
 
 

@@ -263,6 +263,7 @@ class Node:
         self._upkeep.stop()
         self._controller.stop()
         await self._raft.stop()
+        await self.parts.flushing.settle()
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
 

@@ -32,6 +32,13 @@ class Flushing:
         self._clock = clock
         self._on_durable = on_durable
         self._under_way: dict[PartitionLog, bool] = {}
+        self._settled: asyncio.Future[None] | None = None
+
+    async def settle(self) -> None:
+        """Return once no thread syncs any more: before logs are closed."""
+        while self._under_way:
+            self._settled = self._loop.create_future()
+            await self._settled
 
     def request(self, log: PartitionLog) -> None:
         """Make durable what the log has now."""
@@ -65,3 +72,5 @@ class Flushing:
         if again and log.failure is None:
             self._begin(log)
         self._on_durable(log.topic_partition)
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)

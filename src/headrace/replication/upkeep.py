@@ -98,7 +98,13 @@ class Upkeep:
                 self._flushing.request(log)
 
     def _apply_retention(self) -> None:
-        dropped = self._store.apply_retention()
+        now_ms = self._store.clock.now_ms()
+        dropped = 0
+        for log in list(self._store.logs()):
+            try:
+                dropped += log.apply_retention(now_ms)
+            except ApiError as error:
+                logger.error("retention of %s: %s", log.topic_partition, error)
         if dropped:
             logger.info("retention dropped %d segments", dropped)
 
