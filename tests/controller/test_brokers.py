@@ -263,3 +263,23 @@ def test_partitions_that_are_alike_fare_alike_under_the_rules_of_their_topics() 
     assert [(each.leader, each.isr, each.elr) for each in after["b"]] == [(2, (2,), ()), (-1, (), (1,))]
     beat(core)
     assert [each.leader for each in core.image.topics_by_name["b"].partitions.values()] == [2, 1]
+
+
+def test_a_broker_of_many_partitions_is_fenced_in_several_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.controller.brokers.RECORDS_PER_REQUEST_MAX", 4)
+    core = new_core(1, 2, 3)
+    held = PartitionImage((2, 3), (2, 3), leader=2, directories=(directory_of(2), directory_of(3)))
+    core.replay([wire.TopicRecord(name="t", topic_id=TOPIC)])
+    core.replay([record_of(TOPIC, index, held) for index in range(10)])
+    beat(core, 2, now_ms=0)
+    sizes = []
+    while not core.image.brokers[2].fenced:
+        decision = fence_silent(core.cluster, core.sessions, 20_000, spare=1)
+        assert core.sessions.next_expiry_ms(spare=1) == 9001 or len(decision.records) < 4
+        sizes.append(len(decision.records))
+        assert apply(core, decision) == 2
+    assert sizes == [4, 4, 3], "ten partitions, and last the broker itself"
+    partitions = core.image.topics_by_name["t"].partitions.values()
+    assert {(each.leader, each.isr) for each in partitions} == {(3, (3,))}
+    assert apply(core, fence_silent(core.cluster, core.sessions, 20_000, spare=1)) is None
+    assert core.sessions.next_expiry_ms(spare=1) is None

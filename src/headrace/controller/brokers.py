@@ -11,11 +11,12 @@ registered (KIP-966).
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import islice
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.controller.cluster import Cluster
-from headrace.controller.decision import Decision, check_size
+from headrace.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, check_size
 from headrace.controller.elections import change_partition, election_rules, same_change
 from headrace.controller.sessions import Sessions
 from headrace.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, BrokerImage, VersionRange
@@ -223,12 +224,18 @@ def _leads(cluster: Cluster, broker_id: int) -> bool:
 def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int, *, spare: int) -> Decision[int | None]:
     """Fence one broker whose session is over; the reply names it. One at a time: each moves leaders to
     others.
+
+    A broker that holds very many partitions leaves them in several decisions, so that others are heard in
+    between. Its session ends with the last one, which fences it: until then it counts as silent still.
     """
     for broker_id in sessions.silent(now_ms, spare):
-        sessions.end(broker_id)
         broker = cluster.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            return Decision(fence(cluster, broker), broker_id)
+            records = list(islice(fence(cluster, broker), RECORDS_PER_REQUEST_MAX))
+            if len(records) < RECORDS_PER_REQUEST_MAX:
+                sessions.end(broker_id)
+            return Decision(records, broker_id)
+        sessions.end(broker_id)
     return Decision((), None)
 
 
@@ -255,12 +262,10 @@ def unregister_broker(
     return Decision(records, UnregisterBrokerResponse(error_message=None))
 
 
-def fence(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
+def fence(cluster: Cluster, broker: BrokerImage) -> Iterator[MetadataRecord]:
     """Take the broker out of every in-sync set and from every leadership."""
-    return [
-        *_left_sync(cluster, broker.id),
-        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE),
-    ]
+    yield from _left_sync(cluster, broker.id)
+    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
 
 
 def unfence(cluster: Cluster, broker: BrokerImage) -> list[MetadataRecord]:
