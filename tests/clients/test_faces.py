@@ -24,7 +24,7 @@ from headrace.clients import (
     RebalanceListener,
 )
 from headrace.clients.background import Background, in_caller
-from headrace.clients.errors import ClosedError, WakeupError
+from headrace.clients.errors import ClientError, ClosedError, WakeupError
 from headrace.testing.cluster import Cluster
 from tests.compat import prepare
 from tests.compat.brokers import ApacheKafkaBroker
@@ -198,6 +198,14 @@ def test_the_caller_does_what_belongs_to_it() -> None:
             background.call({}.__getitem__, "nothing")
     finally:
         background.close()
+
+
+@pytest.mark.parametrize("kind", [Admin, Consumer, Producer])
+def test_a_client_that_cannot_be_made_leaves_no_thread(kind: Any) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(ClientError, match="give HOST:PORT"):
+        kind(bootstrap_servers="host:port")
+    assert set(threading.enumerate()) == before
 
 
 def test_no_thread_is_left_behind(bootstrap: str, topic: str, tmp_path: Path) -> None:

@@ -247,3 +247,20 @@ def test_listeners_may_use_the_consumer() -> None:
 
     consumer: Any = None
     play(script)
+
+
+def test_a_topic_that_is_deleted_holds_nobody_up() -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        consumer, _ = member(world)
+        await read_until([consumer], [], 10)
+        await world.delete_topic("t")
+        for _ in range(20):
+            await consumer.poll(0.1)
+        assert consumer.trouble is not None
+        assert "topic 't'" in str(consumer.trouble)
+        began = world.now_ms()
+        await consumer.close()
+        assert world.now_ms() - began < 5_000
+
+    play(script, auto_create_topics_enable="false")

@@ -8,10 +8,11 @@ One thread serves one client. It is a daemon, so that a program which forgets to
 """
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -93,6 +94,15 @@ class Background:
 
         task.add_done_callback(finished)
         outcome.add_done_callback(abandoned)
+
+    @contextlib.contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """For the making of a client: where that fails, its thread does not stay."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Stop the loop and wait for its thread."""

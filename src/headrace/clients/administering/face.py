@@ -120,7 +120,8 @@ class Admin:
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         config = ClientConfig(ADMIN, settings, **more)
         self._background = Background("headrace-admin")
-        self._async = AsyncAdmin(config.given, world=_world(self._background.loop, config))
+        with self._background.closed_on_error():
+            self._async = AsyncAdmin(config.given, world=_world(self._background.loop, config))
         self._is_closed = False
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from headrace.clients.cluster_client import ANY_BROKER, ClusterClient, Use
 from headrace.clients.errors import (
     ClientError,
     CommitFailedError,
+    NoSuchTopicError,
     RefusedError,
     TimedOutError,
     UnreachableError,
@@ -180,6 +181,8 @@ class Coordinator:
                 f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "
                 "another member now; poll more often, or raise max.poll.interval.ms"
             )
+        if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+            raise NoSuchTopicError(partition.topic)  # deleted since it was read: trying again is no use
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             raise StaleEpochError(code, f"cannot commit offsets of group {self.group_id!r} now")
         if code == ErrorCode.REBALANCE_IN_PROGRESS:

@@ -47,12 +47,13 @@ class Consumer:
             send_buffer_bytes=config.int("send.buffer.bytes"),
             receive_buffer_bytes=config.int("receive.buffer.bytes"),
         )
-        self._async = AsyncConsumer(
-            config.given,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            world=world,
-        )
+        with self._background.closed_on_error():
+            self._async = AsyncConsumer(
+                config.given,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                world=world,
+            )
         self._is_closed = False
 
     def __enter__(self) -> Self:

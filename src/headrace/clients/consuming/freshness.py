@@ -6,9 +6,10 @@ topic that is not there yet, a partition without a leader) leaves it spoiled, an
 
 from collections.abc import Callable, Iterable
 
-from headrace.base.ids import TopicPartition
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import NO_LEADER, TopicPartition
 from headrace.clients.cluster_client import ClusterClient
-from headrace.clients.errors import ClientError
+from headrace.clients.errors import ClientError, RefusedError
 
 
 class Freshness:
@@ -43,7 +44,7 @@ class Freshness:
     ) -> None:
         """Ask for these topics, or for all there are."""
         self._is_spoiled = False
-        view = self._cluster.view
+        self.trouble = None
         try:
             await self._cluster.refresh(
                 None if everything else sorted(topics), create=self._creates and not everything
@@ -52,13 +53,23 @@ class Freshness:
             self.trouble = error
             self._is_spoiled = True
         self._asked_ms = self._cluster.world.now_ms()
-        if any(view.leader(each).node < 0 for each in partitions()) or not all(
-            view.partition_count(name) for name in topics
-        ):
+        lacking = self._lacking(topics, partitions())
+        if lacking is not None:
             self._is_spoiled = True
+            self.trouble = self.trouble or lacking
         self._failures = self._failures + 1 if self._is_spoiled else 0
         self.retry_at_ms = 0.0
         if self._is_spoiled:
             self.retry_at_ms = self._asked_ms + self._cluster.retry.wait_ms(self._failures)
-        else:
-            self.trouble = None
+
+    def _lacking(self, topics: Iterable[str], partitions: Iterable[TopicPartition]) -> ClientError | None:
+        """What a consumer of these would have to wait for."""
+        view = self._cluster.view
+        for name in topics:
+            if not view.partition_count(name):
+                code = view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return RefusedError(code, f"topic {name!r}")
+        for each in partitions:
+            if view.leader(each).node == NO_LEADER:
+                return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"cannot read {each}")
+        return None

@@ -142,14 +142,15 @@ class Producer:
             send_buffer_bytes=config.int("send.buffer.bytes"),
             receive_buffer_bytes=config.int("receive.buffer.bytes"),
         )
-        self._async = AsyncProducer(
-            config.given,
-            key_serializer=key_serializer,
-            value_serializer=value_serializer,
-            partitioner=partitioner,
-            interceptors=interceptors,
-            world=world,
-        )
+        with self._background.closed_on_error():
+            self._async = AsyncProducer(
+                config.given,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                interceptors=interceptors,
+                world=world,
+            )
         self._core = self._async.core
         self._core.make_way = lambda: time.sleep(0)
         self._offer = self._core.offer
