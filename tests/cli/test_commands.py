@@ -149,7 +149,7 @@ class TestTopic:
         scripted.handlers["DescribeConfigs"] = lambda request, node: DescribeConfigsResponse(results=[found])
         shown = run("topic", "describe", "t").output
         assert "settings  retention.ms=5\n" in shown
-        assert shown.splitlines()[-1].split() == ["0", "1", "-1", "1", "1"]
+        assert shown.splitlines()[-1].split() == ["0", "1", "0", "1", "1"]
         (described,) = json.loads(run("topic", "describe", "t", "--json").output)
         assert described["partitions"][0]["leader"] == 1
         assert described["settings"] == {"retention.ms": "5"}

@@ -42,6 +42,7 @@ class ScriptedCluster:
         }
         self.requests: list[tuple[int, str, int, Any]] = []
         self.leaders = {("t", 0): 1}
+        self.leader_epoch = 0
         self.versions: dict[int, tuple[int, int]] = {
             key: (api.advertised_min, api.advertised_max) for key, api in API.items()
         }
@@ -137,7 +138,11 @@ class ScriptedCluster:
             topic = topics.setdefault(name, MetadataResponseTopic(name=name, topic_id=TOPIC_ID))
             topic.partitions.append(
                 MetadataResponsePartition(
-                    partition_index=partition, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader]
+                    partition_index=partition,
+                    leader_id=leader,
+                    leader_epoch=self.leader_epoch,
+                    replica_nodes=[leader],
+                    isr_nodes=[leader],
                 )
             )
         names = list(topics) if wanted is None else wanted
@@ -183,7 +188,7 @@ class Log:
 
     def add(self, first: int, *values: bytes) -> None:
         records = [Record(value=value, timestamp=5) for value in values]
-        data = bytes(build_batch(records, base_offset=first))
+        data = bytes(build_batch(records, base_offset=first, leader_epoch=0))
         self.batches.append((first, first + max(1, len(values)) - 1, data))
 
     def handle(self, request: Any, node: int) -> FetchResponse:

@@ -1,0 +1,135 @@
+"""A consumer and its partition's leader: a log that was cut back, a replica nearby, a hint, an old leader."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Consumer, Producer
+from headrace.clients.errors import LogTruncatedError
+from headrace.wire.schemas.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from headrace.wire.schemas.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from headrace.wire.schemas.produce import LeaderIdAndEpoch as ProduceLeader
+from headrace.wire.schemas.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.clients.scripted import TOPIC_ID, Log, ScriptedCluster, Written
+
+T0 = TopicPartition("t", 0)
+NOT_LEADER = 6
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedCluster]:
+    with ScriptedCluster(nodes=2) as cluster:
+        yield cluster
+
+
+def consumer(scripted: ScriptedCluster, **settings: Any) -> Consumer:
+    options = {"retry_backoff_ms": 1, "metadata_max_age_ms": 50, "fetch_max_wait_ms": 20, **settings}
+    return Consumer(bootstrap_servers=scripted.address, **options)
+
+
+def partition_answer(**fields: Any) -> FetchResponse:
+    data = PartitionData(**fields)
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[data])])
+
+
+def cut_back_to(scripted: ScriptedCluster, offset: int) -> None:
+    def handle(request: Any, node: int) -> OffsetForLeaderEpochResponse:
+        assert request.topics[0].partitions[0].leader_epoch == 0
+        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=offset)
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
+
+    scripted.handlers["OffsetForLeaderEpoch"] = handle
+    scripted.leader_epoch = 1
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_a_log_that_was_cut_back_is_noticed(scripted: ScriptedCluster, policy: str) -> None:
+    log = Log(scripted)
+    log.add(0, b"a", b"b", b"c")
+    with consumer(scripted, auto_offset_reset=policy) as reader:
+        reader.assign([T0])
+        reader.seek(T0, 0)
+        assert [row.value for row in reader.poll(10)] == [b"a", b"b", b"c"]
+        log.batches.clear()
+        log.add(0, b"a")
+        log.add(1, b"x")
+        cut_back_to(scripted, 1)
+        if policy == "none":
+            with pytest.raises(LogTruncatedError, match="cut back from offset 3 to 1"):
+                reader.poll(10)
+        else:
+            assert [row.value for row in reader.poll(10)] == [b"x"]
+
+
+def test_a_new_leader_that_has_everything_is_read_on(scripted: ScriptedCluster) -> None:
+    log = Log(scripted)
+    log.add(0, b"a", b"b", b"c")
+    with consumer(scripted) as reader:
+        reader.assign([T0])
+        reader.seek(T0, 0)
+        assert len(reader.poll(10)) == 3
+        cut_back_to(scripted, 3)
+        scripted.leaders["t", 0] = 2
+        log.add(3, b"d")
+        assert [row.value for row in reader.poll(10)] == [b"d"]
+
+
+def test_a_replica_nearby_is_read(scripted: ScriptedCluster) -> None:
+    log = Log(scripted)
+    log.add(0, b"a")
+
+    def handle(request: Any, node: int) -> FetchResponse:
+        assert request.rack_id == "here"
+        return partition_answer(preferred_read_replica=2) if node == 1 else log.handle(request, node)
+
+    scripted.handlers["Fetch"] = handle
+    with consumer(scripted, client_rack="here") as reader:
+        reader.assign([T0])
+        reader.seek(T0, 0)
+        assert [row.value for row in reader.poll(10)] == [b"a"]
+
+
+def test_the_hint_of_an_old_leader_is_followed_without_asking(scripted: ScriptedCluster) -> None:
+    log = Log(scripted)
+    log.add(0, b"a")
+
+    def handle(request: Any, node: int) -> FetchResponse:
+        if node == 1:
+            return partition_answer(error_code=NOT_LEADER, current_leader=LeaderIdAndEpoch(2, 5))
+        return log.handle(request, node)
+
+    scripted.handlers["Fetch"] = handle
+    with consumer(scripted, metadata_max_age_ms=300_000) as reader:
+        reader.assign([T0])
+        reader.seek(T0, 0)
+        assert [row.value for row in reader.poll(10)] == [b"a"]
+        asked = len(scripted.asked("Metadata"))
+    assert asked <= 2
+
+
+def test_a_producer_follows_the_hint_too(scripted: ScriptedCluster) -> None:
+    written = Written(scripted)
+
+    def handle(request: Any, node: int) -> ProduceResponse | None:
+        if node == 2:
+            return written.handle(request, node)
+        refused = PartitionProduceResponse(index=0, error_code=NOT_LEADER, current_leader=ProduceLeader(2, 5))
+        topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[refused])
+        return ProduceResponse(responses=[topic])
+
+    scripted.handlers["Produce"] = handle
+    with Producer(bootstrap_servers=scripted.address, retry_backoff_ms=1) as producer:
+        assert producer.send("t", b"v").result(10).offset == 100
+    assert written.values(0) == [b"v"]
+    assert len(scripted.asked("Metadata")) == 1
