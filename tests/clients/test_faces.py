@@ -134,6 +134,28 @@ def test_a_group_of_two(bootstrap: str, topic: str, settings: dict[str, Any]) ->
     assert threads == {threading.current_thread()}
 
 
+def test_many_threads_share_a_producer(bootstrap: str, topic: str) -> None:
+    """Every record is waited for at once, so that no batch can begin unseen by the sender."""
+    failures: list[BaseException] = []
+    with Producer(bootstrap_servers=bootstrap, linger_ms=2) as producer:
+
+        def work(partition: int) -> None:
+            try:
+                for number in range(100):
+                    assert (
+                        producer.send(topic, b"%d" % number, partition=partition).result(30).offset == number
+                    )
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(partition,)) for partition in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
 def test_a_wakeup_from_another_thread(bootstrap: str, topic: str) -> None:
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, 0)])

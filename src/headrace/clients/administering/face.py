@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering import brokers, configs, topics
+from headrace.clients.administering import brokers, configs, groups, topics
 from headrace.clients.background import Background
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
+from headrace.clients.consuming.coordinator import OffsetAndMetadata
 from headrace.clients.offset_lookup import FoundOffset, find_offsets
 from headrace.clients.setting_tables import ADMIN
 from headrace.clients.world import World, system_world
@@ -113,6 +114,38 @@ class AsyncAdmin:
         """Each partition's first offset at or after its time, or the one at a `Place`."""
         return await find_offsets(self.cluster, times)
 
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[groups.GroupSummary]:
+        """All groups of these states and types, by name; the cases of letters do not matter."""
+        return await groups.list_groups(self.cluster, states=states, types=types)
+
+    async def describe_group(self, group_id: str) -> groups.GroupDescription:
+        """A classic or consumer group and its members; NoSuchGroupError where there is none."""
+        return await groups.describe_group(self.cluster, group_id)
+
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed; nothing for a group that is not there."""
+        return await groups.group_offsets(self.cluster, group_id)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where these partitions end; those that are gone or have no leader now are left out."""
+        return await groups.end_offsets(self.cluster, partitions)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Write offsets of a group without members; a group that is not there is made."""
+        await groups.alter_offsets(self.cluster, group_id, offsets)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets."""
+        await groups.delete_group(self.cluster, group_id)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed of partitions that none of its members reads now."""
+        await groups.delete_offsets(self.cluster, group_id, partitions)
+
 
 class Admin:
     """Asks and changes a cluster. Every call is `AsyncAdmin`'s of the same name, waited for."""
@@ -204,3 +237,33 @@ class Admin:
     def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Each partition's first offset at or after its time, or the one at a `Place`."""
         return self._background.run(self._async.find_offsets(times))
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[groups.GroupSummary]:
+        """All groups of these states and types, by name; the cases of letters do not matter."""
+        return self._background.run(self._async.list_groups(states=states, types=types))
+
+    def describe_group(self, group_id: str) -> groups.GroupDescription:
+        """A classic or consumer group and its members; NoSuchGroupError where there is none."""
+        return self._background.run(self._async.describe_group(group_id))
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed; nothing for a group that is not there."""
+        return self._background.run(self._async.group_offsets(group_id))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where these partitions end; those that are gone or have no leader now are left out."""
+        return self._background.run(self._async.end_offsets(partitions))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Write offsets of a group without members; a group that is not there is made."""
+        self._background.run(self._async.alter_group_offsets(group_id, offsets))
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets."""
+        self._background.run(self._async.delete_group(group_id))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed of partitions that none of its members reads now."""
+        self._background.run(self._async.delete_group_offsets(group_id, partitions))

@@ -96,6 +96,8 @@ class Sender:
         self._planned = False
         if self._is_closed:
             return
+        # A batch that another thread begins once this pass has looked must wake us: the timer will move.
+        self._batches.looked_at_ms = float("inf")
         now_ms = self._world.now_ms()
         self._give_up_late(now_ms)
         if self.sequences.needs_identity:
