@@ -1,11 +1,12 @@
 """Options of every command that talks to a cluster, and the cluster they name."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from headrace.clients import Admin, Consumer, Producer
+if TYPE_CHECKING:
+    from headrace.clients import Admin, Consumer, Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,20 +40,26 @@ def cluster_options(command: F) -> F:
     return bootstrap_option(timeout_option(command))
 
 
-def open_admin(bootstrap: str, request_timeout_ms: int) -> Admin:
+def open_admin(bootstrap: str, request_timeout_ms: int) -> "Admin":
     """The administrator of the cluster that the options name; to be used with `with`."""
+    from headrace.clients import Admin  # each command pays for its own client only
+
     return Admin(_settings(bootstrap, request_timeout_ms), default_api_timeout_ms=request_timeout_ms)
 
 
-def open_producer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> Producer:
+def open_producer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> "Producer":
     """A producer for people: what is not written within the time-out has failed."""
+    from headrace.clients import Producer
+
     patience = {"max_block_ms": request_timeout_ms, "delivery_timeout_ms": request_timeout_ms + _LINGER_MS}
     options = {"linger_ms": _LINGER_MS, "batch_size": _BATCH_BYTES, **patience, **settings}
     return Producer(_settings(bootstrap, request_timeout_ms), **options)
 
 
-def open_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> Consumer:
+def open_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> "Consumer":
     """A consumer of partitions that it is given."""
+    from headrace.clients import Consumer
+
     patience: dict[str, Any] = {
         "default_api_timeout_ms": request_timeout_ms,
         "allow_auto_create_topics": False,
