@@ -173,6 +173,24 @@ def test_a_static_member_takes_its_seat_again_without_a_rebalance() -> None:
     assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_member_comes_back_with_more_protocols_and_nobody_minds() -> None:
+    world = World()
+    old = world.join(instance_id="seat")[0].member_id
+    world.sync(old, {old: b"all"})
+    assert world.join(instance_id="seat", protocols=("range", "sticky"))[0].generation_id == 1
+    assert world.group.state is GroupState.STABLE
+    # Until the group's protocol would be another one.
+    assert world.join(instance_id="seat", protocols=("sticky", "range"))[0].generation_id == 2
+
+
+def test_a_static_member_that_comes_back_before_the_assignment_begins_anew() -> None:
+    world = World()
+    world.join(instance_id="seat")
+    assert world.group.state is GroupState.COMPLETING
+    back = world.join(instance_id="seat")[0]
+    assert (back.generation_id, back.leader) == (2, back.member_id)
+
+
 def test_an_old_static_leader_is_told_that_another_leads() -> None:
     world = World()
     old = world.join(instance_id="seat", version=5)[0].member_id

@@ -220,17 +220,16 @@ class ClassicProtocol:
         now_ms: int,
         answer: AnswerJoin,
     ) -> None:
-        """A static member restarted: it takes its seat again, and where nothing else changed nobody
-        rebalances.
+        """A static member restarted: it takes its seat again, and where the group's protocol stays nobody
+        rebalances. What it subscribes to may have changed: its leader will see that with the next rebalance.
         """
         seated = group.members[group.static_members[member.instance_id or ""]]
         old_id = seated.id
-        unchanged = seated.protocols == member.protocols
         self._rebalances.fence(group, seated)
         group.replace_static(seated, new_id)
         self._renew(seated, member)
         self._rebalances.expect_heartbeat(group, seated, now_ms)
-        if group.is_in(GroupState.STABLE) and unchanged:
+        if group.is_in(GroupState.STABLE) and group.choose_protocol() == group.protocol:
             assignments = {each.id: each.assignment for each in group.members.values()}
 
             def written(error: ErrorCode) -> None:
@@ -241,9 +240,7 @@ class ClassicProtocol:
 
             self._persist(group, assignments, written)
             return
-        if group.is_in(GroupState.COMPLETING) and unchanged:
-            answer(join_reply(group, seated))
-            return
+        # Also of a group whose assignment is due: its leader may have sent it to the seat's former owner.
         self._wait_to_join(group, seated, answer)
         self._rebalances.begin(group, now_ms)
 
