@@ -10,43 +10,46 @@ from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicCo
 
 _DEFAULT: Final = -1
 
-_COMPACTED: Final = {"cleanup.policy": "compact", "compression.type": "producer"}
+_COMPACTED: Final[dict[str, str | int]] = {"cleanup.policy": "compact", "compression.type": "producer"}
 
 
 def automatic_topic(config: BrokerConfig, name: str) -> CreatableTopic:
     """The topic of this name as the broker's settings want it."""
+    number = config.int
+    settings: dict[str, str | int]
     if name == OFFSETS_TOPIC:
-        settings = _COMPACTED | {"segment.bytes": str(config.int("offsets.topic.segment.bytes"))}
-        return _internal(config, name, "offsets.topic.num.partitions", "offsets.topic", settings)
-    if name == TRANSACTIONS_TOPIC:
-        prefix = "transaction.state.log"
+        settings = {**_COMPACTED, "segment.bytes": number("offsets.topic.segment.bytes")}
+        counts = number("offsets.topic.num.partitions"), number("offsets.topic.replication.factor")
+    elif name == TRANSACTIONS_TOPIC:
         settings = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
             "unclean.leader.election.enable": "false",
-            "min.insync.replicas": str(config.int(f"{prefix}.min.isr")),
-            "segment.bytes": str(config.int(f"{prefix}.segment.bytes")),
+            "min.insync.replicas": number("transaction.state.log.min.isr"),
+            "segment.bytes": number("transaction.state.log.segment.bytes"),
         }
-        return _internal(config, name, f"{prefix}.num.partitions", prefix, settings)
-    if name == SHARE_STATE_TOPIC:
-        prefix = "share.coordinator.state.topic"
+        counts = (
+            number("transaction.state.log.num.partitions"),
+            number("transaction.state.log.replication.factor"),
+        )
+    elif name == SHARE_STATE_TOPIC:
         settings = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "min.insync.replicas": str(config.int(f"{prefix}.min.isr")),
-            "segment.bytes": str(config.int(f"{prefix}.segment.bytes")),
+            "min.insync.replicas": number("share.coordinator.state.topic.min.isr"),
+            "segment.bytes": number("share.coordinator.state.topic.segment.bytes"),
             "retention.ms": "-1",
         }
-        return _internal(config, name, f"{prefix}.num.partitions", prefix, settings)
-    return CreatableTopic(name=name, num_partitions=_DEFAULT, replication_factor=_DEFAULT)
-
-
-def _internal(
-    config: BrokerConfig, name: str, partitions: str, prefix: str, settings: dict[str, str]
-) -> CreatableTopic:
+        counts = (
+            number("share.coordinator.state.topic.num.partitions"),
+            number("share.coordinator.state.topic.replication.factor"),
+        )
+    else:
+        settings, counts = {}, (_DEFAULT, _DEFAULT)
+    partitions, replicas = counts
     return CreatableTopic(
         name=name,
-        num_partitions=config.int(partitions),
-        replication_factor=config.int(f"{prefix}.replication.factor"),
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name=key, value=str(value)) for key, value in settings.items()],
     )
