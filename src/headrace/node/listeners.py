@@ -1,6 +1,7 @@
 """A node's listeners: which addresses it opens, who is behind each, and what clients are told of them."""
 
 import asyncio
+from typing import Final
 
 from headrace.metadata.brokers import Endpoint as RegisteredEndpoint
 from headrace.server.api_table import BROKER, CONTROLLER, ApiTable
@@ -9,13 +10,16 @@ from headrace.server.parts import Parts
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
 from headrace.settings.listeners import Endpoint
+from headrace.settings.sources import Source
 from headrace.transport.limits import AdmissionLimits, ConnectionLimits, ReceiveLimits
 from headrace.transport.listener import Admission, Listener
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
 
-PLAINTEXT = "PLAINTEXT"
-EVERY_ADDRESS = ("", "0.0.0.0", "::")
+PLAINTEXT: Final = "PLAINTEXT"
+# Kafka's 50 overflows when clients come all at once, and the kernel then lets them wait for seconds.
+BACKLOG: Final = 1024
+EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class Listeners:
@@ -59,6 +63,8 @@ class Listeners:
             between_brokers=endpoint.name == self._config.inter_broker_listener_name,
         )
         backlog = self._config.int("socket.listen.backlog.size")
+        if self._config.source("socket.listen.backlog.size") is Source.DEFAULT:
+            backlog = BACKLOG
         try:
             listener.listen(endpoint.host, endpoint.port, backlog=backlog, admit=False)
         except OSError as error:
