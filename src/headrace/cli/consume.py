@@ -7,14 +7,13 @@ ask to follow, where the end was at the start.
 
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Final
 
 import click
 
 from headrace.base.ids import TopicPartition
 from headrace.cli.connecting import cluster_options, open_consumer
-from headrace.cli.options import examples, unescaped
+from headrace.cli.options import examples, parse_time, unescaped
 from headrace.cli.output import note, print_json_line
 from headrace.cli.record_text import record_json
 from headrace.clients import ConsumedRecord, Consumer
@@ -187,16 +186,3 @@ def record_printer(form: str, separator: bytes) -> Callable[[ConsumedRecord], No
         out.flush()
 
     return print_bytes
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since the epoch, from such a number or from ISO 8601."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        message = (
-            "it is neither milliseconds nor ISO 8601, as 2026-01-31T12:00:00 or 2026-01-31T12:00:00+01:00."
-        )
-        raise click.BadParameter(message, param_hint="'--timestamp'") from None

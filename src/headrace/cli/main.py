@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "config": ("headrace.cli.config", "config", "Read and change settings of topics, brokers and groups."),
     "produce": ("headrace.cli.produce", "produce", "Write records from stdin or a file."),
     "consume": ("headrace.cli.consume", "consume", "Read records to stdout."),
+    "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
     "cluster": ("headrace.cli.cluster", "cluster", "Describe nodes, quorum and folders."),
     "log": ("headrace.cli.log", "log", "Look into a log's files."),
 }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 import click
@@ -31,3 +32,17 @@ _SEPARATORS: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
 def unescaped(text: str) -> str:
     """`\\t` and the like as the character they stand for, since shells make it hard to type them."""
     return re.sub(r"\\[tn0\\]", lambda match: _SEPARATORS[match[0]], text)
+
+
+def parse_time(text: str, option: str = "--timestamp") -> int:
+    """Milliseconds since the epoch, from such a number or from ISO 8601."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        # Requests name places by times below 0, and no record is older than the epoch.
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
+    except ValueError:
+        message = (
+            "it is neither milliseconds nor ISO 8601, as 2026-01-31T12:00:00 or 2026-01-31T12:00:00+01:00."
+        )
+        raise click.BadParameter(message, param_hint=f"'{option}'") from None

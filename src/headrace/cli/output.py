@@ -7,10 +7,14 @@ NO_COLOR takes the colours away and leaves the table.
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import click
+
+# A style of rich's for a value, as "bold yellow".
+Style = Callable[[Any], str]
+NO_STYLES: Final[Mapping[str, Style]] = {}
 
 
 def is_terminal() -> bool:
@@ -26,16 +30,35 @@ def print_json_line(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Rows under a heading; columns whose every value is a number are set to the right."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str = "",
+    styles: Mapping[str, Style] = NO_STYLES,
+) -> None:
+    """Rows under a heading; columns of numbers, and of nothing in between, are set to the right.
+
+    `styles` says for a column how its values look on a terminal.
+    """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    right = [
-        bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))
-    ]
+    right = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
     if is_terminal():
-        _print_rich(columns, cells, right, title)
+        looks = [
+            [styles.get(name, _plain)(cell) for name, cell in zip(columns, row, strict=True)] for row in rows
+        ]
+        _print_rich(columns, cells, looks, right, title)
     else:
         _print_plain(columns, cells, right, title)
+
+
+def _is_numeric(values: Sequence[object]) -> bool:
+    given = [each for each in values if each is not None]
+    return bool(given) and all(isinstance(each, int | float) for each in given)
+
+
+def _plain(_: object) -> str:
+    return ""
 
 
 def _print_plain(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
@@ -50,7 +73,13 @@ def _print_plain(columns: Sequence[str], cells: list[list[str]], right: list[boo
         click.echo("  ".join(placed).rstrip())
 
 
-def _print_rich(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
+def _print_rich(
+    columns: Sequence[str],
+    cells: list[list[str]],
+    looks: list[list[str]],
+    right: list[bool],
+    title: str,
+) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -61,8 +90,8 @@ def _print_rich(columns: Sequence[str], cells: list[list[str]], right: list[bool
     )
     for name, is_right in zip(columns, right, strict=True):
         table.add_column(name, justify="right" if is_right else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(text) for text in row))
+    for row, own in zip(cells, looks, strict=True):
+        table.add_row(*(Text(text, style=look) for text, look in zip(row, own, strict=True)))
     Console().print(table)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import NO_LEADER, TopicPartition
-from headrace.clients.assignors.base import decode_assignment
 from headrace.clients.cluster_client import ClusterClient, Use
 from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
 from headrace.clients.errors import (
@@ -233,6 +232,9 @@ def _assignment(protocol_type: str, raw: bytes) -> list[TopicPartition]:
     """What a member has; only consumers write it in a form that others can read."""
     if protocol_type != CONSUMER:
         return []
+    # Here and not above: every administrator would load all assignors with it.
+    from headrace.clients.assignors.base import decode_assignment
+
     try:
         return sorted(decode_assignment(raw))
     except InvalidBytesError:
