@@ -139,8 +139,7 @@ class _Reading:
         self.finds_any = True
         high_watermark, stable = log.high_watermark, log.last_stable_offset
         data = PartitionData(wanted.partition, 0, high_watermark, stable, log.log_start_offset, records=b"")
-        if not self.is_committed:
-            data.aborted_transactions = None
+        data.aborted_transactions = None
         diverging = _divergence(log, wanted)
         if diverging is not None:
             data.diverging_epoch = diverging
@@ -152,6 +151,8 @@ class _Reading:
         room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
         if wanted.fetch_offset < end and (room > 0 or self.bytes_read == 0):
             self._read_records(log, wanted, data, room=max(room, 0), end=end)
+        elif self.is_committed:
+            data.aborted_transactions = []
         return data
 
     def _read_records(
@@ -160,7 +161,10 @@ class _Reading:
         read = log.read(
             wanted.fetch_offset, max_bytes=room, max_offset=end, at_least_one=self.bytes_read == 0
         )
-        self.bytes_read += len(read.chunk)
+        size = len(read.chunk)
+        if size == 0:
+            return
+        self.bytes_read += size
         data.records = read.chunk
         if self.is_committed:
             aborted = log.aborted_transactions(wanted.fetch_offset, read.upper_offset)
