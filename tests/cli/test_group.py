@@ -146,7 +146,7 @@ class TestListAndDescribe:
         commit(bootstrap, group, topic, {0: 3})
         lines = run("describe", group).stdout.splitlines()
         assert lines[-2].split()[:5] == ["TOPIC", "PARTITION", "CURRENT", "END", "LAG"]
-        assert lines[-1].split() == [topic, "0", "3", "10", "7"]
+        assert lines[-1].split() == [topic, "0", "3", "10", "7", "-", "-", "-", "-"]
         every = json.loads(run("describe", "--all-groups", "--json").stdout)
         assert group in [each["group"] for each in every]
 
@@ -201,7 +201,7 @@ class TestReset:
         commit(bootstrap, group, topic, {0: 5})
         shown = run("reset-offsets", "-g", group, "-t", topic, "--to-earliest")
         rows = [line.split() for line in shown.stdout.splitlines()]
-        assert rows == [["TOPIC", "PARTITION", "FROM", "TO"], [topic, "0", "5", "0"], [topic, "1", "0"]]
+        assert rows == [["TOPIC", "PARTITION", "FROM", "TO"], [topic, "0", "5", "0"], [topic, "1", "-", "0"]]
         assert shown.stderr == "nothing was changed: --execute does it\n"
         done = run("reset-offsets", "-g", group, "-t", topic, "--to-earliest", "--execute")
         assert done.stderr == f"group {group} has been moved\n"

@@ -4,6 +4,7 @@ What a group has committed and what its members read are two lists that overlap:
 not committed yet, or committed by members that have left. `describe` shows both, joined by partition.
 """
 
+import contextlib
 import sys
 from typing import NamedTuple
 
@@ -15,7 +16,13 @@ from headrace.cli.group_offsets import delete_offsets, reset_offsets
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import note, print_facts, print_json, print_table
 from headrace.clients import Admin
-from headrace.clients.administering.groups import CLASSIC, CONSUMER, GroupDescription, MemberDescription
+from headrace.clients.administering.groups import (
+    CLASSIC,
+    CONSUMER,
+    GroupDescription,
+    MemberDescription,
+    NoSuchGroupError,
+)
 from headrace.clients.errors import RefusedError
 
 
@@ -117,10 +124,8 @@ def describe(
         raise click.UsageError("give one of --members and --state")
     result = []
     with open_admin(bootstrap, request_timeout_ms) as admin:
-        if all_groups:
-            names = tuple(each.group_id for each in admin.list_groups(types=(CLASSIC, CONSUMER)))
-        for number, name in enumerate(names):
-            described = admin.describe_group(name)
+        found = _describe_all(admin) if all_groups else [admin.describe_group(name) for name in names]
+        for number, described in enumerate(found):
             rows = [] if shows_members or shows_state else progress(admin, described)
             if as_json:
                 result.append(_as_json(described, rows, shows_members, shows_state))
@@ -134,8 +139,17 @@ def describe(
                 _print_progress(described, rows)
     if as_json:
         print_json(result)
-    elif not names:
+    elif not found:
         note("there are no groups: a consumer makes its own")
+
+
+def _describe_all(admin: Admin) -> list[GroupDescription]:
+    """All groups there are; one that is deleted meanwhile is not among them."""
+    found = []
+    for each in admin.list_groups(types=(CLASSIC, CONSUMER)):
+        with contextlib.suppress(NoSuchGroupError):
+            found.append(admin.describe_group(each.group_id))
+    return found
 
 
 def progress(admin: Admin, described: GroupDescription) -> list[PartitionProgress]:
@@ -181,7 +195,7 @@ def _print_progress(described: GroupDescription, rows: list[PartitionProgress]) 
         note(f"group {described.group_id} has committed nothing, and no member has partitions")
         return
     columns = ("TOPIC", "PARTITION", "CURRENT", "END", "LAG", "MEMBER", "INSTANCE", "HOST", "CLIENT ID")
-    print_table(columns, rows, styles={"LAG": _lag_style})
+    print_table(columns, rows, absent="-", styles={"LAG": _lag_style})
     idle = sum(1 for each in described.members if not each.assignment)
     if idle:
         note(f"{idle} of {len(described.members)} members have no partition; --members shows them")
@@ -198,7 +212,7 @@ def _print_members(described: GroupDescription) -> None:
         note(f"group {described.group_id} has no members")
         return
     rows = [(*_identity(each), _assignment_text(each.assignment)) for each in described.members]
-    print_table(("MEMBER", "INSTANCE", "HOST", "CLIENT ID", "READS"), rows)
+    print_table(("MEMBER", "INSTANCE", "HOST", "CLIENT ID", "READS"), rows, absent="-")
 
 
 def _assignment_text(partitions: list[TopicPartition]) -> str:

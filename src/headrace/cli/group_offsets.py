@@ -253,7 +253,7 @@ def _print_plan(group_id: str, changes: list[Change], *, execute: bool, export: 
             click.echo(f"{each.partition.topic},{each.partition.partition},{each.to}")
     else:
         rows = [(*each.partition, each.current, each.to) for each in changes]
-        print_table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
+        print_table(("TOPIC", "PARTITION", "FROM", "TO"), rows, absent="-")
     note(f"group {group_id} has been moved" if execute else "nothing was changed: --execute does it")
 
 

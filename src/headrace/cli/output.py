@@ -35,13 +35,14 @@ def print_table(
     rows: Sequence[Sequence[object]],
     *,
     title: str = "",
+    absent: str = "",
     styles: Mapping[str, Style] = NO_STYLES,
 ) -> None:
     """Rows under a heading; columns of numbers, and of nothing in between, are set to the right.
 
-    `styles` says for a column how its values look on a terminal.
+    `absent` stands where there is no value, and `styles` says how a column's values look on a terminal.
     """
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [[absent if cell is None else str(cell) for cell in row] for row in rows]
     right = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
     if is_terminal():
         looks = [

@@ -89,8 +89,8 @@ class GroupBusyError(RefusedError):
 
     def __init__(self, group_id: str, what: str) -> None:
         reason = (
-            "it has members; stop its consumers first, or wait until those that crashed are counted out "
-            f"(`headrace group describe {group_id} --members` shows them)"
+            "it has members; stop its consumers first, and mind that crashed and static ones stay for their "
+            f"session time-out (`headrace group describe {group_id} --members` shows who is there)"
         )
         super().__init__(ErrorCode.NON_EMPTY_GROUP, f"cannot {what} group {group_id!r}", reason)
 
