@@ -1,1 +1,1 @@
-"""Administration: topics, settings, and the cluster itself."""
+"""Administration: topics, settings, groups, and the cluster itself."""
