@@ -119,12 +119,14 @@ class Node:
 
     def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
         waiting = Waiting(self._loop)
+        flushing = Flushing(loop=self._loop, clock=clock, on_durable=self._durable)
         replicas = Replicas(
             node_id=self.config.node_id,
             store=self._store,
             topic_config=self._cluster.topic_config,
             on_advance=self._advanced,
             on_placed=self._directory_reports.note,
+            request_flush=flushing.request,
         )
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
@@ -139,7 +141,7 @@ class Node:
             image=self.image,
             replicas=replicas,
             logs=self._store,
-            flushing=Flushing(loop=self._loop, clock=clock, on_durable=waiting.notify),
+            flushing=flushing,
             sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
             waiting=waiting,
             controller=self._controller,
@@ -235,6 +237,12 @@ class Node:
         self.parts.waiting.notify(topic_partition)
         if topic_partition.topic == self.parts.groups.runtime.topic:
             self.parts.groups.runtime.on_advance(topic_partition)
+
+    def _durable(self, topic_partition: TopicPartition) -> None:
+        """A flush has ended, well or not."""
+        partition = self.parts.replicas.get(topic_partition)
+        if partition is not None:
+            partition.durable()
 
     def _folder_failed(self, folder: LogFolder) -> None:
         """Also called from the threads that open and close the logs, when nobody is to be told."""

@@ -34,9 +34,11 @@ class Partition:
     """A replica on this node. `log` is None while its directory is offline."""
 
     __slots__ = (
+        "_durable_first",
         "_in_sync",
         "_log_ends",
         "_replica_count",
+        "_request_flush",
         "leader_epoch",
         "leader_id",
         "log",
@@ -55,6 +57,7 @@ class Partition:
         *,
         node_id: int,
         on_advance: Callable[[TopicPartition], None],
+        request_flush: Callable[[PartitionLog], None] = PartitionLog.want_flush,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -67,6 +70,8 @@ class Partition:
         self._in_sync: frozenset[int] = frozenset()
         self._replica_count = 0
         self._log_ends: dict[int, int] = {}
+        self._durable_first = 0
+        self._request_flush = request_flush
 
     @property
     def is_leader(self) -> bool:
@@ -92,6 +97,11 @@ class Partition:
             if image.leader_epoch > self.log.epochs.latest:
                 self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
             self._log_ends = {}
+            if (
+                self.log.config.flush_messages != FLUSH_NEVER
+                and self.log.recovery_point < self.log.log_end_offset
+            ):
+                self._hold_until_durable(self.log)
         if self.is_leader:
             self._advance_high_watermark()
         else:
@@ -155,6 +165,8 @@ class Partition:
             batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, api_version=api_version
         )
         if not result.duplicate:
+            if self.must_flush(now_ms):
+                self._hold_until_durable(log)
             self._advance_high_watermark()
         return result
 
@@ -166,6 +178,15 @@ class Partition:
         """Whether `flush.messages` asks for a sync before what was just appended is acknowledged."""
         log = self.log
         return log is not None and log.config.flush_messages != FLUSH_NEVER and log.flush_due(now_ms)
+
+    def durable(self) -> None:
+        """The log's recovery point moved, or its disk failed: who waits for either looks again."""
+        self._advance_high_watermark()
+
+    def _hold_until_durable(self, log: PartitionLog) -> None:
+        """Let nobody read what is to be flushed before it is: a power cut could still change it."""
+        self._durable_first = log.log_end_offset
+        self._request_flush(log)
 
     def end_for_consumer(self, isolation: int) -> int:
         """The first offset a consumer may not read."""
@@ -193,6 +214,8 @@ class Partition:
         if len(self._in_sync) > 1:
             others = (self._log_ends.get(replica, 0) for replica in self._in_sync if replica != self.node_id)
             end = min(end, *others)
+        if log.recovery_point < self._durable_first:
+            end = min(end, log.recovery_point)
         if end > log.high_watermark:
             log.advance_high_watermark(end)
         self.on_advance(self.topic_partition)

@@ -42,12 +42,14 @@ class Replicas:
         topic_config: Callable[[str], TopicConfig],
         on_advance: Callable[[TopicPartition], None],
         on_placed: OnPlaced = lambda topic_id, index, directory_id: None,
+        request_flush: Callable[[PartitionLog], None] = PartitionLog.want_flush,
     ) -> None:
         self._node_id = node_id
         self._store = store
         self._topic_config = topic_config
         self._on_advance = on_advance
         self._on_placed = on_placed
+        self._request_flush = request_flush
         # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -126,6 +128,7 @@ class Replicas:
                 self._open_log(topic_partition, topic.id, image, starting),
                 node_id=self._node_id,
                 on_advance=self._on_advance,
+                request_flush=self._request_flush,
             )
             self._partitions[topic_partition] = partition
         partition.follow_metadata(image)

@@ -200,7 +200,7 @@ def _add_leader_hints(context: RequestContext, response: ProduceResponse) -> Non
 
 def _when_safe(
     parts: Parts, timeout_ms: int, unsafe: list[_Unsafe], response: ProduceResponse
-) -> Future[ProduceResponse]:
+) -> ProduceResponse | Future[ProduceResponse]:
     def attempt(expired: bool) -> ProduceResponse | None:
         waits = False
         for each in unsafe:
@@ -211,10 +211,8 @@ def _when_safe(
                 each.result.error_code = outcome or ErrorCode.REQUEST_TIMED_OUT
         return None if waits else response
 
-    keys = [each.partition.topic_partition for each in unsafe]
-    answer = parts.waiting.watch(keys, attempt, timeout_ms)
-    # Only now that somebody watches: a flush that cannot even begin tells so at once.
-    for each in unsafe:
-        if each.durable_to and each.partition.log is not None:
-            parts.flushing.request(each.partition.log)
-    return answer
+    # A flush that could not even begin has said so before anybody watched.
+    answer = attempt(False)
+    if answer is not None:
+        return answer
+    return parts.waiting.watch([each.partition.topic_partition for each in unsafe], attempt, timeout_ms)
