@@ -9,7 +9,8 @@ the batches behind the recovery point.
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-NO_EPOCH: Final = -1
+from headrace.base.ids import NO_EPOCH
+
 NO_OFFSET: Final = -1
 
 

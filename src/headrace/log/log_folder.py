@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
-from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.checkpoints import NO_BROKER_EPOCH, decode_clean_shutdown, decode_offsets
 from headrace.log.disk import Disk, File
 from headrace.log.file_names import (
@@ -194,10 +194,6 @@ class LogFolder:
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
         for log in (*self.logs.values(), *self.future_logs.values()):
             log.let_go(refusal)
-
-    def known_topic_id(self, partition: TopicPartition) -> TopicId:
-        log = self.logs.get(partition)
-        return NO_TOPIC_ID if log is None else log.topic_id
 
 
 def unique_part(rng: Random) -> str:

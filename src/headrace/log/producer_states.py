@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import NO_EPOCH
 from headrace.log.producer_snapshot import SnapshotEntry
 from headrace.log.txn_index import AbortedTxn
 from headrace.records.batch import BatchHeader, ControlType, read_txn_marker
 
 BATCHES_KEPT: Final = 5
 NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 
 

@@ -176,10 +176,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
         return task
 
-    def pending_tasks(self) -> list[asyncio.Task[Any]]:
-        """Tasks that are not done, oldest first (asyncio's own set of them has no order)."""
-        return [task for task, _ in self._tasks.values() if not task.done()]
-
     def describe_waiting(self) -> str:
         names = [_coroutine_name(coro) for task, coro in self._tasks.values() if not task.done()]
         return f"{len(names)} tasks wait: {', '.join(names[:20])}" if names else "no task waits"

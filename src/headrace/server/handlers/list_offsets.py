@@ -70,10 +70,11 @@ def _find(
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if wish.timestamp < EARLIEST_PENDING_UPLOAD:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{wish.timestamp} names no place in a log")
-    log = context.parts.replicas.find(topic, wish.partition_index).leading_log(wish.current_leader_epoch)
+    partition = context.parts.replicas.find(topic, wish.partition_index)
+    log = partition.leading_log(wish.current_leader_epoch)
     end = log.log_end_offset
     if request.replica_id == CONSUMER:
-        end = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+        end = partition.end_for_consumer(request.isolation_level)
     timestamp, offset = _place(log, wish.timestamp, end)
     epoch = -1
     if context.api_version >= EPOCH_SINCE and offset >= 0:
