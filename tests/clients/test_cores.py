@@ -7,7 +7,6 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.backoff import Backoff
 from headrace.clients.configuration import ClientConfig
 from headrace.clients.consuming.fetch_session import FetchSession, Wanted
 from headrace.clients.consuming.positions import PartitionState
@@ -19,6 +18,7 @@ from headrace.clients.producing.partitioners import RoundRobinPartitioner, Stick
 from headrace.clients.setting_tables import CONSUMER, PRODUCER, TABLES
 from headrace.records.batch import Record, build_batch, build_txn_marker, encode_record
 from headrace.settings.definition import SettingError
+from headrace.transport.backoff import Backoff
 from headrace.wire.schemas.fetch import FetchRequest
 from headrace.wire.schemas.metadata import (
     MetadataResponse,

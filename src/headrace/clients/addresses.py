@@ -6,8 +6,6 @@ from typing import Final
 from headrace.clients.errors import ClientError
 
 DEFAULT_PORT: Final = 9092
-# Other loopback addresses of the same name: a node may listen on one of them alone.
-_SAME_HOST: Final = {"localhost": ("127.0.0.1", "::1")}
 
 
 def parse_addresses(given: str | Iterable[str]) -> list[tuple[str, int]]:
@@ -24,12 +22,3 @@ def parse_addresses(given: str | Iterable[str]) -> list[tuple[str, int]]:
     if not addresses:
         raise ClientError("no address of a broker is given: give HOST:PORT, as in 127.0.0.1:9092")
     return addresses
-
-
-def hosts_of(name: str) -> tuple[str, ...]:
-    """What to try for a host's name, in order."""
-    return _SAME_HOST.get(name, (name,))
-
-
-def address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

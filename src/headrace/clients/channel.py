@@ -1,29 +1,24 @@
 """A way to one broker: connected when it is needed, again after it was lost, with a pause that grows.
 
 The first exchange on a connection asks for the broker's versions (ApiVersions), so that every later request
-goes out in the highest version that both sides speak. A broker too old for ours answers in its oldest form
-with what it knows, and is asked again. Whoever asks while a connection is being made waits for the same one.
+goes out in the highest version that both sides speak (`transport/versions.py`). Whoever asks while a
+connection is being made waits for the same one.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import InvalidBytesError
-from headrace.clients.addresses import address_text, hosts_of
-from headrace.clients.backoff import Backoff
-from headrace.clients.errors import RefusedError, TimedOutError, UnreachableError
-from headrace.clients.versions import VersionTable
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.clients.errors import RefusedError, TimedOutError, UnreachableError, UnsupportedError
 from headrace.clients.world import World
+from headrace.transport.addresses import address_text, hosts_of
+from headrace.transport.backoff import Backoff
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.receive_memory import ReceiveMemory
-from headrace.wire.apis import API, API_VERSIONS
-from headrace.wire.framing import read_response
+from headrace.transport.versions import VersionTable, ask_versions
+from headrace.wire.apis import API
 from headrace.wire.notation import schema_of
-from headrace.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-SOFTWARE: Final = ("headrace", "0.1")
 
 
 class Channel:
@@ -120,7 +115,10 @@ class Channel:
         """The key and version in which a request goes out."""
         api_key = schema_of(type(request)).api_key
         assert api_key is not None, f"{type(request).__name__} is no request"
-        return api_key, self.versions.choose(api_key, at_most=at_most)
+        try:
+            return api_key, self.versions.choose(api_key, at_most=at_most)
+        except ApiError as error:
+            raise UnsupportedError(error.message) from error
 
     def lost(self, error: Exception, what: str, is_late: bool) -> UnreachableError | TimedOutError:
         """A failure of the connection, told to a person."""
@@ -174,27 +172,9 @@ class Channel:
         raise _unreachable(self.address, failure) from failure
 
     async def _negotiate(self, connection: ClientConnection) -> VersionTable:
-        version = API[API_VERSIONS].advertised_max
-        response = await self._ask_versions(connection, version)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            theirs = {each.api_key: each.max_version for each in response.api_keys}
-            version = min(version, theirs.get(API_VERSIONS, 0))
-            response = await self._ask_versions(connection, version)
-        if response.error_code:
-            raise RefusedError(response.error_code, f"the broker at {self.address} refused the connection")
-        return VersionTable(self.address, response.api_keys)
-
-    async def _ask_versions(self, connection: ClientConnection, version: int) -> ApiVersionsResponse:
-        request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
         started = self._world.now_ms()
         try:
-            return await connection.ask(
-                request,
-                version,
-                ApiVersionsResponse,
-                timeout_ms=self._request_ms,
-                read=lambda frame: _read_versions(bytes(frame), version),
-            )
+            response = await ask_versions(connection, timeout_ms=self._request_ms)
         except InvalidBytesError as error:
             raise UnreachableError(
                 f"what answers at {self.address} is not a Kafka broker ({error})"
@@ -204,11 +184,9 @@ class Channel:
         except ConnectionError as error:
             is_late = self._world.now_ms() - started >= self._request_ms
             raise self.lost(error, "ApiVersions", is_late) from error
-
-
-def _read_versions(frame: bytes, version: int) -> ApiVersionsResponse:
-    is_older = int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
-    return read_response(ApiVersionsResponse, 0 if is_older else version, frame)
+        if response.error_code:
+            raise RefusedError(response.error_code, f"the broker at {self.address} refused the connection")
+        return VersionTable(self.address, response.api_keys)
 
 
 def _unreachable(address: str, error: OSError | None) -> UnreachableError:

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from headrace.base.error_codes import ErrorCode
 from headrace.clients.addresses import parse_addresses
-from headrace.clients.backoff import Backoff
 from headrace.clients.channel import Channel
 from headrace.clients.configuration import ClientConfig
 from headrace.clients.errors import (
@@ -26,6 +25,7 @@ from headrace.clients.errors import (
 )
 from headrace.clients.metadata import ClusterView
 from headrace.clients.world import World
+from headrace.transport.backoff import Backoff
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.wire.schemas.metadata import (
     MetadataRequest,
