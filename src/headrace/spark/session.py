@@ -1,4 +1,4 @@
-"""A Spark session on this machine, or on the cluster that `spark-submit` chose, with nothing to install first.
+"""A Spark session on this machine, or on the cluster that `spark-submit` chose, with nothing else to install.
 
     spark = spark_session("page views")
     spark.read.format("headrace").option("kafka.bootstrap.servers", "127.0.0.1:9092")...
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What our source and sink want of every session. `config` has the last word.
 SETTINGS: Final = {
-    # Filters on partition, offset and timestamp reach the source; without it Spark refuses one that takes any.
+    # Filters on partition, offset and timestamp reach the source; else Spark refuses a source that takes any.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
