@@ -1,0 +1,52 @@
+"""`format("headrace")`: the door between Spark and source and sink.
+
+Spark makes one of these for every read and write, in a process of its own, and asks it for a schema, a reader
+or a writer. All the work is elsewhere: each kind of reader and writer is imported when it is asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from headrace.spark.columns import spark_schema
+from headrace.spark.options import read_columns, read_options, write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+
+class HeadraceDataSource(DataSource):
+    """Topics of headrace or Apache Kafka as tables and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "headrace"
+
+    def schema(self) -> StructType:
+        return spark_schema(read_columns(self.options))
+
+    def reader(self, schema: StructType) -> "DataSourceReader":
+        from headrace.spark.batch_reader import batch_reader
+
+        return batch_reader(read_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
+        from headrace.spark.stream_reader import HeadraceStreamReader
+
+        return HeadraceStreamReader(read_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        from headrace.spark.sink.writers import HeadraceBatchWriter
+
+        return HeadraceBatchWriter(write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802
+        from headrace.spark.sink.writers import HeadraceStreamWriter
+
+        return HeadraceStreamWriter(write_options(self.options), schema, overwrite)

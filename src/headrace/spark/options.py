@@ -1,0 +1,338 @@
+"""The options of source and sink, read once from what the user gave.
+
+Names, defaults and meanings are those of Spark's Kafka connector, so that `format("kafka")` becomes
+`format("headrace")` and nothing else changes; ours on top are `columns`, `read.mode`, `path` and `delivery`.
+Spark hands options over with their cases folded: names are compared that way and told as they are written
+in the documentation. An option that nobody knows is an error that names the nearest one, because an option
+that is silently left out is a wrong answer. Options that only make sense elsewhere (`maxOffsetsPerTrigger`
+in a batch read) are passed over, as the connector does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.configuration import ClientConfig
+from headrace.clients.offset_lookup import Place
+from headrace.clients.setting_tables import ADMIN, CONSUMER, PRODUCER
+from headrace.settings.definition import Setting, SettingError
+from headrace.spark.columns import ALL_COLUMNS, HEADERS, default_columns
+from headrace.spark.option_values import (
+    OptionError,
+    as_bool,
+    as_choice,
+    as_duration_ms,
+    as_int,
+    as_names,
+    as_numbers,
+    as_partitions,
+    as_positive,
+    unknown_option,
+)
+
+CLIENT_PREFIX: Final = "kafka."
+
+_SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
+READ_OPTIONS: Final = (
+    *_SELECTIONS,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "includeHeaders",
+    "groupIdPrefix",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "columns",
+    "read.mode",
+    "path",
+)
+WRITE_OPTIONS: Final = ("topic", "includeHeaders", "delivery", "path", "checkpointLocation", "queryName")
+
+# Settings of Kafka's consumer that would work against the source, and what to do instead.
+_NOT_FOR_READING: Final = {
+    "auto.offset.reset": "say with startingOffsets where to begin; Spark keeps track of what is read",
+    "key.deserializer": "keys come as bytes: cast or decode the column",
+    "value.deserializer": "values come as bytes: cast or decode the column",
+    "enable.auto.commit": "Spark keeps track of what is read; with kafka.group.id it is shown in that group",
+    "interceptor.classes": "records come as they are: change them in the query",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions: of these topics, of those whose name matches a pattern, or exactly these."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends: one of the three.
+
+    `numbers` are offsets (or a `Place`: -1, -2) of each partition, or times where `by_time` is set.
+    """
+
+    place: Place | None = None
+    time_ms: int | None = None
+    numbers: Mapping[TopicPartition, int] | None = None
+    by_time: bool = False
+
+
+EARLIEST: Final = Bound(place=Place.EARLIEST)
+LATEST: Final = Bound(place=Place.LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is read, and how. Picklable: tasks get it too."""
+
+    settings: Mapping[str, str]
+    """Of the consumer, without `kafka.`; checked."""
+    selection: Selection
+    starting: Bound
+    ending: Bound
+    columns: tuple[str, ...]
+    latest_without_match: bool = False
+    """What a start by time means in a partition that has nothing that late: its end, or else an error."""
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    group_id: str | None = None
+    """The group in which a stream's progress is shown."""
+    group_id_prefix: str = "spark-headrace-source"
+    offset_retries: int = 3
+    offset_retry_ms: int = 1000
+    poll_timeout_ms: int = 120_000
+    read_mode: str = "brokers"
+    """`brokers` fetches, `segments` reads the brokers' files."""
+    path: str | None = None
+    """A log directory to read without any broker; implies `read_mode` segments."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return self.settings.get("isolation.level", "").lower() == "read_committed"
+
+    @property
+    def admin_settings(self) -> dict[str, str]:
+        """Those of the settings that an administrator takes."""
+        return {name: value for name, value in self.settings.items() if name in ADMIN}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go, and how. Picklable: tasks get it too."""
+
+    settings: Mapping[str, str]
+    """Of the producer, without `kafka.`; checked."""
+    topic: str | None = None
+    """For all rows; without it a column `topic` says where each goes."""
+    include_headers: bool = True
+    delivery: str = "at_least_once"
+
+
+class Given:
+    """The user's options by folded name; `take` also checks off what is known."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+        self.values = {name.lower(): value for name, value in options.items()}
+        names = {name.lower() for name in known}
+        for name in self.values:
+            if name not in names and not name.startswith(CLIENT_PREFIX):
+                raise unknown_option(name, (*known, CLIENT_PREFIX + "bootstrap.servers"), what)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.values
+
+    def get(self, name: str, parse: Any, default: Any = None) -> Any:
+        """The parsed value of an option, or the default."""
+        text = self.values.get(name.lower())
+        return default if text is None else parse(name, text)
+
+    def settings(self, table: Mapping[str, Setting], refused: Mapping[str, str]) -> dict[str, str]:
+        """The client's settings, checked against its table."""
+        found = {
+            name.removeprefix(CLIENT_PREFIX): value.strip()
+            for name, value in self.values.items()
+            if name.startswith(CLIENT_PREFIX)
+        }
+        for name in found:
+            if name in refused:
+                raise OptionError(f"option kafka.{name} cannot be set: {refused[name]}")
+            if name not in table:
+                raise unknown_option(CLIENT_PREFIX + name, [CLIENT_PREFIX + each for each in table], "Kafka")
+        if "bootstrap.servers" in found:
+            try:
+                ClientConfig(table, found)
+            except SettingError as error:
+                raise OptionError(f"option kafka.{error}") from None
+        return found
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of a read; OptionError for what is unknown, missing, malformed or contradictory."""
+    given = Given(options, READ_OPTIONS, "reading")
+    settings = given.settings(CONSUMER, _NOT_FOR_READING)
+    path = given.get("path", _text)
+    mode = given.get("read.mode", _read_mode, "segments" if path else "brokers")
+    if path and mode != "segments":
+        raise OptionError("option path needs read.mode=segments: brokers are not asked for a path")
+    if "bootstrap.servers" not in settings and not path:
+        raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
+    starting = _bound(given, "starting", LATEST if streaming else EARLIEST)
+    ending = _bound(given, "ending", LATEST)
+    if streaming:
+        _check_stream(given)
+    else:
+        _check_batch(starting, ending)
+    least, most = (
+        given.get("minOffsetsPerTrigger", as_positive),
+        given.get("maxOffsetsPerTrigger", as_positive),
+    )
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
+    return ReadOptions(
+        settings={name: value for name, value in settings.items() if name != "group.id"},
+        selection=_selection(given),
+        starting=starting,
+        ending=ending,
+        columns=read_columns(options),
+        latest_without_match=given.get("startingOffsetsByTimestampStrategy", _strategy, "error") == "latest",
+        fail_on_data_loss=given.get("failOnDataLoss", as_bool, True),
+        min_partitions=given.get("minPartitions", as_positive),
+        max_records_per_partition=given.get("maxRecordsPerPartition", as_positive),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=given.get("maxTriggerDelay", as_duration_ms, 15 * 60_000),
+        group_id=settings.get("group.id"),
+        group_id_prefix=given.get("groupIdPrefix", _text, "spark-headrace-source"),
+        offset_retries=given.get("fetchOffset.numRetries", as_int, 3),
+        offset_retry_ms=given.get("fetchOffset.retryIntervalMs", as_int, 1000),
+        poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", as_positive, 120_000),
+        read_mode=mode,
+        path=path,
+    )
+
+
+def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that a read gives: those named, else all, with headers where they are asked for."""
+    given = Given(options, READ_OPTIONS, "reading")
+    include_headers = given.get("includeHeaders", as_bool, False)
+    named = given.get("columns", as_names)
+    if named is None:
+        return default_columns(include_headers=include_headers)
+    by_lower = {name.lower(): name for name in ALL_COLUMNS}
+    columns = []
+    for name in named:
+        if name.lower() not in by_lower:
+            raise OptionError(f"option columns: there is no {name!r}; there are {', '.join(ALL_COLUMNS)}")
+        columns.append(by_lower[name.lower()])
+    if include_headers and HEADERS not in columns:
+        raise OptionError("includeHeaders is true, but option columns leaves headers out: name it there too")
+    return tuple(dict.fromkeys(columns))
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write; OptionError as for reads."""
+    given = Given(options, WRITE_OPTIONS, "writing")
+    settings = given.settings(PRODUCER, {})
+    if "bootstrap.servers" not in settings:
+        raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
+    return WriteOptions(
+        settings=settings,
+        topic=given.get("topic", _text),
+        include_headers=given.get("includeHeaders", as_bool, True),
+        delivery=given.get("delivery", _text, "at_least_once"),
+    )
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise OptionError(f"option {name} is empty")
+    return text.strip()
+
+
+def _read_mode(name: str, text: str) -> str:
+    return as_choice(name, text, ("brokers", "segments"))
+
+
+def _strategy(name: str, text: str) -> str:
+    return as_choice(name, text, ("error", "latest"))
+
+
+def _selection(given: Given) -> Selection:
+    chosen = [name for name in _SELECTIONS if name in given]
+    if len(chosen) != 1:
+        what = "none is given" if not chosen else f"{' and '.join(chosen)} are given"
+        raise OptionError(f"exactly one of the options {', '.join(_SELECTIONS)} says what is read: {what}")
+    if chosen[0] == "assign":
+        return Selection(partitions=given.get("assign", as_partitions))
+    if chosen[0] == "subscribe":
+        return Selection(topics=given.get("subscribe", as_names))
+    return Selection(pattern=given.get("subscribePattern", _text))
+
+
+def _bound(given: Given, side: str, default: Bound) -> Bound:
+    """The first of the three ways in which a side can be said, in the connector's order of preference."""
+    time_ms = given.get(f"{side}Timestamp", as_int)
+    if time_ms is not None:
+        return Bound(time_ms=time_ms, by_time=True)
+    times = given.get(f"{side}OffsetsByTimestamp", lambda name, text: as_numbers(name, text, least=0))
+    if times is not None:
+        return Bound(numbers=times, by_time=True)
+    return given.get(f"{side}Offsets", _offsets, default)  # type: ignore[no-any-return]
+
+
+def _offsets(name: str, text: str) -> Bound:
+    lower = text.strip().lower()
+    if lower in ("earliest", "latest"):
+        return EARLIEST if lower == "earliest" else LATEST
+    if not lower.startswith("{"):
+        raise OptionError(f"option {name} must be earliest, latest or JSON of offsets, not {text!r}")
+    return Bound(numbers=as_numbers(name, text, least=Place.EARLIEST))
+
+
+def _check_stream(given: Given) -> None:
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        if name in given:
+            raise OptionError(f"option {name} is for batch reads: a stream has no end (see availableNow)")
+
+
+def _check_batch(starting: Bound, ending: Bound) -> None:
+    if starting.place == Place.LATEST:
+        raise OptionError("startingOffsets cannot be latest in a batch read: nothing would be read")
+    if ending.place == Place.EARLIEST:
+        raise OptionError("endingOffsets cannot be earliest in a batch read: nothing would be read")
+    first, last = starting.numbers, ending.numbers
+    for name, numbers, forbidden, bound in (
+        ("startingOffsets", first, Place.LATEST, starting),
+        ("endingOffsets", last, Place.EARLIEST, ending),
+    ):
+        wrong = [] if bound.by_time else [tp for tp, number in (numbers or {}).items() if number == forbidden]
+        if wrong:
+            raise OptionError(f"{name} of {wrong[0]} cannot be {forbidden.name.lower()} in a batch read")
+    if first is None or last is None or starting.by_time != ending.by_time:
+        return
+    if set(first) != set(last):
+        only = ", ".join(map(str, sorted(set(first) ^ set(last))))
+        raise OptionError(f"start and end must be given for the same partitions; only on one side: {only}")
+    for partition, number in first.items():
+        if 0 <= last[partition] < number:
+            raise OptionError(f"the start of {partition} ({number}) is behind its end ({last[partition]})")
