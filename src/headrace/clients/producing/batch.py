@@ -8,7 +8,7 @@ resolved once, and all its records with it. Futures may be waited for in any thr
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, NamedTuple
 
 from headrace.base.chunks import Buffer
@@ -209,6 +209,14 @@ class ProducerBatch:
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         return RecordMetadata(*self.partition, offset, timestamp)
 
+    def runs(self) -> Iterator[tuple[RecordMetadata, int]]:
+        """Where the first record is and how many follow each other from there, for each part of the batch."""
+        if isinstance(self._outcome, _Split):
+            for part in self._outcome.parts:
+                yield from part.runs()
+        else:
+            yield self.metadata(0), self.count
+
     def _part(self, split: _Split, index: int) -> tuple["ProducerBatch", int]:
         for part in split.parts:
             if index < part.count:
@@ -265,6 +273,14 @@ class Delivery:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._wait(timeout)
         return self._batch.error(self._index)
+
+    def batch_results(self, timeout: float | None = None) -> list[tuple[RecordMetadata, int]]:
+        """For all records that went in the same batch: where the first is and how many there are.
+
+        More than one entry where the batch was sent in parts; raises where any record failed.
+        """
+        self._wait(timeout)
+        return list(self._batch.runs())
 
     def add_done_callback(self, callback: Callable[["Delivery"], None]) -> None:
         """Call back with this future once it is done; in the producer's own thread, so be quick."""

@@ -106,11 +106,14 @@ class AsyncProducer:
                 await self._core.obtain(topic, lacks, None, deadline_ms)
         return [Delivery(batch, 0) for batch in batches]
 
-    async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
-        if not self._core.cluster.view.partition_count(topic):
+    async def partitions_for(self, topic: str, *, at_least: int = 1) -> int:
+        """How many partitions a topic has; the cluster is asked where fewer than `at_least` are known.
+
+        ClientError where it has fewer.
+        """
+        if self._core.cluster.view.partition_count(topic) < at_least:
             deadline_ms = self._core.world.now_ms() + self._block_ms
-            await self._core.obtain(topic, Lacks.METADATA, None, deadline_ms)
+            await self._core.obtain(topic, Lacks.METADATA, at_least - 1, deadline_ms)
         return self._core.cluster.view.partition_count(topic)
 
     async def flush(self) -> None:
@@ -196,10 +199,15 @@ class Producer:
                 self._background.run(self._core.obtain(topic, lacks, None, deadline_ms))
         return [Delivery(batch, 0) for batch in batches]
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
+    def partitions_for(self, topic: str, *, at_least: int = 1) -> int:
+        """How many partitions a topic has; the cluster is asked where fewer than `at_least` are known.
+
+        ClientError where it has fewer.
+        """
         count = self._core.cluster.view.partition_count(topic)
-        return count or self._background.run(self._async.partitions_for(topic))
+        if count >= at_least:
+            return count
+        return self._background.run(self._async.partitions_for(topic, at_least=at_least))
 
     def flush(self) -> None:
         """Wait until everything that was sent so far is written, or has failed."""

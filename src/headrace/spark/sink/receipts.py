@@ -1,0 +1,67 @@
+"""What a task tells the driver: which of its rows are where."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from headrace.base.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Which attempt of which task of which batch this is. A batch write has no query and no batch id."""
+
+    query_id: str | None
+    batch_id: int | None
+    partition: int
+    attempt: int
+
+    @classmethod
+    def current(cls) -> "TaskIdentity":
+        """Of the task that this Python worker runs."""
+        context = TaskContext.get()
+        if context is None:
+            return cls(None, None, 0, 0)
+        batch_id = context.getLocalProperty("streaming.sql.batchId")
+        return cls(
+            context.getLocalProperty("sql.streaming.queryId"),
+            None if batch_id is None else int(batch_id),
+            context.partitionId(),
+            context.attemptNumber(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A task's records in one partition: how many, and the last one's offset (-1 where nobody told it)."""
+
+    count: int
+    last_offset: int
+
+    def __add__(self, other: "Written") -> "Written":
+        return Written(self.count + other.count, max(self.last_offset, other.last_offset))
+
+
+@dataclass(frozen=True)
+class Receipt(WriterCommitMessage):
+    """One task's, after everything in it was acknowledged."""
+
+    task: TaskIdentity
+    written: dict[TopicPartition, Written]
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.written.values())
+
+
+def total(receipts: Iterable[Receipt | None]) -> dict[TopicPartition, Written]:
+    """What all tasks of a batch have written."""
+    found: dict[TopicPartition, Written] = {}
+    for receipt in receipts:
+        if receipt is None:  # a task that failed sent none
+            continue
+        for partition, own in receipt.written.items():
+            found[partition] = found[partition] + own if partition in found else own
+    return found

@@ -1,0 +1,94 @@
+"""Spark's Arrow batches as pieces of one topic, of a size that suits the producer.
+
+Spark cuts its batches by rows (10,000 at most), so they can be a few bytes or a gigabyte. Small ones are put
+together, so that batches of records do not get small where there are many partitions; large ones are cut, so
+that a task's memory stays bounded. Cutting copies nothing. Rows of several topics are brought into topic
+order by one stable sort of dictionary codes, and each topic's rows keep their order.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.spark.sink.columns import WriteColumns
+from headrace.spark.sink.errors import SinkError
+
+# What is encoded at once. A producer keeps 32 MiB (buffer.memory) on its way at most, and goes on encoding
+# meanwhile, so this is small against it.
+PIECE_BYTES: Final = 4 * 1024 * 1024
+# Rows without a key stay together and go to one partition each time: small enough to spread them evenly.
+KEYLESS_PIECE_BYTES: Final = 512 * 1024
+
+Rows: TypeAlias = pa.RecordBatch
+
+
+def pieces(batches: Iterable[Rows], columns: WriteColumns, topic: str | None) -> Iterator[tuple[str, Rows]]:
+    """Each topic with rows for it, in order; SinkError for rows that name no topic."""
+    bytes_max = PIECE_BYTES if {"key", "partition"} & set(columns.names) else KEYLESS_PIECE_BYTES
+    for rows in _sized(batches, bytes_max):
+        wanted = rows.select(list(columns.names))
+        if not columns.has_topic:
+            assert topic is not None, "the driver has checked that there is a topic"
+            yield topic, wanted
+        else:
+            yield from _by_topic(wanted, rows.column("topic"))
+
+
+def _sized(batches: Iterable[Rows], bytes_max: int) -> Iterator[Rows]:
+    """The same rows in batches of about `bytes_max`."""
+    small: list[Rows] = []
+    small_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        size = batch.nbytes
+        if size < bytes_max // 2:
+            small.append(batch)
+            small_bytes += size
+            if small_bytes >= bytes_max:
+                yield _joined(small)
+                small, small_bytes = [], 0
+            continue
+        if small:  # in order
+            yield _joined(small)
+            small, small_bytes = [], 0
+        count = max(1, batch.num_rows * bytes_max // size)
+        for start in range(0, batch.num_rows, count):
+            yield batch.slice(start, count)
+    if small:
+        yield _joined(small)
+
+
+def _joined(batches: list[Rows]) -> Rows:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _by_topic(rows: Rows, topics: pa.Array) -> Iterator[tuple[str, Rows]]:
+    if topics.null_count:
+        raise SinkError(
+            f"{topics.null_count} of {len(topics)} rows have null in the column `topic`: "
+            "give every row a topic, filter such rows out, or name one topic for all with the option `topic`"
+        )
+    coded = topics.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
+    codes = coded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    sorted_rows = rows.take(pa.array(order))
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    start = 0
+    for name, end in zip(names, ends.tolist(), strict=True):
+        yield name, sorted_rows.slice(start, end - start)
+        start = end
+
+
+def partition_bounds(rows: Rows) -> tuple[int, int] | None:
+    """The least and the largest partition that rows name; None where none does."""
+    if "partition" not in rows.schema.names:
+        return None
+    said = rows.column("partition").drop_null().to_numpy()
+    return (int(said.min()), int(said.max())) if len(said) else None
