@@ -4,12 +4,15 @@ The log keeps the bytes; the partition knows what they mean in the cluster. It i
 metadata log tells it who leads (`follow_metadata`), requests ask it to append or where they may read, and
 it answers or raises an ApiError with Kafka's code. It opens no file, reads no clock and waits for nobody.
 
+What a leader knows of its followers is in `leading`, and there is none for a partition with one replica:
+that one pays nothing for the others. What a follower takes from its leader is in `following`.
+
 Three offsets bound the readers. The log end is for followers, the high watermark (what every in-sync
 replica has) for consumers, and the last stable offset (nothing of an open transaction below it) for
 consumers that read committed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from headrace.base.chunks import Buffer
@@ -19,6 +22,8 @@ from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicId, TopicPartition
 from headrace.log.append import AppendResult, Origin
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.topics import PartitionImage
+from headrace.replication.leading import Leading, Proposal
+from headrace.replication.surroundings import ReplicaSurroundings
 
 ALL_IN_SYNC: Final = -1
 """acks=all: the leader answers once every in-sync replica has the records."""
@@ -34,13 +39,14 @@ class Partition:
     """A replica on this node. `log` is None while its directory is offline."""
 
     __slots__ = (
+        "_around",
         "_durable_first",
         "_in_sync",
-        "_log_ends",
         "_replica_count",
         "_request_flush",
         "leader_epoch",
         "leader_id",
+        "leading",
         "log",
         "node_id",
         "on_advance",
@@ -58,6 +64,7 @@ class Partition:
         node_id: int,
         on_advance: Callable[[TopicPartition], None],
         request_flush: Callable[[PartitionLog], None] = PartitionLog.want_flush,
+        around: ReplicaSurroundings | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -67,9 +74,10 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
+        self._around = around or ReplicaSurroundings()
         self._in_sync: frozenset[int] = frozenset()
         self._replica_count = 0
-        self._log_ends: dict[int, int] = {}
+        self.leading: Leading | None = None
         self._durable_first = 0
         self._request_flush = request_flush
 
@@ -81,32 +89,49 @@ class Partition:
     def in_sync_count(self) -> int:
         return len(self._in_sync)
 
-    def follow_metadata(self, image: PartitionImage) -> bool:
+    def follow_metadata(self, image: PartitionImage, now_ms: int = 0) -> bool:
         """Take on what the metadata log says; returns whether a new leader epoch began on this node as
-        leader.
+        leader. `now_ms` is of the clock that never goes back.
         """
+        if image.leader_epoch == self.leader_epoch and image.partition_epoch < self.partition_epoch:
+            return False  # the controller's answer to a proposal was here before the log
         leads_anew = image.leader == self.node_id and image.leader_epoch > self.leader_epoch
+        is_news = image.partition_epoch != self.partition_epoch or frozenset(image.isr) != self._in_sync
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self._in_sync = frozenset(image.isr)
         self._replica_count = len(image.replicas)
         if leads_anew and self.log is not None:
-            # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
-            # what the log has seen is one whose records are not the newest: the log refuses to write in it.
-            if image.leader_epoch > self.log.epochs.latest:
-                self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
-            self._log_ends = {}
-            if (
-                self.log.config.flush_messages != FLUSH_NEVER
-                and self.log.recovery_point < self.log.log_end_offset
-            ):
-                self._hold_until_durable(self.log)
+            self._begin_leading(self.log)
+        self._follow_followers(image, anew=leads_anew, is_news=is_news, now_ms=now_ms)
         if self.is_leader:
             self._advance_high_watermark()
         else:
             self.on_advance(self.topic_partition)  # who waits for this leader waits in vain
         return leads_anew
+
+    def _begin_leading(self, log: PartitionLog) -> None:
+        # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
+        # what the log has seen is one whose records are not the newest: the log refuses to write in it.
+        if self.leader_epoch > log.epochs.latest:
+            log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        if log.config.flush_messages != FLUSH_NEVER and log.recovery_point < log.log_end_offset:
+            self._hold_until_durable(log)
+
+    def _follow_followers(self, image: PartitionImage, *, anew: bool, is_news: bool, now_ms: int) -> None:
+        if not self.is_leader or len(image.replicas) < 2 or self.log is None:
+            self.leading = None
+        elif anew or self.leading is None:
+            self.leading = Leading(
+                image,
+                node_id=self.node_id,
+                epoch_start=self.log.log_end_offset if anew else self.log.epochs.start_of(self.leader_epoch),
+                around=self._around,
+                now_ms=now_ms,
+            )
+        elif is_news:
+            self.leading.take_on(image)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a request that knows an older or newer leader than this node does (KIP-320)."""
@@ -205,15 +230,94 @@ class Partition:
         self.on_advance(self.topic_partition)
         return log.log_start_offset
 
+    # -- as leader of others ---------------------------------------------------------------------------------
+
+    def follower_fetched(
+        self,
+        replica: int,
+        *,
+        offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        now_ms: int,
+        current_leader_epoch: int = NO_EPOCH,
+    ) -> None:
+        """A follower asked for `offset`, so it has all below. ApiError where it is none of this partition's,
+        or a process that another has replaced.
+        """
+        log, leading = self.leading_log(current_leader_epoch), self.leading
+        if leading is None or replica not in leading.followers:
+            # It may know of its assignment before this node does: it shall ask again.
+            is_early = current_leader_epoch != NO_EPOCH
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH if is_early else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica} is no replica of {self.topic_partition}",
+            )
+        registered = self._around.broker_epoch(replica)
+        if broker_epoch >= 0 and registered is not None and broker_epoch < registered:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica} was registered again since, with epoch {registered}",
+            )
+        proposes = leading.fetched(
+            replica,
+            offset=offset,
+            log_start=log_start_offset,
+            leader_end=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            broker_epoch=broker_epoch,
+            now_ms=now_ms,
+        )
+        if log.high_watermark < offset:
+            self._advance_high_watermark()
+        if proposes:
+            self._around.propose(self)
+
+    def look_for_laggards(self, now_ms: int) -> None:
+        """Propose that followers which lag for too long are no longer in sync."""
+        log, leading = self.log, self.leading
+        if log is not None and leading is not None:
+            if leading.look_for_laggards(log.log_end_offset, now_ms):
+                self._around.propose(self)
+            self._advance_high_watermark()  # nobody waits for ever for a replica that was about to join
+
+    def proposal(self) -> Proposal | None:
+        """The in-sync set that the controller is to be asked for, as long as it is wanted."""
+        return (
+            None if self.leading is None else self.leading.proposal(self.leader_epoch, self.partition_epoch)
+        )
+
+    def proposal_accepted(
+        self, asked: Proposal, *, leader_epoch: int, partition_epoch: int, in_sync: Collection[int]
+    ) -> None:
+        """The controller's answer; nothing changes where the metadata log has told more by now."""
+        leading = self.leading
+        if leading is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
+            return
+        self.partition_epoch = partition_epoch
+        self._in_sync = frozenset(in_sync)
+        leading.accepted(self._in_sync)
+        self._advance_high_watermark()
+
+    def proposal_withdrawn(self, asked: Proposal) -> None:
+        """The controller refused a set for a replica that it does not take: the committed one holds on."""
+        if self.leading is not None and asked == self.proposal():
+            self.leading.withdrawn()
+            self._advance_high_watermark()
+
+    def has_enough_in_sync(self) -> bool:
+        """Whether what was just replicated has reached `min.insync.replicas` of them."""
+        leading, log = self.leading, self.log
+        return leading is None or log is None or leading.has_enough(log.config.min_insync_replicas)
+
     def _advance_high_watermark(self) -> None:
         """The high watermark is the least log end of the in-sync replicas; it never goes back."""
         log = self.log
         if log is None:
             return
         end = log.log_end_offset
-        if len(self._in_sync) > 1:
-            others = (self._log_ends.get(replica, 0) for replica in self._in_sync if replica != self.node_id)
-            end = min(end, *others)
+        if self.leading is not None:
+            end = self.leading.replicated_to(end, min_in_sync=log.config.min_insync_replicas)
         if log.recovery_point < self._durable_first:
             end = min(end, log.recovery_point)
         if end > log.high_watermark:
