@@ -83,19 +83,50 @@ make_venv() {
   }
 }
 
+# Calls: entries_of LOCK 0|1; prints its entries that come as wheels (0), or as source archives (1). The latter is
+# pyspark alone: nothing in it needs a compiler, but pip has to pack its jars before it unpacks them.
+entries_of() {
+  awk -v is_wanted="$2" '/^[^ #]/ { is_source = /^pyspark==/ } is_source == is_wanted' "$1"
+}
+
+# Says every now and then what pip is at, as long as the set-up runs and nobody ends this.
+tell_progress() {
+  said=
+  while sleep 3 && kill -0 "$$" 2>/dev/null; do
+    doing=$(sed -nE 's/^ *((Collecting|Downloading|Building|Installing) .*)/\1/p' "$root/.venv.log" | tail -n 1 | cut -c 1-80)
+    [ "$doing" = "$said" ] || say "  $doing"
+    said=$doing
+  done
+}
+
+pip_install() {
+  "$root/.venv/bin/python" -I -m pip install --disable-pip-version-check $cache "$@"
+}
+
+# The build tools are among the wheels, so that no build fetches what the lock does not name.
 install_locked() {
-  say "installing what $1 names from PyPI"
+  say "installing what $1 names from PyPI: Spark is 500 MB of it, so the first time takes a minute or three"
   cache=
   [ -n "${HOME:-}" ] && [ -w "${HOME:-}" ] || cache=--no-cache-dir
+  entries_of "$1" 0 >"$root/.venv/wheels.lock"
+  entries_of "$1" 1 >"$root/.venv/sources.lock"
+  : >"$root/.venv.log"
+  tell_progress &
+  teller=$!
+  installed=
   {
-    "$root/.venv/bin/python" -I -m pip install --disable-pip-version-check $cache --require-hashes --only-binary :all: -r "$1" &&
-      "$root/.venv/bin/python" -I -m pip install --disable-pip-version-check $cache --no-deps --no-build-isolation -e .
-  } >"$root/.venv.log" 2>&1 || {
+    pip_install --require-hashes --only-binary :all: -r "$root/.venv/wheels.lock" &&
+      pip_install --require-hashes --no-deps --no-build-isolation -r "$root/.venv/sources.lock" &&
+      pip_install --no-deps --no-build-isolation -e .
+  } >>"$root/.venv.log" 2>&1 && installed=1
+  kill "$teller" 2>/dev/null
+  wait "$teller" 2>/dev/null
+  [ -n "$installed" ] || {
     tail -n 12 "$root/.venv.log" >&2
     if grep -qiE 'resolution|connection|timed out|unreachable|proxy|from versions: none' "$root/.venv.log"; then
       fail "PyPI cannot be reached. Look at this machine's network or proxy (pip's own settings are honoured), then start ./$program again"
     elif grep -qi 'no space left' "$root/.venv.log"; then
-      fail "the disk is full. Free about 1 GB, then start ./$program again"
+      fail "the disk is full. Free about 4 GB, then start ./$program again"
     fi
     fail "the installation failed; pip's last lines are above and all of them in .venv.log"
   }

@@ -18,7 +18,10 @@ def _name(requirement: str) -> str:
 
 def _asked(*groups: str) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    requirements = list(project["project"]["dependencies"])
+    requirements = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["spark"],
+    ]
     for group in groups:
         requirements += project["dependency-groups"][group]
     return {_name(requirement) for requirement in requirements}

@@ -24,6 +24,8 @@ case "$*" in
   *"pip install"*"-e ."*)
     printf '#!/bin/sh\\necho "headrace $*"\\n' >"$(dirname "$0")/headrace"
     chmod +x "$(dirname "$0")/headrace" ;;
+  *"pip install"*sources.lock)
+    echo spark >>"$CALLS" ;;
   *"pip install"*)
     echo install >>"$CALLS"
     if [ -n "${{PIP_SAYS:-}}" ]; then echo "$PIP_SAYS"; exit 1; fi ;;
@@ -77,11 +79,22 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_first_start_sets_up_and_the_second_does_not(checkout: Checkout) -> None:
     first = checkout.run("--port", "1", "two words")
     assert first.returncode == 0, first.stderr
-    assert checkout.calls() == ["venv", "install", "warm"]
+    assert checkout.calls() == ["venv", "install", "spark", "warm"]
     assert first.stdout == "headrace demo --port 1 two words\n"
     second = checkout.run()
     assert (second.stdout, second.stderr) == ("headrace demo\n", "")
     assert checkout.calls() == []
+
+
+def test_only_spark_is_built_from_source(checkout: Checkout) -> None:
+    """Everything of the lock is in one of the two parts, and wheels alone are in the first."""
+    checkout.run("--setup")
+    whole, wheels, sources = (
+        (checkout.root / name).read_text()
+        for name in ("requirements.lock", ".venv/wheels.lock", ".venv/sources.lock")
+    )
+    assert sorted(whole.splitlines()) == sorted((wheels + sources).splitlines())
+    assert [line.split("==")[0] for line in sources.splitlines() if not line.startswith(" ")] == ["pyspark"]
 
 
 def test_called_through_a_symbolic_link(checkout: Checkout, tmp_path: Path) -> None:
@@ -94,7 +107,7 @@ def test_set_up_alone(checkout: Checkout) -> None:
     done = checkout.run("--setup")
     assert done.stdout == ""
     assert f"{checkout.root}/.venv/bin/headrace" in done.stderr
-    assert checkout.calls() == ["venv", "install", "warm"]
+    assert checkout.calls() == ["venv", "install", "spark", "warm"]
 
 
 def test_help_sets_nothing_up(checkout: Checkout) -> None:
@@ -109,13 +122,13 @@ def test_broken_environment_is_made_again(checkout: Checkout) -> None:
     checkout.run()
     (checkout.root / ".venv/bin/python").unlink()
     assert checkout.run().stdout == "headrace demo\n"
-    assert checkout.calls() == ["venv", "install", "warm"]
+    assert checkout.calls() == ["venv", "install", "spark", "warm"]
 
 
 def test_half_made_environment_is_finished(checkout: Checkout) -> None:
     assert checkout.run(PIP_SAYS="killed").returncode == 1
     assert checkout.run().stdout == "headrace demo\n"
-    assert checkout.calls() == ["install", "warm"]
+    assert checkout.calls() == ["install", "spark", "warm"]
 
 
 def test_environment_of_an_older_python_is_made_again(checkout: Checkout) -> None:
@@ -124,14 +137,14 @@ def test_environment_of_an_older_python_is_made_again(checkout: Checkout) -> Non
     old.write_text("#!/bin/sh\necho 3.10\nexit 1\n")
     old.chmod(0o755)
     assert checkout.run().stdout == "headrace demo\n"
-    assert checkout.calls() == ["venv", "install", "warm"]
+    assert checkout.calls() == ["venv", "install", "spark", "warm"]
 
 
 def test_moved_checkout_is_set_up_again(checkout: Checkout, tmp_path: Path) -> None:
     checkout.run()
     checkout.root = checkout.root.rename(tmp_path / "moved")
     assert checkout.run().stdout == "headrace demo\n"
-    assert checkout.calls() == ["venv", "install", "warm"]
+    assert checkout.calls() == ["venv", "install", "spark", "warm"]
 
 
 def test_new_lock_is_installed(checkout: Checkout) -> None:
@@ -139,7 +152,7 @@ def test_new_lock_is_installed(checkout: Checkout) -> None:
     with (checkout.root / "requirements.lock").open("a") as lock:
         lock.write("# a newer release\n")
     checkout.run()
-    assert checkout.calls() == ["install"]
+    assert checkout.calls() == ["install", "spark"]
 
 
 def test_new_kernels_are_compiled(checkout: Checkout) -> None:
