@@ -10,7 +10,7 @@ may be dropped any time.
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from headrace.base.chunks import Buffer
@@ -20,6 +20,14 @@ ENTRY_BYTES: Final = 8
 
 _ENTRY: Final = struct.Struct(">ii")
 _KEY: Final = struct.Struct(">q")
+
+
+def without_reserve(data: Buffer) -> Buffer:
+    """The entries of a file without the zeros behind them: Apache Kafka reserves room for an active
+    segment's index ahead, and a copy or a crash leaves it there. Only room starts at position 0."""
+    unpack, count = _ENTRY.unpack_from, len(data) // ENTRY_BYTES
+    used = bisect_left(range(count), True, key=lambda n: unpack(data, n * ENTRY_BYTES)[1] == 0)
+    return memoryview(data)[: used * ENTRY_BYTES]
 
 
 class OffsetIndex:

@@ -7,7 +7,7 @@ that the last entry holds the segment's largest timestamp.
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from headrace.base.chunks import Buffer
@@ -17,6 +17,14 @@ ENTRY_BYTES: Final = 12
 NO_TIMESTAMP: Final = -1
 
 _ENTRY: Final = struct.Struct(">qi")
+
+
+def without_reserve(data: Buffer) -> Buffer:
+    """The entries of a file without the zeros behind them, which Apache Kafka reserves ahead. An entry of
+    such numbers would be that of a first record from 1970."""
+    unpack, count = _ENTRY.unpack_from, len(data) // ENTRY_BYTES
+    used = bisect_left(range(count), True, key=lambda n: unpack(data, n * ENTRY_BYTES) == (0, 0))
+    return memoryview(data)[: used * ENTRY_BYTES]
 
 
 class TimeIndex:

@@ -37,10 +37,15 @@ from headrace.records.kernels_columns_plain import BATCH_COLUMNS
 # Arrow counts the bytes of a column in 31 bits, and nobody wants as much at once.
 SECTION_BYTES_MAX: Final = 512 * 1024 * 1024
 _NOT_PLAIN: Final = TRANSACTIONAL | CONTROL
+_NO_END: Final = (1 << 63) - 1
 
 
 class Aborted(Protocol):
-    """An aborted transaction; those of a fetch response will do."""
+    """An aborted transaction; those of a fetch response will do.
+
+    One that also has a `last_offset`, that of its marker, ends there even if a compaction has taken the
+    marker out since the list was made.
+    """
 
     @property
     def producer_id(self) -> int: ...
@@ -90,7 +95,7 @@ def find_sections(
                     raise InvalidBytesError(f"the batch of offset {base_offset} does not match its CRC")
                 if attributes & CONTROL:
                     hidden.read_marker(view, at, producer_id)
-                elif not (attributes & TRANSACTIONAL and producer_id in hidden.producers):
+                elif not (attributes & TRANSACTIONAL and hidden.hides(producer_id, base_offset)):
                     is_whole = found.add(header, at + HEADER_BYTES, view[at + HEADER_BYTES : end])
                     if not is_whole:
                         return found.joined(buffers, base_offset, is_whole)
@@ -103,15 +108,19 @@ class _Hidden:
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self.producers: set[int] = set()
+        self._last_offsets: dict[int, int] = {}  # by producer, while its transaction lasts
 
     def reach(self, offset: int) -> None:
         while self._waiting and self._waiting[-1].first_offset <= offset:
-            self.producers.add(self._waiting.pop().producer_id)
+            txn = self._waiting.pop()
+            self._last_offsets[txn.producer_id] = getattr(txn, "last_offset", _NO_END)
+
+    def hides(self, producer_id: int, offset: int) -> bool:
+        return self._last_offsets.get(producer_id, -1) >= offset
 
     def read_marker(self, buffer: Buffer, at: int, producer_id: int) -> None:
-        if producer_id in self.producers and read_control_type(buffer, at) is ControlType.ABORT:
-            self.producers.discard(producer_id)
+        if producer_id in self._last_offsets and read_control_type(buffer, at) is ControlType.ABORT:
+            del self._last_offsets[producer_id]
 
 
 class _Found:

@@ -1,0 +1,67 @@
+"""What a task must know to read a partition's files by itself: made on the driver, sent with the task.
+
+Nothing in it is trusted blindly. The folder may be another one on the machine where the task runs, so its
+identity goes with it; files may have gone since, so the task looks again where one is missing.
+"""
+
+from dataclasses import dataclass
+
+from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import NO_TOPIC_ID, TopicId
+from headrace.log.checkpoints import decode_partition_metadata
+from headrace.log.disk import Disk
+from headrace.log.file_names import META_PROPERTIES, PARTITION_METADATA
+from headrace.log.meta_properties import decode_meta_properties
+from headrace.log.txn_index import AbortedTxn
+from headrace.spark.segments.errors import NotInFilesError
+from headrace.spark.segments.listing import ListedSegment
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionManifest:
+    """The files of one partition, and how far they may be read."""
+
+    folder: str
+    start: int
+    """The log's first offset."""
+    bound: int
+    """The high watermark, or for who reads only what is committed the last stable offset."""
+    segments: tuple[ListedSegment, ...] = ()
+    """As the driver saw them; none where it cannot reach the folder itself."""
+    aborted: tuple[AbortedTxn, ...] | None = None
+    """Aborted transactions that the lists beside the segments may lack; None shows uncommitted records."""
+    topic_id: TopicId = NO_TOPIC_ID
+    """Whose folder it must be; NO_TOPIC_ID where nobody can tell."""
+    nodes: tuple[int, ...] = ()
+    """Brokers whose replica may stand in for the leader's: those in sync. Empty where any will do."""
+    has_broker: bool = False
+    """Whether a broker can be asked for what is not in the files."""
+
+    @property
+    def is_committed(self) -> bool:
+        return self.aborted is not None
+
+
+def check_identity(disk: Disk, manifest: PartitionManifest) -> None:
+    """NotInFilesError where the folder is that of another topic or of a replica that may lack records."""
+    found = _topic_id(disk, manifest.folder)
+    if NO_TOPIC_ID not in (found, manifest.topic_id) and found != manifest.topic_id:
+        raise NotInFilesError(f"{manifest.folder} belongs to another topic of that name")
+    if manifest.nodes:
+        node = _node_id(disk, manifest.folder.rpartition("/")[0])
+        if node is not None and node not in manifest.nodes:
+            raise NotInFilesError(f"{manifest.folder} is that of broker {node}, which is not in sync")
+
+
+def _topic_id(disk: Disk, folder: str) -> TopicId:
+    try:
+        return decode_partition_metadata(disk.read_file(f"{folder}/{PARTITION_METADATA}"))
+    except (OSError, InvalidBytesError):
+        return NO_TOPIC_ID
+
+
+def _node_id(disk: Disk, log_dir: str) -> int | None:
+    try:
+        return decode_meta_properties(disk.read_file(f"{log_dir}/{META_PROPERTIES}")).node_id
+    except (OSError, InvalidBytesError):
+        return None
