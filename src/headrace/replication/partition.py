@@ -111,6 +111,11 @@ class Partition:
             self.on_advance(self.topic_partition)  # who waits for this leader waits in vain
         return leads_anew
 
+    def leave(self) -> None:
+        """The replica moved away, or its topic is gone: nobody leads here, and nobody is followed."""
+        self.leader_id = NO_LEADER
+        self.leading = None
+
     def _begin_leading(self, log: PartitionLog) -> None:
         # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
         # what the log has seen is one whose records are not the newest: the log refuses to write in it.

@@ -23,12 +23,16 @@ from headrace.metadata.directories import LOST, is_reserved
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.topics import PartitionImage, TopicImage
 from headrace.replication.partition import Partition
+from headrace.replication.surroundings import ReplicaSurroundings
 from headrace.settings.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
 
 OnPlaced = Callable[[TopicId, int, bytes], None]
 """A replica, by its topic's id and its number, lies in another directory than the cluster believes."""
+
+OnFollow = Callable[[Partition], None]
+"""A partition has another leader, epoch or place than before, or (nobody leads it) is not here any more."""
 
 
 class Replicas:
@@ -43,6 +47,8 @@ class Replicas:
         on_advance: Callable[[TopicPartition], None],
         on_placed: OnPlaced = lambda topic_id, index, directory_id: None,
         request_flush: Callable[[PartitionLog], None] = PartitionLog.want_flush,
+        around: ReplicaSurroundings | None = None,
+        on_follow: OnFollow = lambda partition: None,
     ) -> None:
         self._node_id = node_id
         self._store = store
@@ -50,6 +56,8 @@ class Replicas:
         self._on_advance = on_advance
         self._on_placed = on_placed
         self._request_flush = request_flush
+        self.around = around or ReplicaSurroundings()
+        self._on_follow = on_follow
         # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -91,6 +99,13 @@ class Replicas:
         for name in delta.topic_configs_changed:
             self._follow_config(name)
 
+    def look_for_laggards(self) -> None:
+        """Of all partitions led here: whose followers lag for too long."""
+        now_ms = self._store.clock.monotonic_ms()
+        for partition in self._partitions.values():
+            if partition.leading is not None:
+                partition.look_for_laggards(now_ms)
+
     def follow_all_configs(self) -> None:
         """After a change of broker settings that topics inherit from."""
         for name in {topic for topic, _ in self._partitions}:
@@ -109,6 +124,8 @@ class Replicas:
         if partition is None or partition.topic_id != topic.id:
             return
         del self._partitions[topic_partition]
+        partition.leave()
+        self._on_follow(partition)
         if partition.log is not None:
             try:
                 self._store.delete(topic_partition)
@@ -129,9 +146,11 @@ class Replicas:
                 node_id=self._node_id,
                 on_advance=self._on_advance,
                 request_flush=self._request_flush,
+                around=self.around,
             )
             self._partitions[topic_partition] = partition
-        partition.follow_metadata(image)
+        partition.follow_metadata(image, self._store.clock.monotonic_ms())
+        self._on_follow(partition)
         folder = self._store.folder_of(topic_partition)
         if folder is not None and folder.meta is not None:
             directory_id = folder.meta.directory_id
