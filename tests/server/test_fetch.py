@@ -111,12 +111,13 @@ async def test_a_deleted_topic_ends_the_wait(world: NodeWorld) -> None:
 async def test_a_lost_leadership_ends_the_wait(world: NodeWorld) -> None:
     topic_id = await world.create_topic("t")
     reader = await world.connect()
-    waiting = reader.ask(fetch("t", topic_id=topic_id, wait_ms=LONG_MS), NEWEST)
+    ask = fetch("t", topic_id=topic_id, wait_ms=LONG_MS, current_leader_epoch=0)
+    waiting = reader.ask(ask, NEWEST)
     await world.pass_time(100)
     world.partition("t").follow_metadata(two_replicas(1, 2, leader=2, epoch=1))
     assert await took_ms(world, waiting) < 10
     response = waiting.result()
-    assert code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code(response) is ErrorCode.FENCED_LEADER_EPOCH
     assert data_of(response).current_leader.leader_id == 1  # as the cluster's image has it
     assert [each.host for each in response.node_endpoints] == ["node"]
 

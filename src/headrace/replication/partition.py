@@ -86,6 +86,14 @@ class Partition:
         return self.leader_id == self.node_id
 
     @property
+    def is_catching_up(self) -> bool:
+        """Whether this leader's high watermark is still below where its epoch began: its predecessor's may
+        have been higher.
+        """
+        leading, log = self.leading, self.log
+        return leading is not None and log is not None and log.high_watermark < leading.epoch_start
+
+    @property
     def in_sync_count(self) -> int:
         return len(self._in_sync)
 
@@ -158,6 +166,14 @@ class Partition:
         if current_leader_epoch != self.leader_epoch:
             self.check_epoch(current_leader_epoch)
         if self.leader_id != self.node_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def following_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
+        """The log of a replica that consumers may read from: whoever leads, there is a leader."""
+        log = self.local_log()
+        self.check_epoch(current_leader_epoch)
+        if self.leader_id == NO_LEADER:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 

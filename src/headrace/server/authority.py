@@ -60,3 +60,11 @@ def authorized_operations(context: RequestContext, resource: Resource, name: str
         if authorizer.allows(peer.principal, peer.host, operation, resource, name)
     )
     return sum(1 << operation for operation in allowed)
+
+
+def may_act_for_cluster(context: RequestContext) -> bool:
+    """Whether the other side has the authority of a node: to ask what only nodes ask each other."""
+    peer = context.connection
+    return context.parts.authorizer.allows(
+        peer.principal, peer.host, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
+    )

@@ -32,7 +32,7 @@ Pure data: time comes in with each call, chance with the constructor.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
@@ -138,7 +138,16 @@ def has_records(data: PartitionData) -> bool:
 class Session:
     """What one fetcher follows, and which of its requests comes next."""
 
-    __slots__ = ("created_ms", "epoch", "id", "partitions", "privileged", "used_ms", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "on_next_request",
+        "partitions",
+        "privileged",
+        "used_ms",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -156,6 +165,7 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.on_next_request: Callable[[], object] | None = None
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -191,6 +201,9 @@ class Fetch:
     def partitions(self) -> list[WantedPartition]:
         """What to read, in the order in which it should get its share of the reply."""
         return list(self._wanted.values())
+
+    def on_next_request(self, act: Callable[[], object]) -> None:
+        """Have `act` called before the session's next request is taken in, if that comes before the reply."""
 
     def finish(self, answers: Sequence[Answer], now_ms: int) -> FetchResponse:
         """The reply, with the partitions that have something to say."""
@@ -233,6 +246,9 @@ class IncrementalFetch(Fetch):
         super().__init__(session.partitions)
         self._session = session
         self._epoch = session.epoch
+
+    def on_next_request(self, act: Callable[[], object]) -> None:
+        self._session.on_next_request = act
 
     def finish(self, answers: Sequence[Answer], now_ms: int) -> FetchResponse:
         session = self._session
@@ -309,6 +325,9 @@ class FetchSessions:
         if session.uses_topic_ids != by_id:
             # The client changed its version within a session (the cluster was up- or downgraded).
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.on_next_request is not None:
+            hurry, session.on_next_request = session.on_next_request, None
+            hurry()
         session.update(request)
         del self._sessions[session.id]
         if not session.partitions:

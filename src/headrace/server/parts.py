@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.clock import Clock
 from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.replica_selection import ReplicaSelector
 from headrace.server.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -65,4 +66,5 @@ class Parts:
     producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
     authorizer: Authorizer
+    replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

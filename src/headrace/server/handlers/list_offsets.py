@@ -6,8 +6,12 @@ earliest not yet tiered (v11). Without a remote tier the local log is all there 
 -6 are none. A time later than every record finds nothing: offset -1. A record found beyond what the reader
 may see counts as none. v4: leader epochs.
 
+A leader that has just been elected may not know yet how far its predecessor's high watermark was. Until its
+own has reached the start of its epoch, a consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE)
+where the answer depends on it: else the end of the log would go back (KIP-207).
+
 Checks, in order: isolation level known? partition named once? place known to this version? partition known?
-leader epoch ours? leader here?
+leader epoch ours? leader here (a debugging client, -2, may ask any replica)?
 """
 
 from collections import Counter
@@ -39,6 +43,8 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 EPOCH_SINCE: Final = 4
 NOT_FOUND: Final = (-1, -1)
 CONSUMER: Final = -1
+DEBUGGING: Final = -2
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -71,15 +77,30 @@ def _find(
     if wish.timestamp < EARLIEST_PENDING_UPLOAD:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{wish.timestamp} names no place in a log")
     partition = context.parts.replicas.find(topic, wish.partition_index)
-    log = partition.leading_log(wish.current_leader_epoch)
+    if request.replica_id == DEBUGGING:
+        log = partition.following_log(wish.current_leader_epoch)
+    else:
+        log = partition.leading_log(wish.current_leader_epoch)
     end = log.log_end_offset
     if request.replica_id == CONSUMER:
         end = partition.end_for_consumer(request.isolation_level)
     timestamp, offset = _place(log, wish.timestamp, end)
+    if (
+        request.replica_id == CONSUMER
+        and partition.is_catching_up
+        and _depends_on_end(wish.timestamp, offset)
+    ):
+        is_known = context.api_version >= OFFSET_NOT_AVAILABLE_SINCE
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
     epoch = -1
     if context.api_version >= EPOCH_SINCE and offset >= 0:
         epoch = log.epochs.latest if offset >= end else log.epochs.epoch_at(offset)
     return ListOffsetsPartitionResponse(wish.partition_index, 0, timestamp, offset, epoch)
+
+
+def _depends_on_end(timestamp: int, offset: int) -> bool:
+    """Whether the answer would be another one if consumers saw more of the log."""
+    return timestamp == LATEST or (offset < 0 and (timestamp >= 0 or timestamp == MAX_TIMESTAMP))
 
 
 def _place(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:

@@ -64,12 +64,13 @@ _WITHOUT_LOG_START: Final = LEADER_ERRORS | {
 class _Unsafe:
     """An append that must reach the in-sync replicas, or the disk, before it is acknowledged."""
 
-    __slots__ = ("durable_to", "partition", "replicated_to", "result")
+    __slots__ = ("durable_to", "leader_epoch", "partition", "replicated_to", "result")
 
     def __init__(
         self, partition: Partition, result: PartitionProduceResponse, *, replicated_to: int, durable_to: int
     ) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.result = result
         self.replicated_to = replicated_to
         self.durable_to = durable_to
@@ -80,9 +81,14 @@ class _Unsafe:
         log = partition.log
         if log is None or log.failure is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR if log is None or log.failure is None else log.failure.code
-        if log.high_watermark >= self.replicated_to and log.recovery_point >= self.durable_to:
-            return ErrorCode.NONE
-        return None if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not partition.is_leader or partition.leader_epoch != self.leader_epoch:
+            # Whatever is at these offsets by now, another leader may have put it there.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if log.high_watermark < self.replicated_to or log.recovery_point < self.durable_to:
+            return None
+        if self.replicated_to and not partition.has_enough_in_sync():
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
 
 def handle(

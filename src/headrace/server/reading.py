@@ -1,0 +1,194 @@
+"""Reading for one Fetch of a consumer: which records it gets, within its limits, and whether that is enough.
+
+From v11 on a consumer may read from a follower, up to what that one knows to be replicated (KIP-392). A
+leader that has a replica in the consumer's rack names it instead of answering with records.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
+from headrace.log.partition_log import PartitionLog
+from headrace.replication.partition import READ_COMMITTED, Partition
+from headrace.server.context import RequestContext
+from headrace.server.fetch_sessions import Answer, Fetch, WantedPartition
+from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
+from headrace.server.replica_selection import NO_REPLICA
+from headrace.wire.schemas.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+FOLLOWERS_SINCE: Final = 11
+TOPIC_IDS_SINCE: Final = 13
+LEADER_HINTS_SINCE: Final = 16
+
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class Reading:
+    """One consumer's Fetch: its limits, and what has been read for it so far."""
+
+    __slots__ = (
+        "bytes_max",
+        "bytes_min",
+        "bytes_read",
+        "context",
+        "fetch",
+        "finds_any",
+        "is_committed",
+        "is_urgent",
+        "rack",
+    )
+
+    def __init__(self, context: RequestContext, request: FetchRequest, fetch: Fetch) -> None:
+        self.context = context
+        self.fetch = fetch
+        self.is_committed = request.isolation_level == READ_COMMITTED
+        self.bytes_max = min(request.max_bytes, context.parts.fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
+        self.bytes_read = 0
+        self.rack = request.rack_id
+        self.finds_any = False  # a partition that exists
+        self.is_urgent = False  # an error that the client must hear of now
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there is no reason to wait for more."""
+        return self.bytes_read >= self.bytes_min or self.is_urgent or not self.finds_any
+
+    def keys(self) -> list[TopicPartition]:
+        return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions()]
+
+    def attempt(self, expired: bool) -> FetchResponse | None:
+        """Read again after something moved, or for the last time."""
+        answers = self.read_all()
+        return self.finish(answers) if expired or self.is_enough else None
+
+    def read_all(self) -> list[Answer]:
+        self.bytes_read = 0
+        self.finds_any = self.is_urgent = False
+        return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions()]
+
+    def finish(self, answers: list[Answer]) -> FetchResponse:
+        context = self.context
+        if context.api_version >= LEADER_HINTS_SINCE and self.is_urgent:
+            endpoints = self._hint_leaders(answers)
+        else:
+            endpoints = []
+        response = self.fetch.finish(answers, context.parts.clock.monotonic_ms())
+        if endpoints:
+            response.node_endpoints = endpoints
+        return response
+
+    def _name(self, wanted: WantedPartition) -> str:
+        if self.context.api_version < TOPIC_IDS_SINCE:
+            return wanted.topic
+        image = self.context.parts.image.topics_by_id.get(TopicId(wanted.topic_id))
+        return image.name if image is not None else ""
+
+    def _read_one(self, wanted: WantedPartition) -> PartitionData:
+        try:
+            return self._read(wanted)
+        except ApiError as error:
+            data = PartitionData(wanted.partition, error.code, -1, records=b"")
+            if error.code not in _UNKNOWN:
+                data.aborted_transactions = None
+                self.finds_any = self.is_urgent = True
+            return data
+
+    def _read(self, wanted: WantedPartition) -> PartitionData:
+        partition = self._find(wanted)
+        if partition.leader_id != partition.node_id and self.context.api_version >= FOLLOWERS_SINCE:
+            log = partition.following_log(wanted.current_leader_epoch)
+        else:
+            log = partition.leading_log(wanted.current_leader_epoch)
+        self.finds_any = True
+        high_watermark, stable = log.high_watermark, log.last_stable_offset
+        data = PartitionData(wanted.partition, 0, high_watermark, stable, log.log_start_offset, records=b"")
+        data.aborted_transactions = None
+        if self.rack and partition.leading is not None:
+            data.preferred_read_replica = self._nearer_replica(partition, wanted)
+            if data.preferred_read_replica >= 0:
+                self.is_urgent = True
+                return data
+        diverging = divergence(log, wanted)
+        if diverging is not None:
+            data.diverging_epoch = diverging
+            self.is_urgent = True
+            return data
+        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        end = stable if self.is_committed else high_watermark
+        room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
+        if wanted.fetch_offset < end and (room > 0 or self.bytes_read == 0):
+            self._read_records(log, wanted, data, room=max(room, 0), end=end)
+        elif self.is_committed:
+            data.aborted_transactions = []
+        return data
+
+    def _find(self, wanted: WantedPartition) -> Partition:
+        name = self._name(wanted)
+        if not name:
+            unknown_id = self.context.api_version >= TOPIC_IDS_SINCE
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.context.parts.replicas.find(name, wanted.partition)
+
+    def _nearer_replica(self, partition: Partition, wanted: WantedPartition) -> int:
+        parts = self.context.parts
+        if parts.replica_selector is None:
+            return NO_REPLICA
+        return parts.replica_selector(
+            parts.image,
+            partition,
+            rack=self.rack,
+            offset=wanted.fetch_offset,
+            listener=self.context.connection.listener,
+        )
+
+    def _read_records(
+        self, log: PartitionLog, wanted: WantedPartition, data: PartitionData, *, room: int, end: int
+    ) -> None:
+        read = log.read(
+            wanted.fetch_offset, max_bytes=room, max_offset=end, at_least_one=self.bytes_read == 0
+        )
+        size = len(read.chunk)
+        if size == 0:
+            return
+        self.bytes_read += size
+        data.records = read.chunk
+        if self.is_committed:
+            aborted = log.aborted_transactions(wanted.fetch_offset, read.upper_offset)
+            data.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
+
+    def _hint_leaders(self, answers: list[Answer]) -> list[NodeEndpoint]:
+        image = self.context.parts.image
+        leaders = set()
+        for wanted, data in answers:
+            if data.error_code in LEADER_ERRORS:
+                leader = leader_of(image, wanted.topic, wanted.topic_id, wanted.partition)
+                if leader is not None:
+                    data.current_leader = LeaderIdAndEpoch(*leader)
+                    leaders.add(leader.id)
+        known = addresses(image, leaders, self.context.connection.listener)
+        return [NodeEndpoint(*address) for address in known]
+
+
+def divergence(log: PartitionLog, wanted: WantedPartition) -> EpochEndOffset | None:
+    """Where the reader's log leaves ours: its last epoch is not one we have, or ends before its offset."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if epoch == NO_EPOCH or end_offset < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
