@@ -22,6 +22,7 @@ from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicId, TopicPartition
 from headrace.log.append import AppendResult, Origin
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.topics import PartitionImage
+from headrace.records.produce_run import RunHead, RunRow
 from headrace.replication.leading import Leading, Proposal
 from headrace.replication.surroundings import ReplicaSurroundings
 
@@ -216,6 +217,23 @@ class Partition:
             self._advance_high_watermark()
         return result
 
+    def append_run(self, view: memoryview, run: RunHead, rows: list[RunRow], *, now_ms: int) -> int:
+        """Append the batches of a run of requests where all of them can be answered at once; how many, from
+        the first on. What is not taken is for `append`, which tells why.
+        """
+        log = self.log
+        if (
+            log is None
+            or self.leader_id != self.node_id
+            or log.config.flush_messages != FLUSH_NEVER
+            or (run.acks == ALL_IN_SYNC and (len(self._in_sync) > 1 or self._replica_count > 1))
+        ):
+            return 0
+        taken = log.append_run(view, run, rows, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if taken:
+            self._advance_high_watermark()
+        return taken
+
     def replicated_to(self, offset: int) -> bool:
         """Whether every in-sync replica has all records below `offset`: what acks=all waits for."""
         return self.log is not None and self.log.high_watermark >= offset
@@ -227,7 +245,24 @@ class Partition:
 
     def durable(self) -> None:
         """The log's recovery point moved, or its disk failed: who waits for either looks again."""
-        self._advance_high_watermark()
+        if self.is_leader:
+            self._advance_high_watermark()
+        else:
+            self.on_advance(self.topic_partition)
+
+    @property
+    def owes_flush(self) -> bool:
+        """Whether what was fetched must be on disk before the leader is told, by the next fetch, that it is
+        here.
+        """
+        log = self.log
+        return log is not None and log.recovery_point < min(self._durable_first, log.log_end_offset)
+
+    def appended_as_follower(self, now_ms: int) -> None:
+        """Records of the leader were written: `flush.messages` holds for them too."""
+        log = self.log
+        if log is not None and self.must_flush(now_ms):
+            self._hold_until_durable(log)
 
     def _hold_until_durable(self, log: PartitionLog) -> None:
         """Let nobody read what is to be flushed before it is: a power cut could still change it."""
