@@ -32,9 +32,9 @@ class HeadraceDataSource(DataSource):
         return spark_schema(read_columns(self.options))
 
     def reader(self, schema: StructType) -> "DataSourceReader":
-        from headrace.spark.batch_reader import batch_reader
+        from headrace.spark.batch_reader import HeadraceBatchReader
 
-        return batch_reader(read_options(self.options, streaming=False), schema)
+        return HeadraceBatchReader(read_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         from headrace.spark.stream_reader import HeadraceStreamReader

@@ -123,7 +123,12 @@ class ReadOptions:
     read_mode: str = "brokers"
     """`brokers` fetches, `segments` reads the brokers' files."""
     path: str | None = None
-    """A log directory to read without any broker; implies `read_mode` segments."""
+    """Log directories or partitions' folders to read, with brokers or without; implies segments."""
+
+    @property
+    def has_brokers(self) -> bool:
+        """False where there is nothing but a path."""
+        return "bootstrap.servers" in self.settings
 
     @property
     def is_committed(self) -> bool:
@@ -279,6 +284,8 @@ def _strategy(name: str, text: str) -> str:
 
 def _selection(given: Given) -> Selection:
     chosen = [name for name in _SELECTIONS if name in given]
+    if not chosen and "path" in given:
+        return Selection(pattern=".*")  # all that is there
     if len(chosen) != 1:
         what = "none is given" if not chosen else f"{' and '.join(chosen)} are given"
         raise OptionError(f"exactly one of the options {', '.join(_SELECTIONS)} says what is read: {what}")

@@ -110,9 +110,14 @@ class AsyncAdmin:
         """Who decides about the cluster's metadata, and how far each has read it."""
         return await brokers.describe_quorum(self.cluster)
 
-    async def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """Each partition's first offset at or after its time, or the one at a `Place`."""
-        return await find_offsets(self.cluster, times)
+    async def find_offsets(
+        self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Each partition's first offset at or after its time, or the one at a `Place`.
+
+        With `is_committed` a partition ends at its last stable offset.
+        """
+        return await find_offsets(self.cluster, times, is_committed=is_committed)
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -234,9 +239,14 @@ class Admin:
         """Who decides about the cluster's metadata, and how far each has read it."""
         return self._background.run(self._async.describe_quorum())
 
-    def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """Each partition's first offset at or after its time, or the one at a `Place`."""
-        return self._background.run(self._async.find_offsets(times))
+    def find_offsets(
+        self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Each partition's first offset at or after its time, or the one at a `Place`.
+
+        With `is_committed` a partition ends at its last stable offset.
+        """
+        return self._background.run(self._async.find_offsets(times, is_committed=is_committed))
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()

@@ -1,0 +1,184 @@
+"""Offsets on the driver: which partitions there are, where they begin and end, what the options mean there.
+
+`PartitionOffsets` asks the cluster through an administrator that is kept as long as a query runs. What it
+finds is a plain mapping of partitions to offsets, which is also what checkpoints have as JSON: the
+connector's `{"orders": {"0": 23}}`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Admin
+from headrace.clients.errors import NoSuchTopicError
+from headrace.clients.offset_lookup import FoundOffset, Place
+from headrace.spark.option_values import OptionError
+from headrace.spark.options import Bound, ReadOptions
+
+Offsets = dict[TopicPartition, int]
+
+_NOT_FOUND: Final = -1
+
+
+class TopicPartitions(NamedTuple):
+    """The numbers of a topic's partitions: all from 0 on, where a cluster is asked."""
+
+    numbers: Sequence[int]
+    is_internal: bool
+
+
+class PartitionOffsets:
+    """Asks a cluster about the partitions that the options select."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._admin: Admin | None = None
+
+    @property
+    def admin(self) -> Admin:
+        if self._admin is None:
+            settings = {"client.id": self._options.group_id_prefix, **self._options.admin_settings}
+            self._admin = Admin(settings)
+        return self._admin
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    # Partitions
+
+    def partitions(self, *, without_missing: bool = False) -> list[TopicPartition]:
+        """All that are selected now; NoSuchTopicError for a topic that is named and not there."""
+        selection = self._options.selection
+        if selection.pattern is not None:
+            return self._matching(selection.pattern)
+        wanted = set(selection.partitions)
+        names = sorted({*selection.topics, *(each.topic for each in wanted)})
+        topics = self._topics()
+        found = []
+        for name in names:
+            if name not in topics:
+                if without_missing:
+                    continue
+                raise NoSuchTopicError(name)
+            found += [TopicPartition(name, number) for number in topics[name].numbers]
+        if not wanted:
+            return found
+        missing = wanted.difference(found)
+        if missing and not without_missing:
+            raise OptionError(f"option assign: there is no partition {min(missing)}")
+        return [each for each in found if each in wanted]
+
+    def _matching(self, pattern: str) -> list[TopicPartition]:
+        try:
+            matches = re.compile(pattern).fullmatch
+        except re.error as error:
+            raise OptionError(f"option subscribePattern: {pattern!r} is no pattern: {error}") from None
+        return [
+            TopicPartition(name, number)
+            for name, topic in self._topics().items()
+            if not topic.is_internal and matches(name)
+            for number in topic.numbers
+        ]
+
+    def _topics(self) -> dict[str, TopicPartitions]:
+        """All topics there are, by name."""
+        return {
+            each.name: TopicPartitions(range(each.partitions), each.internal)
+            for each in self.admin.list_topics()
+        }
+
+    # Offsets
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return self._at(dict.fromkeys(partitions, Place.EARLIEST))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where reading can go to now: with isolation level read_committed, the last stable offset."""
+        return self._at(dict.fromkeys(partitions, Place.LATEST))
+
+    def starting(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
+        """What a start means in these partitions."""
+        found = self._resolve(bound, partitions, "starting")
+        missing = [each for each, offset in found.items() if offset == _NOT_FOUND]
+        if missing and not self._options.latest_without_match:
+            raise OptionError(
+                f"{min(missing)} has no record at or after the time asked for; to begin at its end, set the "
+                "option startingOffsetsByTimestampStrategy to latest"
+            )
+        return found | self.latest(missing)
+
+    def ending(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
+        """What an end means in these partitions; a time that none has reached yet means the end there is."""
+        found = self._resolve(bound, partitions, "ending")
+        return found | self.latest(each for each, offset in found.items() if offset == _NOT_FOUND)
+
+    def _resolve(self, bound: Bound, partitions: list[TopicPartition], side: str) -> Offsets:
+        if bound.place is not None:
+            return self._at(dict.fromkeys(partitions, bound.place))
+        if bound.time_ms is not None:
+            return self._at(dict.fromkeys(partitions, bound.time_ms))
+        assert bound.numbers is not None
+        name = f"{side}OffsetsByTimestamp" if bound.by_time else f"{side}Offsets"
+        _check_same(name, bound.numbers, partitions)
+        if bound.by_time:
+            return self._at(bound.numbers)
+        places = {each: number for each, number in bound.numbers.items() if number < 0}
+        return {**bound.numbers, **self._at(places)}
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after each time; None where there is none."""
+        found = self._at(times)
+        return {each: None if offset == _NOT_FOUND else offset for each, offset in found.items()}
+
+    def _at(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets at times or places."""
+        if not times:
+            return {}
+        found: dict[TopicPartition, FoundOffset] = self.admin.find_offsets(
+            times, is_committed=self._options.is_committed
+        )
+        return {each: found[each].offset for each in times}
+
+
+def partition_offsets(options: ReadOptions) -> PartitionOffsets:
+    """Of the cluster, or of the path where no cluster is named."""
+    if options.has_brokers:
+        return PartitionOffsets(options)
+    from headrace.spark.segments.folder_offsets import FolderOffsets
+
+    return FolderOffsets(options)
+
+
+def _check_same(name: str, given: Iterable[TopicPartition], partitions: Iterable[TopicPartition]) -> None:
+    there, said = set(partitions), set(given)
+    if there == said:
+        return
+    lacking = ", ".join(map(str, sorted(there - said)))
+    extra = ", ".join(map(str, sorted(said - there)))
+    what = [f"it lacks {lacking}"] if lacking else []
+    what += [f"it has {extra}, not among what is read"] if extra else []
+    raise OptionError(
+        f"option {name} must name every partition that is read (-2 is earliest, -1 latest): {'; '.join(what)}"
+    )
+
+
+# JSON, as in checkpoints and options
+
+
+def offsets_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As the connector writes it, in order, so that equal offsets are equal texts."""
+    found: dict[str, dict[str, int]] = {}
+    for each in sorted(offsets):
+        found.setdefault(each.topic, {})[str(each.partition)] = offsets[each]
+    return found
+
+
+def offsets_from_json(texts: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, numbers in texts.items()
+        for number, offset in numbers.items()
+    }

@@ -1,0 +1,96 @@
+"""What a stream's checkpoint has: the end of a batch, and where partitions began if nothing says it before.
+
+Spark writes the end of a batch before it runs, and starts the next one there. Two kinds of start are not the
+end of an earlier batch: where batch 0 begins, and where a partition begins that came (or came back) while
+the query ran. Both may be a moving target ("latest", or the oldest record that retention has left), and Spark
+asks for them again after a restart. So the end of the batch carries them, and what a repeated batch reads
+follows from the checkpoint alone:
+
+    {"orders": {"0": 23, "1": 7}, "@start": {"orders": {"1": 0}}}
+
+Without such starts it is the connector's own JSON, so a query can take over the connector's checkpoint. `@`
+is no letter of a topic's name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.base.ids import TopicPartition
+from headrace.spark.offsets import Offsets, offsets_from_json, offsets_json
+from headrace.spark.ranges import OffsetRange
+
+_START: Final = "@start"
+_INITIAL: Final = "@initial"
+_LAG: Final = "@lag"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The end of a batch, or where the first one begins."""
+
+    offsets: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of partitions whose start is not the end of the batch before."""
+    is_initial: bool = False
+    """Nothing was read yet, and nothing of this is written down."""
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = dict(offsets_json(self.offsets))
+        if self.starts:
+            found[_START] = offsets_json(self.starts)
+        if self.is_initial:
+            found[_INITIAL] = True
+        return found
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> "StreamOffset":
+        topics = {name: numbers for name, numbers in given.items() if not name.startswith("@")}
+        return cls(
+            offsets_from_json(topics), offsets_from_json(given.get(_START, {})), bool(given.get(_INITIAL))
+        )
+
+    def begins(self) -> Offsets:
+        """Where a batch after this one begins."""
+        return dict(self.offsets)
+
+    def followed_by(self, ends: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]) -> Any:
+        """The end of the next batch, which reads from `begins` to `ends`."""
+        known = {} if self.is_initial else self.offsets
+        starts = {each: begins[each] for each in ends if known.get(each) != begins[each]}
+        return StreamOffset(dict(ends), starts)
+
+
+def batch_ranges(start: StreamOffset, end: StreamOffset) -> tuple[list[OffsetRange], list[TopicPartition]]:
+    """What the batch that ends there reads, and partitions of it whose start nobody has said.
+
+    The connector leaves those open: they begin at their oldest record.
+    """
+    ranges, unsaid = [], []
+    for each, until in sorted(end.offsets.items()):
+        begin = end.starts.get(each, start.offsets.get(each))
+        if begin is None:
+            unsaid.append(each)
+        elif begin < until:
+            ranges.append(OffsetRange(*each, begin, until))
+    return ranges, unsaid
+
+
+def limited(begins: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """Ends with about `most` offsets in all, shared by how far each partition is behind; none is starved."""
+    behind = {each: max(0, end - begins[each]) for each, end in latest.items()}
+    total = sum(behind.values())
+    if total <= most:
+        return dict(latest)
+    return {
+        each: begins[each] + min(behind[each], max(1, most * behind[each] // total))
+        if behind[each]
+        else latest[each]
+        for each in latest
+    }
+
+
+def lag_json(latest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """What progress shows as the latest offset: where each partition ends, and how far it is behind."""
+    lags = {each: max(0, end - ends.get(each, end)) for each, end in latest.items()}
+    return {**offsets_json(latest), _LAG: offsets_json(lags)}
