@@ -8,18 +8,15 @@ Memory stays at a chunk and what it unpacks to, however large a segment is.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
 from headrace.log.txn_index import AbortedTxn
-from headrace.records.codecs import UnpackedTooLargeError
-from headrace.records.columns import Decoded, read_columns
-from headrace.records.columns_sections import SECTION_BYTES_MAX
-from headrace.spark.columns import decoded_names, fit
+from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
+from headrace.spark.reading import TimeWindow, rows_of
 from headrace.spark.segments.chunks import Chunk, ChunkBuffer, read_chunks
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
 from headrace.spark.segments.listing import ListedSegment, list_segments, number_of
@@ -27,21 +24,21 @@ from headrace.spark.segments.manifest import PartitionManifest
 from headrace.spark.segments.places import open_segment, position_of
 from headrace.spark.segments.transactions import aborted_between
 
-# Spark gains nothing from more rows at once, and loses with fewer than some thousands.
-ROWS_MAX: Final = 50_000
-# What the batches of one chunk may unpack to at once: enough for some thousand rows of 1 KB.
-UNPACKED_BYTES: Final = 16 << 20
-
 
 class PartitionRows:
     """Rows of one range of offsets; `next_offset` is where it stands."""
 
     def __init__(
-        self, disk: Disk, manifest: PartitionManifest, wanted: OffsetRange, columns: Sequence[str]
+        self,
+        disk: Disk,
+        manifest: PartitionManifest,
+        wanted: OffsetRange,
+        options: ReadOptions,
+        window: TimeWindow | None = None,
     ) -> None:
         self._disk, self._manifest, self._wanted = disk, manifest, wanted
-        self._columns = tuple(columns)
-        self._decoded_columns = decoded_names(list(dict.fromkeys((*columns, "offset"))))
+        self._options, self._window = options, window
+        self._within_bound = replace(wanted, end=max(wanted.start, min(wanted.end, manifest.bound)))
         self._buffer = ChunkBuffer()
         self._segments: Sequence[ListedSegment] = manifest.segments
         self._aborted: Sequence[AbortedTxn] | None = None
@@ -50,7 +47,7 @@ class PartitionRows:
     def read(self) -> Iterator[Any]:
         """Record batches in order. NotInFilesError where the files lack `next_offset`; what came before is
         complete."""
-        end = min(self._wanted.end, self._manifest.bound)
+        end = self._within_bound.end
         looked_at = -1
         while self.next_offset < end:
             try:
@@ -72,7 +69,7 @@ class PartitionRows:
         self._find_aborted(end)
         number = number_of(self._segments, self.next_offset)
         if number < 0:
-            raise NotInFilesError(self._lacking())
+            raise self._lacking()
         while self.next_offset < end:
             base_offset = self._segments[number].base_offset
             yield from self._read_segment(base_offset, end)
@@ -92,14 +89,15 @@ class PartitionRows:
         if number >= 0 and self._segments[number].base_offset > base_offset:
             return number
         if number + 1 >= len(self._segments):
-            raise NotInFilesError(self._lacking())
+            raise self._lacking()
         self.next_offset = self._segments[number + 1].base_offset
         return number + 1
 
-    def _lacking(self) -> str:
+    def _lacking(self) -> NotInFilesError:
         folder, segments = self._manifest.folder, self._segments
         has = f"its segments start at {segments[0].base_offset}" if segments else "it has no segment"
-        return f"{folder} does not have offset {self.next_offset} of {self._wanted} (any more): {has}"
+        later = (each.base_offset for each in segments if each.base_offset > self.next_offset)
+        return NotInFilesError(f"{folder} does not have offset {self.next_offset}: {has}", next(later, None))
 
     # -- what is in it ---------------------------------------------------------------------------------------
 
@@ -124,53 +122,17 @@ class PartitionRows:
         position = position_of(self._disk, folder, base_offset, file, self.next_offset)
         for chunk in read_chunks(file, position, upto=end, buffer=self._buffer):
             try:
-                yield from self._rows(chunk, end)
+                yield from rows_of(
+                    chunk.batches,
+                    self.next_offset,
+                    self._within_bound,
+                    self._options,
+                    self._window,
+                    end=chunk.next_offset,
+                    aborted=self._aborted_in(chunk),
+                )
             except InvalidBytesError as error:
                 raise DamagedSegmentError(
                     f"{file.path}, in the {len(chunk.batches)} bytes from {chunk.position} on: {error}"
                 ) from None
             self.next_offset = max(self.next_offset, min(chunk.next_offset, end))
-
-    def _rows(self, chunk: Chunk, end: int) -> Iterator[Any]:
-        aborted, is_whole = self._aborted_in(chunk), False
-        while not is_whole:
-            decoded = self._decode(chunk, aborted)
-            is_whole = decoded.is_whole
-            rows = fit(decoded.rows.select(range(len(self._columns))), self._columns)
-            if decoded.next_offset > end:
-                offsets = decoded.rows.column("offset").to_numpy()
-                rows = rows.slice(0, int(np.searchsorted(offsets, end)))
-            yield from _portions(rows)
-            self.next_offset = min(decoded.next_offset, end)
-
-    def _decode(self, chunk: Chunk, aborted: list[AbortedTxn] | None) -> Decoded:
-        bytes_max = UNPACKED_BYTES
-        while True:
-            try:
-                return self._decode_up_to(chunk, aborted, bytes_max)
-            except UnpackedTooLargeError:
-                if bytes_max == SECTION_BYTES_MAX:
-                    raise
-                bytes_max = min(4 * bytes_max, SECTION_BYTES_MAX)  # for a first batch that is this large
-
-    def _decode_up_to(self, chunk: Chunk, aborted: list[AbortedTxn] | None, bytes_max: int) -> Decoded:
-        return read_columns(
-            chunk.batches,
-            topic=self._wanted.topic,
-            partition=self._wanted.partition,
-            from_offset=self.next_offset,
-            aborted=aborted,
-            columns=self._decoded_columns,
-            timestamp_unit="us",
-            plain_topic=True,
-            bytes_max=bytes_max,
-        )
-
-
-def _portions(rows: Any) -> Iterator[Any]:
-    """Batches of about the same size, at most ROWS_MAX rows each."""
-    count = rows.num_rows
-    pieces = -(-count // ROWS_MAX)
-    for number in range(pieces):
-        start = count * number // pieces
-        yield rows.slice(start, count * (number + 1) // pieces - start)

@@ -1,0 +1,87 @@
+"""Manifests of a cluster that runs: stock requests tell where files are and how far they may be read.
+
+Metadata has the leaders and in-sync replicas, ListOffsets the high watermark or last stable offset, and
+DescribeLogDirs the folders of the leaders' replicas; Apache Kafka answers them as well. Folders do not move
+often, so they are asked for once, and again when a leader has changed or a folder is gone.
+"""
+
+import contextlib
+from collections.abc import Collection
+from dataclasses import replace
+
+from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
+from headrace.clients import Admin
+from headrace.clients.administering.topics import PartitionDescription
+from headrace.clients.offset_lookup import Place
+from headrace.log.disk import Disk
+from headrace.spark.options import ReadOptions
+from headrace.spark.segments.errors import NotInFilesError
+from headrace.spark.segments.folders import partition_folders
+from headrace.spark.segments.listing import list_segments
+from headrace.spark.segments.manifest import PartitionManifest
+
+
+class BrokerManifests:
+    """Asks through an administrator that somebody else keeps; remembers folders by leader."""
+
+    def __init__(self, options: ReadOptions, disk: Disk) -> None:
+        self._options, self._disk = options, disk
+        self._folders: dict[tuple[int, TopicPartition], str] = {}
+
+    def of(
+        self, admin: Admin, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PartitionManifest]:
+        """What can be read of these partitions now."""
+        bounds = admin.find_offsets(
+            dict.fromkeys(partitions, Place.LATEST), is_committed=self._options.is_committed
+        )
+        starts = admin.find_offsets(dict.fromkeys(partitions, Place.EARLIEST))
+        found = {}
+        for topic in admin.describe_topics(sorted({each.topic for each in partitions})):
+            for described in topic.partitions:
+                partition = TopicPartition(topic.name, described.number)
+                if partition in bounds:
+                    manifest = PartitionManifest(
+                        folder="",
+                        start=starts[partition].offset,
+                        bound=bounds[partition].offset,
+                        aborted=() if self._options.is_committed else None,
+                        topic_id=TopicId(uuid_bytes(topic.topic_id)),
+                        has_broker=True,
+                    )
+                    found[partition] = self._located(admin, partition, described, manifest)
+        return found
+
+    def _located(
+        self,
+        admin: Admin,
+        partition: TopicPartition,
+        described: PartitionDescription,
+        manifest: PartitionManifest,
+    ) -> PartitionManifest:
+        """The manifest with its folder, and with the segments in it where they can be seen from here."""
+        if self._options.path is not None:
+            return self._in_path(self._options.path, partition, manifest)
+        key = described.leader, partition
+        if not self._disk.is_folder(self._folders.get(key, "")):
+            self._learn_folders(admin, described.leader)
+        folder = self._folders.get(key, "")
+        nodes = tuple({described.leader: None, **dict.fromkeys(described.isr)})
+        return self._listed(replace(manifest, folder=folder, nodes=nodes))
+
+    def _learn_folders(self, admin: Admin, node: int) -> None:
+        for log_dir in admin.describe_log_dirs(node):
+            for partition in log_dir.partitions:
+                self._folders[node, partition] = f"{log_dir.path.rstrip('/')}/{partition}"
+
+    def _in_path(
+        self, path: str, partition: TopicPartition, manifest: PartitionManifest
+    ) -> PartitionManifest:
+        places = partition_folders(self._disk, path).get(partition, ())
+        listed = [self._listed(replace(manifest, folder=place.path)) for place in places]
+        return max(listed, key=lambda each: each.segments[-1:], default=manifest)
+
+    def _listed(self, manifest: PartitionManifest) -> PartitionManifest:
+        with contextlib.suppress(NotInFilesError):
+            return replace(manifest, segments=list_segments(self._disk, manifest.folder))
+        return manifest

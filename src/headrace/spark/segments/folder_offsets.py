@@ -1,0 +1,64 @@
+"""The partitions of a path and their offsets, in the place of a cluster's."""
+
+from collections.abc import Mapping
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.offset_lookup import Place
+from headrace.log.system_disk import SystemDisk
+from headrace.spark.offsets import Offsets, PartitionOffsets, TopicPartitions
+from headrace.spark.option_values import OptionError
+from headrace.spark.options import ReadOptions
+from headrace.spark.segments.folders import INTERNAL_PREFIX, folder_manifest, partition_folders
+from headrace.spark.segments.manifest import PartitionManifest
+from headrace.spark.segments.times import first_at
+
+
+class FolderOffsets(PartitionOffsets):
+    """Looks into the folders each time it is asked: a broker that runs elsewhere may write on."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        assert options.path is not None
+        self._path = options.path
+        self._disk = SystemDisk()
+
+    def _topics(self) -> dict[str, TopicPartitions]:
+        numbers: dict[str, list[int]] = {}
+        for topic, number in sorted(partition_folders(self._disk, self._path)):
+            numbers.setdefault(topic, []).append(number)
+        return {
+            topic: TopicPartitions(found, topic.startswith(INTERNAL_PREFIX))
+            for topic, found in numbers.items()
+        }
+
+    def _at(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        manifests = self.manifests(times)
+        return {partition: self._find(manifests[partition], time) for partition, time in times.items()}
+
+    def manifests(
+        self, partitions: Mapping[TopicPartition, object]
+    ) -> dict[TopicPartition, PartitionManifest]:
+        """What can be read of these partitions now."""
+        folders = partition_folders(self._disk, self._path)
+        missing = set(partitions).difference(folders)
+        if missing:
+            raise OptionError(f"option path: {self._path} has no partition {min(missing)}")
+        is_committed = self._options.is_committed
+        return {
+            each: folder_manifest(self._disk, folders[each], is_committed=is_committed) for each in partitions
+        }
+
+    def _find(self, manifest: PartitionManifest, time: int) -> int:
+        if time == Place.EARLIEST:
+            return manifest.start
+        if time == Place.LATEST:
+            return manifest.bound
+        found = first_at(
+            self._disk,
+            manifest.folder,
+            manifest.segments,
+            time,
+            start=manifest.start,
+            bound=manifest.bound,
+        )
+        return -1 if found is None else found[0]
