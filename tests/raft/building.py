@@ -77,10 +77,11 @@ def open_driver(
     *,
     loop: asyncio.AbstractEventLoop | None = None,
     clock: Clock | None = None,
+    directory_id: bytes = DIRECTORY_ID,
 ) -> RaftDriver:
     driver = open_member(
         config,
-        directory_id=DIRECTORY_ID,
+        directory_id=directory_id,
         disk=disk,
         loop=loop or asyncio.get_running_loop(),
         clock=clock or SystemClock(),

@@ -4,23 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from headrace.raft.core import (
-    MOVES,
+from headrace.raft.core import RaftCore
+from headrace.raft.messages import (
+    NO_DIRECTORY,
     Effects,
     ElectionState,
     EpochBegan,
+    EpochEnded,
     LogEnd,
     Message,
-    RaftCore,
-    Role,
     VoteReply,
     VoteRequest,
 )
+from headrace.raft.roles import MOVES, Patience, Role
 from tests.raft.transcript import run_transcript
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 DIRECTORY = b"d" * 16
-TIMEOUT_MS = 100
+PATIENCE = Patience(
+    election_ms=lambda: 100, backoff_ms=lambda attempt: 10 * attempt, hurry_ms=lambda: 5, fetch_ms=200
+)
 
 
 class Quorum:
@@ -47,12 +50,12 @@ class Quorum:
         self.cores[node_id] = core = RaftCore(
             node_id=node_id,
             directory_id=DIRECTORY,
-            voters=map(int, voters.split(",")),
+            voters=dict.fromkeys(map(int, voters.split(",")), NO_DIRECTORY),
             state=ElectionState(
                 int(more.get("epoch", 0)), int(more.get("leader", -1)), int(more.get("voted", -1)), DIRECTORY
             ),
             log_end=LogEnd(int(more.get("log-epoch", 0)), int(more.get("log-end", 0))),
-            election_timeout_ms=lambda: TIMEOUT_MS,
+            patience=PATIENCE,
         )
         return f"{core.role} epoch={core.epoch} majority={core.majority}"
 
@@ -66,17 +69,29 @@ class Quorum:
             core.log_moved(LogEnd(core.epoch, int(rest[0])))
             return Effects()
         if verb == "durable":
-            return core.durable(int(rest[1]) if len(rest) > 1 else core.node_id, int(rest[0]))
+            return core.durable(int(rest[0]))
+        if verb == "fetched":
+            return core.fetched(int(rest[0]), DIRECTORY, int(rest[1]), self.now_ms)
+        if verb == "heard":
+            return core.heard_leader(int(rest[0]), self.now_ms)
+        if verb == "lost":
+            core.leader_gone(self.now_ms)
+            return Effects()
+        if verb == "voters":
+            return core.change_voters(dict.fromkeys(map(int, rest[0].split(",")), NO_DIRECTORY), self.now_ms)
         if verb == "resign":
             return core.resign(self.now_ms)
         assert verb == "hears", verb
         fields = {key: int(value) for key, value in (word.split("=") for word in rest[1:])}
         if rest[0] == "vote-request":
             log_end = LogEnd(fields["log-epoch"], fields["log-end"])
-            request = VoteRequest(core.node_id, fields["epoch"], fields["from"], DIRECTORY, log_end)
+            pre_vote = bool(fields.get("pre", 0))
+            request = VoteRequest(core.node_id, fields["epoch"], fields["from"], DIRECTORY, log_end, pre_vote)
             return core.step(request, self.now_ms)
-        if rest[0] == "vote":
-            reply = VoteReply(core.node_id, fields["from"], fields["epoch"], bool(fields["granted"]))
+        if rest[0] in ("vote", "pre-vote"):
+            pre_vote = rest[0] == "pre-vote"
+            granted = bool(fields["granted"])
+            reply = VoteReply(core.node_id, fields["from"], fields["epoch"], granted, pre_vote=pre_vote)
             return core.step(reply, self.now_ms)
         return core.step(EpochBegan(core.node_id, fields["epoch"], fields["leader"]), self.now_ms)
 
@@ -108,11 +123,15 @@ class Quorum:
     def mail_line(message: Message) -> str:
         if isinstance(message, VoteRequest):
             end = message.log_end
-            asked = f"vote for {message.candidate_id}? epoch={message.epoch}"
+            kind = "would you vote" if message.pre_vote else "vote"
+            asked = f"{kind} for {message.candidate_id}? epoch={message.epoch}"
             return f"send {message.to}: {asked} log={end.epoch}/{end.offset}"
         if isinstance(message, VoteReply):
             granted = "yes" if message.granted else "no"
             return f"send {message.to}: {granted} epoch={message.epoch} leader={message.leader_id}"
+        if isinstance(message, EpochEnded):
+            gives_up = f"{message.leader_id} gives up epoch {message.epoch}"
+            return f"send {message.to}: {gives_up}, for {message.successors}"
         return f"send {message.to}: epoch {message.epoch} has leader {message.leader_id}"
 
 
@@ -124,7 +143,7 @@ def test_transcript(path: Path) -> None:
 def test_every_role_has_its_moves_and_no_epoch_is_led_twice() -> None:
     assert set(MOVES) == set(Role)
     assert [role for role in Role if Role.LEADER in MOVES[role]] == [Role.CANDIDATE]
-    assert MOVES[Role.RESIGNED] == frozenset()
+    assert MOVES[Role.RESIGNED] == {Role.PROSPECTIVE}
 
 
 def test_a_move_outside_the_table_is_a_bug_and_says_so() -> None:
@@ -133,4 +152,4 @@ def test_a_move_outside_the_table_is_a_bug_and_says_so() -> None:
     quorum.answer("1 start")
     quorum.answer("1 resign")
     with pytest.raises(AssertionError, match="resigned of epoch 1 cannot become leader of epoch 1"):
-        quorum.cores[1]._lead()
+        quorum.cores[1]._lead(0)

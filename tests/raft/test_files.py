@@ -6,8 +6,8 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.raft import records
-from headrace.raft.core import ElectionState
 from headrace.raft.durability import make_durable_folder, renew_segments
+from headrace.raft.messages import ElectionState
 from headrace.raft.quorum_state import decode_state, encode_state, read_state
 from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, list_snapshots

@@ -86,7 +86,9 @@ def test_we_take_over_a_directory_that_kafka_formatted(tmp_path: Path) -> None:
 
     async def scenario() -> Follower:
         follower = Follower()
-        driver = open_driver(SystemDisk(), config, follower)
+        assert first.voters is not None
+        directory_id = first.voters.by_id[1].directory_id
+        driver = open_driver(SystemDisk(), config, follower, directory_id=directory_id)
         await driver.start()
         await driver.append(topics(["a"]))
         await driver.stop()

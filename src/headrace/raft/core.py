@@ -5,162 +5,73 @@ the driver must do, in the order of the fields. It reads no clock, draws no chan
 
 The voters are a parameter, so a quorum of one is the same machine as a quorum of five: a node that is the
 only voter needs one vote, its own, and leads a new epoch as soon as it starts; what it has made durable is
-committed. With more voters it asks for votes, grants its own at most once per epoch (that is what `persist`
-is for), and commits what a majority has.
+committed. With more voters it first asks whether it would win (KIP-996: nobody who hears from a leader says
+yes, so a node that was cut off disturbs nobody when it comes back), then asks for votes in a new epoch,
+grants its own at most once per epoch (that is what `persist` is for), and commits what a majority has. A node
+that is no voter only follows.
+
+A follower that has not heard from its leader for a while stands for election; so does at once one whose
+leader is certainly gone (`leader_gone`) or says that it gives up. A leader that a majority has not heard of
+gives up by itself.
 
 A leader may not count records of earlier epochs as committed until one of its own is (Raft §5.4.2): the
 first thing a leader appends is the record of its election, and the high watermark does not move before that
 record is durable on a majority.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from collections.abc import Mapping
 
 from headrace.base.ids import NO_LEADER
-
-NO_DIRECTORY: Final = bytes(16)
-NOBODY: Final = -1
-
-
-class Role(StrEnum):
-    """What a node is in its epoch."""
-
-    UNATTACHED = "unattached"  # knows the epoch but not its leader, and has not voted in it
-    VOTED = "voted"  # gave its vote away, and waits to hear who won
-    FOLLOWER = "follower"
-    CANDIDATE = "candidate"
-    LEADER = "leader"
-    RESIGNED = "resigned"  # led this epoch and gave it up; never leads it again
-
-
-MOVES: Final[Mapping[Role, frozenset[Role]]] = {
-    Role.UNATTACHED: frozenset({Role.VOTED, Role.FOLLOWER}),
-    Role.VOTED: frozenset({Role.FOLLOWER}),
-    Role.FOLLOWER: frozenset(),
-    Role.CANDIDATE: frozenset({Role.LEADER, Role.FOLLOWER}),
-    Role.LEADER: frozenset({Role.RESIGNED}),
-    Role.RESIGNED: frozenset(),
-}
-"""Where a node may go within one epoch."""
-
-ENTRIES: Final = frozenset({Role.UNATTACHED, Role.VOTED, Role.FOLLOWER, Role.CANDIDATE})
-"""What a node may become when it meets a newer epoch, whatever it was before."""
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionState:
-    """What must survive a crash: the epoch, and whom this node knows or wants as its leader."""
-
-    epoch: int = 0
-    leader_id: int = NO_LEADER
-    voted_id: int = NOBODY
-    voted_directory_id: bytes = NO_DIRECTORY
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """How far a log reaches: the epoch of its last record and the offset after it. Later epochs win."""
-
-    epoch: int = 0
-    offset: int = 0
-
-    def reaches(self, other: "LogEnd") -> bool:
-        return (self.epoch, self.offset) >= (other.epoch, other.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
-    """A candidate asks `to` for its vote."""
-
-    to: int
-    epoch: int
-    candidate_id: int
-    candidate_directory_id: bytes
-    log_end: LogEnd
-
-
-@dataclass(frozen=True, slots=True)
-class VoteReply:
-    """`sender` grants or refuses; `leader_id` names the epoch's leader where it knows one."""
-
-    to: int
-    sender: int
-    epoch: int
-    granted: bool
-    leader_id: int = NO_LEADER
-
-
-@dataclass(frozen=True, slots=True)
-class EpochBegan:
-    """The leader of an epoch makes itself known to `to`."""
-
-    to: int
-    epoch: int
-    leader_id: int
-
-
-Message = VoteRequest | VoteReply | EpochBegan
-
-
-@dataclass(frozen=True, slots=True)
-class EpochStart:
-    """The leader must append the record of its election, by these voters."""
-
-    epoch: int
-    granted_by: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """What the driver must do, in field order."""
-
-    persist: ElectionState | None = None  # fsync BEFORE anything else
-    append: EpochStart | None = None
-    send: tuple[Message, ...] = ()
-    committed_to: int | None = None  # the high watermark: records below it may be replayed and answered
-
-
-NOTHING: Final = Effects()
-
-
-@dataclass(slots=True)
-class _Leadership:
-    """What only a leader knows."""
-
-    start_offset: int
-    ends: dict[int, int] = field(default_factory=dict)
-    """The offset up to which each voter is known to be durable."""
+from headrace.raft.leadership import Leadership
+from headrace.raft.messages import (
+    NO_DIRECTORY,
+    NOBODY,
+    NOTHING,
+    Effects,
+    ElectionState,
+    EpochBegan,
+    EpochEnded,
+    EpochStart,
+    LogEnd,
+    Message,
+    VoteReply,
+    VoteRequest,
+)
+from headrace.raft.roles import ENTRIES, MOVES, Patience, Role
 
 
 class RaftCore:
-    """One node's part in the quorum. `election_timeout_ms` draws how long to wait for a leader, jitter
-    included.
-    """
+    """One node's part in the quorum. `voters` maps the id of each to its directory, zeros for any."""
 
     def __init__(
         self,
         *,
         node_id: int,
         directory_id: bytes,
-        voters: Iterable[int],
+        voters: Mapping[int, bytes],
         state: ElectionState,
         log_end: LogEnd,
-        election_timeout_ms: Callable[[], int],
+        patience: Patience,
     ) -> None:
         self.node_id = node_id
         self.directory_id = directory_id
-        self.voters = frozenset(voters)
+        self.voters = dict(voters)
         self.log_end = log_end
+        self.patience = patience
         self.high_watermark: int | None = None
         self.role = self._role_at_start(state)
         # A log can be ahead of a vote that was lost with its file: an epoch in the log was once real.
         self.state = state if state.epoch >= log_end.epoch else ElectionState(log_end.epoch)
-        self.election_deadline_ms: int | None = None
-        self._election_timeout_ms = election_timeout_ms
+        self.leadership: Leadership | None = None
+        self.deadline_ms: int | None = None
+        # Whether the leader of this epoch was heard of, and not lost since: then no other is wanted.
+        self._hears_leader = False
         self._votes: set[int] = set()
-        self._leadership: _Leadership | None = None
+        self._refusals: set[int] = set()
+        self._elections_lost = 0
+        self._announced_ms = 0
+
+    # -- what is known ---------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -175,29 +86,46 @@ class RaftCore:
         return self.role is Role.LEADER
 
     @property
+    def is_voter(self) -> bool:
+        return self.voters.get(self.node_id, b"") in (NO_DIRECTORY, self.directory_id)
+
+    @property
     def majority(self) -> int:
         return len(self.voters) // 2 + 1
 
+    @property
+    def seeks_leader(self) -> bool:
+        """Whether a node that only follows must ask around for the one to follow."""
+        return not self.is_voter and not self._hears_leader
+
     def voter_ends(self) -> dict[int, int]:
         """How far each voter is known to have got; only a leader knows of others."""
-        known = {} if self._leadership is None else self._leadership.ends
-        return {voter: known.get(voter, -1) for voter in sorted(self.voters)}
+        if self.leadership is None:
+            return dict.fromkeys(sorted(self.voters), -1)
+        return {voter: self.leadership.end_of(voter, self.voters[voter]) for voter in sorted(self.voters)}
+
+    # -- what happens ----------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> Effects:
         """Begin to take part: alone at once, else after having waited for a leader to speak up."""
-        if self.voters == {self.node_id}:
+        if self.is_voter and len(self.voters) == 1:
             return self._stand_for_election(now_ms)
         self._wait_for_leader(now_ms)
         return NOTHING
 
     def tick(self, now_ms: int) -> Effects:
         """Time has passed."""
-        if self.election_deadline_ms is None or now_ms < self.election_deadline_ms:
+        if self.deadline_ms is None or now_ms < self.deadline_ms:
             return NOTHING
-        if self.node_id not in self.voters:
+        if self.role is Role.LEADER:
+            return self._watch_quorum(now_ms)
+        if not self.is_voter:
+            self._hears_leader = False
             self._wait_for_leader(now_ms)
             return NOTHING
-        return self._stand_for_election(now_ms)
+        if self.role is Role.CANDIDATE or (self.role is Role.PROSPECTIVE and self._may_go_back()):
+            return self._lose_election(now_ms)
+        return self._ask_first(now_ms)
 
     def step(self, message: Message, now_ms: int) -> Effects:
         """A message from another node has come."""
@@ -205,29 +133,90 @@ class RaftCore:
             return self._answer_candidate(message, now_ms)
         if isinstance(message, VoteReply):
             return self._count_vote(message, now_ms)
-        return self._follow(message.epoch, message.leader_id, now_ms)
+        if isinstance(message, EpochEnded):
+            return self._succeed(message, now_ms)
+        return self.learn(message.epoch, message.leader_id, now_ms, from_leader=True)
+
+    def learn(self, epoch: int, leader_id: int, now_ms: int, *, from_leader: bool = False) -> Effects:
+        """Someone knows of an epoch, and perhaps of its leader."""
+        back = from_leader and self.role in (Role.PROSPECTIVE, Role.CANDIDATE) and leader_id != self.node_id
+        if epoch < self.epoch or (epoch == self.epoch and leader_id == NO_LEADER):
+            return NOTHING
+        if epoch == self.epoch and leader_id == self.leader_id:
+            if back:
+                self._enter(Role.FOLLOWER, self.state)
+                self._wait_for_leader(now_ms)
+            return NOTHING
+        assert epoch > self.epoch or self.leader_id == NO_LEADER, "two leaders in one epoch"
+        role = Role.UNATTACHED if leader_id == NO_LEADER else Role.FOLLOWER
+        self._enter(role, ElectionState(epoch, leader_id=leader_id))
+        self._wait_for_leader(now_ms)
+        return Effects(persist=self.state)
+
+    def heard_leader(self, high_watermark: int, now_ms: int) -> Effects:
+        """The leader answered a fetch: it is alive, and everything below this offset is committed."""
+        assert self.role is Role.FOLLOWER
+        self._hears_leader = True
+        self._elections_lost = 0
+        self.deadline_ms = now_ms + self.patience.fetch_ms
+        return self.follow_commits(high_watermark)
+
+    def follow_commits(self, high_watermark: int) -> Effects:
+        """As far as this node's durable log goes, what the leader committed is committed here."""
+        if high_watermark <= (self.high_watermark or 0):
+            return NOTHING
+        self.high_watermark = high_watermark
+        return Effects(committed_to=high_watermark)
+
+    def leader_gone(self, now_ms: int) -> None:
+        """The leader's process has certainly ended: do not wait for it any longer."""
+        if self.role is Role.FOLLOWER and self._hears_leader:
+            self._hears_leader = False
+            if self.is_voter:
+                self.deadline_ms = now_ms + self.patience.hurry_ms()
+
+    def fetched(self, node_id: int, directory_id: bytes, offset: int, now_ms: int) -> Effects:
+        """A replica has everything below `offset` on its disk, and asks its leader for more."""
+        if self.leadership is None:
+            return NOTHING
+        end = self.log_end.offset
+        self.leadership.fetched(node_id, directory_id, offset, leader_end=end, now_ms=now_ms)
+        return self._commit() if node_id in self.voters else NOTHING
 
     def log_moved(self, log_end: LogEnd) -> None:
         """Records were appended to, or cut from, this node's log. They need not be durable yet."""
         self.log_end = log_end
 
-    def durable(self, node_id: int, end_offset: int) -> Effects:
-        """A voter, perhaps this one, has everything below `end_offset` on its disk."""
-        if self._leadership is None or node_id not in self.voters:
+    def durable(self, end_offset: int) -> Effects:
+        """This node's disk has everything below `end_offset`."""
+        if self.leadership is None:
             return NOTHING
-        ends = self._leadership.ends
-        if end_offset > ends.get(node_id, -1):
-            ends[node_id] = end_offset
+        self.leadership.durable(end_offset)
+        return self._commit()
+
+    def change_voters(self, voters: Mapping[int, bytes], now_ms: int) -> Effects:
+        """The log says who votes from now on, committed or not (KIP-853)."""
+        was_voter = self.is_voter
+        self.voters = dict(voters)
+        if self.is_voter and not was_voter:
+            self._wait_for_leader(now_ms)
+        if self.leadership is None:
+            return NOTHING
+        self._watch_later()
         return self._commit()
 
     def resign(self, now_ms: int) -> Effects:
         """Give up leading, for this node cannot write any more or is about to stop."""
         if self.role is not Role.LEADER:
             return NOTHING
+        assert self.leadership is not None
+        successors = self.leadership.successors(self.voters)
         self._enter(Role.RESIGNED, self.state)
-        self._leadership = None
         self._wait_for_leader(now_ms)
-        return NOTHING
+        told = tuple(EpochEnded(voter, self.epoch, self.node_id, successors) for voter in successors)
+        return Effects(send=told)
+
+    # -- elections -------------------------------------------------------------------------------------------
 
     def _role_at_start(self, state: ElectionState) -> Role:
         if state.leader_id == self.node_id:
@@ -243,12 +232,25 @@ class RaftCore:
             f"{self.role} of epoch {self.epoch} cannot become {role} of epoch {state.epoch}"
         )
         self.role, self.state = role, state
-        if newer:
-            self._votes.clear()
-            self._leadership = None
+        self._hears_leader = False
+        self._votes.clear()
+        self._refusals.clear()
+        if role is not Role.LEADER:
+            self.leadership = None
 
     def _wait_for_leader(self, now_ms: int) -> None:
-        self.election_deadline_ms = now_ms + self._election_timeout_ms()
+        """A leader that is known gets the time it has to answer in; one that is not, that of an election."""
+        known = self.role is Role.FOLLOWER
+        self.deadline_ms = now_ms + (self.patience.fetch_ms if known else self.patience.election_ms())
+
+    def _ask_first(self, now_ms: int) -> Effects:
+        """Ask whether one would be elected; the epoch and the vote stay as they are."""
+        if len(self.voters) == 1:
+            return self._stand_for_election(now_ms)
+        self._enter(Role.PROSPECTIVE, self.state)
+        self._votes = {self.node_id}
+        self.deadline_ms = now_ms + self.patience.election_ms()
+        return Effects(send=self._ask_for_votes(pre_vote=True))
 
     def _stand_for_election(self, now_ms: int) -> Effects:
         """Vote for oneself in a new epoch, and ask the others."""
@@ -258,74 +260,124 @@ class RaftCore:
         )
         self._votes = {self.node_id}
         if len(self._votes) >= self.majority:
-            return self._lead()
-        self._wait_for_leader(now_ms)
-        asked = tuple(
-            VoteRequest(voter, self.epoch, self.node_id, self.directory_id, self.log_end)
-            for voter in sorted(self.voters - {self.node_id})
-        )
-        return Effects(persist=self.state, send=asked)
+            return self._lead(now_ms)
+        self.deadline_ms = now_ms + self.patience.election_ms()
+        return Effects(persist=self.state, send=self._ask_for_votes(pre_vote=False))
 
-    def _lead(self) -> Effects:
+    def _ask_for_votes(self, *, pre_vote: bool) -> tuple[VoteRequest, ...]:
+        return tuple(
+            VoteRequest(voter, self.epoch, self.node_id, self.directory_id, self.log_end, pre_vote)
+            for voter in sorted(set(self.voters) - {self.node_id})
+        )
+
+    def _may_go_back(self) -> bool:
+        return self.leader_id not in (NO_LEADER, self.node_id)
+
+    def _lose_election(self, now_ms: int) -> Effects:
+        """Try the known leader again; where there is none, wait before asking the others again."""
+        self._elections_lost += 1
+        if self._may_go_back():
+            self._enter(Role.FOLLOWER, self.state)
+            self._wait_for_leader(now_ms)
+            return NOTHING
+        self._enter(Role.PROSPECTIVE, self.state)
+        self.deadline_ms = now_ms + self.patience.backoff_ms(self._elections_lost)
+        return NOTHING
+
+    def _lead(self, now_ms: int) -> Effects:
+        granted_by = tuple(sorted(self._votes))
         self._enter(Role.LEADER, ElectionState(self.epoch, leader_id=self.node_id))
-        self._leadership = _Leadership(start_offset=self.log_end.offset)
-        self.election_deadline_ms = None
+        self._elections_lost = 0
+        self.leadership = Leadership(self.node_id, self.log_end.offset, now_ms)
+        self._announced_ms = now_ms
+        self._watch_later()
         told = tuple(
-            EpochBegan(voter, self.epoch, self.node_id) for voter in sorted(self.voters - {self.node_id})
+            EpochBegan(voter, self.epoch, self.node_id) for voter in sorted(set(self.voters) - {self.node_id})
         )
-        return Effects(
-            persist=self.state,
-            append=EpochStart(self.epoch, granted_by=tuple(sorted(self._votes))),
-            send=told,
-        )
+        return Effects(persist=self.state, append=EpochStart(self.epoch, granted_by), send=told)
 
     def _answer_candidate(self, request: VoteRequest, now_ms: int) -> Effects:
         before = self.state
         if request.epoch > self.epoch:
             self._enter(Role.UNATTACHED, ElectionState(request.epoch))
             self._wait_for_leader(now_ms)
-        granted = request.epoch == self.epoch and self._may_vote_for(request)
-        if granted and self.role is Role.UNATTACHED:
+        granted = request.epoch == self.epoch and (
+            self._would_vote_for(request) if request.pre_vote else self._may_vote_for(request)
+        )
+        if granted and not request.pre_vote and self.role is not Role.VOTED:
             voted = ElectionState(
                 self.epoch, voted_id=request.candidate_id, voted_directory_id=request.candidate_directory_id
             )
             self._enter(Role.VOTED, voted)
             self._wait_for_leader(now_ms)
-        reply = VoteReply(request.candidate_id, self.node_id, self.epoch, granted, self.leader_id)
+        # One that has resigned is nobody's leader any more.
+        leader_id = self.leader_id if self.leader_id != self.node_id or self.is_leader else NO_LEADER
+        reply = VoteReply(
+            request.candidate_id, self.node_id, self.epoch, granted, leader_id, request.pre_vote
+        )
         return Effects(persist=self.state if self.state != before else None, send=(reply,))
+
+    def _would_vote_for(self, request: VoteRequest) -> bool:
+        """Nobody is wanted by who leads, or hears from the leader of this epoch."""
+        return (
+            self.role is not Role.LEADER and not self._hears_leader and request.log_end.reaches(self.log_end)
+        )
 
     def _may_vote_for(self, request: VoteRequest) -> bool:
         """Once per epoch, and only for a log that has all this node's log has (Raft §5.4.1)."""
-        if self.role is Role.VOTED:
+        if self.role not in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE) or self.leader_id != NO_LEADER:
+            return False
+        if self.state.voted_id != NOBODY:
             given = (self.state.voted_id, self.state.voted_directory_id)
             return given == (request.candidate_id, request.candidate_directory_id)
-        return self.role is Role.UNATTACHED and request.log_end.reaches(self.log_end)
+        return request.log_end.reaches(self.log_end)
 
     def _count_vote(self, reply: VoteReply, now_ms: int) -> Effects:
-        if reply.epoch > self.epoch or reply.leader_id != NO_LEADER:
-            return self._follow(reply.epoch, reply.leader_id, now_ms)
-        if self.role is not Role.CANDIDATE or reply.epoch < self.epoch or not reply.granted:
+        if reply.epoch > self.epoch or (reply.leader_id not in (NO_LEADER, self.leader_id, self.node_id)):
+            return self.learn(reply.epoch, reply.leader_id, now_ms)
+        asking = Role.PROSPECTIVE if reply.pre_vote else Role.CANDIDATE
+        if self.role is not asking or reply.epoch < self.epoch or reply.sender not in self.voters:
             return NOTHING
-        if reply.sender in self.voters:
-            self._votes.add(reply.sender)
-        return self._lead() if len(self._votes) >= self.majority else NOTHING
+        (self._votes if reply.granted else self._refusals).add(reply.sender)
+        if len(self._votes) >= self.majority:
+            return self._stand_for_election(now_ms) if reply.pre_vote else self._lead(now_ms)
+        if len(self._refusals) > len(self.voters) - self.majority:
+            return self._lose_election(now_ms)
+        return NOTHING
 
-    def _follow(self, epoch: int, leader_id: int, now_ms: int) -> Effects:
-        """Someone knows of an epoch, and perhaps of its leader."""
-        if epoch < self.epoch or (epoch == self.epoch and leader_id in (NO_LEADER, self.leader_id)):
-            return NOTHING
-        assert epoch > self.epoch or self.leader_id == NO_LEADER, "two leaders in one epoch"
-        role = Role.UNATTACHED if leader_id == NO_LEADER else Role.FOLLOWER
-        self._enter(role, ElectionState(epoch, leader_id=leader_id))
-        self._wait_for_leader(now_ms)
-        return Effects(persist=self.state)
+    def _succeed(self, message: EpochEnded, now_ms: int) -> Effects:
+        """The leader gives up: the one it names first stands at once, the others a little later."""
+        effects = self.learn(message.epoch, message.leader_id, now_ms)
+        if self.role is Role.FOLLOWER and self.epoch == message.epoch and self.is_voter:
+            self._hears_leader = False
+            place = message.successors.index(self.node_id) if self.node_id in message.successors else 1
+            self.deadline_ms = now_ms + (self.patience.backoff_ms(place) if place else 0)
+        return effects
+
+    # -- leading ---------------------------------------------------------------------------------------------
+
+    def _watch_later(self) -> None:
+        """When a leader has to look whether voters lost sight of it."""
+        assert self.leadership is not None
+        lost_ms = self.leadership.quorum_lost_at_ms(self.patience.quorum_ms, self.voters)
+        announce_ms = self._announced_ms + self.patience.announce_ms
+        self.deadline_ms = None if lost_ms is None else min(lost_ms, announce_ms)
+
+    def _watch_quorum(self, now_ms: int) -> Effects:
+        assert self.leadership is not None
+        lost_ms = self.leadership.quorum_lost_at_ms(self.patience.quorum_ms, self.voters)
+        if lost_ms is not None and now_ms >= lost_ms:
+            return self.resign(now_ms)
+        self._announced_ms = now_ms
+        silent = self.leadership.silent_for(self.patience.announce_ms, self.voters, now_ms)
+        self._watch_later()
+        return Effects(send=tuple(EpochBegan(voter, self.epoch, self.node_id) for voter in silent))
 
     def _commit(self) -> Effects:
         """The high watermark is the offset that a majority has; it moves only from this epoch's start on."""
-        assert self._leadership is not None
-        ends = sorted((self._leadership.ends.get(voter, -1) for voter in self.voters), reverse=True)
-        reached = ends[self.majority - 1]
-        if reached <= self._leadership.start_offset or reached <= (self.high_watermark or 0):
+        assert self.leadership is not None
+        reached = self.leadership.majority_end(self.voters) if self.voters else -1
+        if reached <= self.leadership.start_offset or reached <= (self.high_watermark or 0):
             return NOTHING
         self.high_watermark = reached
         return Effects(committed_to=reached)

@@ -1,13 +1,15 @@
-"""The quorum's member on this node: it gives the raft core time and durable bytes, and the records it
-commits to others.
+"""The quorum's member on this node: it gives the raft core time, messages and durable bytes, and the records
+that become committed to others.
 
 Appending is group commit. Records go to the log's end at once; while a sync runs in a thread, further
-appends gather behind it, and one sync makes all of them durable. Only then are they committed, handed to
-the subscribers in order, and their futures answered. Nobody ever sees a record that a crash could take
-back.
+appends gather behind it, and one sync makes all of them durable. When a majority has them they are committed,
+handed to the subscribers in order, and their futures answered. Nobody ever sees a record that a crash could
+take back.
 
-At the start a snapshot and the log behind it are handed over in the same way, after the node has been
-elected: what was written by an earlier epoch is committed by the first record of the new one.
+A leader is active for its subscribers once the record of its election is committed, and with it all that was
+written before its time: at the start of a quorum of one that is when `start` returns. A follower's `start`
+returns when it has all that its leader had committed. Following and answering others lie in `following.py`
+and `serving.py`.
 
 A disk that fails takes the node out: it resigns, what waits is refused with NOT_CONTROLLER, and
 `on_failure` is told. A disk that is full refuses only the append.
@@ -15,20 +17,23 @@ A disk that fails takes the node out: it resigns, what waits is refused with NOT
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from headrace.base.chunks import Buffer
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import NO_LEADER
 from headrace.log.append import Origin
 from headrace.log.flush import Flush
-from headrace.raft.core import Effects, EpochStart, LogEnd, RaftCore
+from headrace.raft.core import RaftCore
+from headrace.raft.delivery import Commit, Delivery, Record, Subscriber
+from headrace.raft.messages import Effects, ElectionState, EpochStart, LogEnd, Message, VoteReply
 from headrace.raft.metadata_log import MetadataLog
+from headrace.raft.promises import Promises
 from headrace.raft.quorum_state import FILE_NAME, encode_state
-from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data
+from headrace.raft.records import Entry, control_batch, data_batches
 from headrace.raft.snapshots import Snapshot
 from headrace.raft.snapshotting import Snapshotting
 from headrace.wire.schemas.quorum_records import (
@@ -37,50 +42,13 @@ from headrace.wire.schemas.quorum_records import (
     LeaderChangeMessageVoter,
 )
 
+__all__ = ["Commit", "RaftDriver", "Subscriber"]
+
 logger = logging.getLogger(__name__)
-
-Record = Any
-"""One of the classes in `wire.schemas.metadata_records`."""
-
-NO_TIMESTAMP: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A committed batch of metadata records. `size` is what it takes on disk."""
-
-    first_offset: int
-    last_offset: int
-    epoch: int
-    timestamp_ms: int
-    records: Sequence[Record]
-    size: int
-
-
-class Subscriber(Protocol):
-    """Who follows the metadata log. Calls come on the loop, in the log's order."""
-
-    def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget everything, and begin with this."""
-        ...
-
-    def commit(self, commit: Commit) -> None: ...
-
-    def follow_leader(self, leader_id: int, epoch: int) -> None:
-        """The quorum has another leader, or none that is known (-1)."""
-        ...
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """An appended batch that is not committed yet."""
-
-    commit: Commit
-    answer: "asyncio.Future[int] | None"
 
 
 class RaftDriver:
-    """The quorum's member on this node."""
+    """The quorum's member on this node. `send` takes what the core has to say to others."""
 
     def __init__(
         self,
@@ -94,16 +62,26 @@ class RaftDriver:
     ) -> None:
         self.core = core
         self.log = log
+        self.send: Callable[[Message], None] = _nobody
+        self.on_change: list[Callable[[], None]] = []
+        """Called when the log grew or was cut, something was committed, or the leader changed."""
         self._loop = loop
         self._clock = clock
         self._snapshotting = snapshotting
         self._on_failure = on_failure
-        self._subscribers: list[Subscriber] = []
-        self._waiting: deque[_Waiting] = deque()
-        self._delivered = 0
+        self._delivery = Delivery(log)
+        self._promises = Promises(
+            loop, persist=self._persist, carry_out=self._carry_out, on_failure=self._fail
+        )
+        self._epoch_start: int | None = None
+        self._ready: asyncio.Future[None] = loop.create_future()
         self._flushing: Flush | None = None
-        self._idle: asyncio.Future[None] | None = None
-        self._failed = False
+        self._when_idle: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._failed = self._stopped = False
+
+    # -- what is known ---------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -118,36 +96,51 @@ class RaftDriver:
     def high_watermark(self) -> int:
         return self.core.high_watermark or 0
 
+    @property
+    def delivered(self) -> int:
+        """Everything below this offset was handed to the subscribers."""
+        return self._delivery.delivered
+
+    @property
+    def running(self) -> bool:
+        return not self._failed and not self._stopped
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    # -- life ------------------------------------------------------------------------------------------------
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """To be called before `start`; subscribers are told in the order in which they came."""
-        self._subscribers.append(subscriber)
+        self._delivery.subscribe(subscriber)
 
     async def start(self) -> None:
-        """Take part in the quorum; a node that is alone leads, and all that is committed is delivered, on
-        return.
-        """
-        snapshot = self.log.loaded
-        if snapshot is not None:
-            self._delivered = snapshot.id.end_offset
-            for subscriber in self._subscribers:
-                subscriber.load_snapshot(snapshot)
-        else:
-            self._delivered = self.log.log.log_start_offset
-        self._snapshotting.start(self.log, self._clock.monotonic_ms())
-        await self._perform(self.core.start(self._clock.monotonic_ms()))
+        """Take part in the quorum; on return all that was committed by then is delivered, by the leader's
+        word or, where this node leads, because the record of its election is."""
+        self._delivery.begin()
+        self._snapshotting.start(self.log, self.now_ms())
+        self.do(self.core.start(self.now_ms()))
+        await asyncio.shield(self._ready)
 
     async def stop(self) -> None:
         """Let what is on its way become durable, then give up the lead."""
         while self._flushing is not None and not self._failed:
-            self._idle = self._loop.create_future()
-            await self._idle
+            idle = self._loop.create_future()
+            self._when_idle.append(idle)
+            await idle
         await self._snapshotting.stop()
-        self.core.resign(self._clock.monotonic_ms())
-        self._refuse_waiting(ApiError(ErrorCode.NOT_CONTROLLER, "the controller is stopping"))
+        self._stopped = True
+        self.do(self.core.resign(self.now_ms()))
+        self._ready.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._delivery.refuse(ApiError(ErrorCode.NOT_CONTROLLER, "the controller is stopping"))
         if not self._failed:
             flush = self.log.log.close()
             if flush is not None:
                 await self._loop.run_in_executor(None, flush.sync)
+
+    # -- writing as the leader -------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry]) -> "asyncio.Future[int]":
         """Write records; the future gives the last one's offset once they are committed.
@@ -155,7 +148,7 @@ class RaftDriver:
         NOT_CONTROLLER where this node does not lead, KAFKA_STORAGE_ERROR where the disk is full: then
         nothing of the call was written.
         """
-        if not self.is_leader:
+        if not self.is_leader or self._epoch_start is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         assert entries, "an append writes something"
         answer: asyncio.Future[int] = self._loop.create_future()
@@ -169,44 +162,135 @@ class RaftDriver:
                 # Half a change is in the log and will be committed, though its writer is told that it failed.
                 self._fail(error)
             raise
-        self._waiting += (_Waiting(commit, None) for commit in written[:-1])
-        self._waiting.append(_Waiting(written[-1], answer))
+        for commit in written[:-1]:
+            self._delivery.expect(commit)
+        self._delivery.expect(written[-1], answer)
         self._flush()
+        self._changed()
+        return answer
+
+    def append_control(self, messages: Sequence[Any]) -> "asyncio.Future[int]":
+        """Write what the quorum says about itself; it is in force from now on, committed or not."""
+        answer: asyncio.Future[int] = self._loop.create_future()
+        now_ms = self._clock.now_ms()
+        batch = control_batch(messages, now_ms=now_ms)
+        commit = self._write(batch, (), now_ms)
+        self._delivery.expect(commit, answer)
+        self.log.take_control(commit.first_offset, list(messages))
+        self._follow_voters()
+        self._flush()
+        self._changed()
         return answer
 
     def _write(self, batch: bytearray, records: Sequence[Record], now_ms: int) -> Commit:
         """Put a batch at the log's end."""
+        epoch = self.core.epoch
         try:
             result = self.log.log.append_as_leader(
-                batch, leader_epoch=self.core.epoch, now_ms=now_ms, origin=Origin.RAFT_LEADER
+                batch, leader_epoch=epoch, now_ms=now_ms, origin=Origin.RAFT_LEADER
             )
         except ApiError as error:
             if self.log.log.failure is not None:
                 self._fail(error)
                 raise ApiError(ErrorCode.NOT_CONTROLLER, error.message) from error
             raise
-        self.core.log_moved(LogEnd(self.core.epoch, result.last_offset + 1))
-        return Commit(
-            result.first_offset, result.last_offset, self.core.epoch, now_ms, records, size=len(batch)
+        self.core.log_moved(LogEnd(epoch, result.last_offset + 1))
+        return Commit(result.first_offset, result.last_offset, epoch, now_ms, records, size=len(batch))
+
+    # -- writing as a follower -------------------------------------------------------------------------------
+
+    async def append_fetched(self, data: Buffer) -> None:
+        """Write what the leader sent; durable on return. ApiError where it is damaged or the disk fails."""
+        first = self.next_offset
+        try:
+            self.log.log.append_as_follower(data, now_ms=self._clock.now_ms())
+        except ApiError as error:
+            if self.log.log.failure is not None:
+                self._fail(error)
+            raise
+        self.core.log_moved(self.log.end)
+        if self.log.take_controls(first):
+            self._follow_voters()
+        await self._durable()
+
+    async def truncate(self, offset: int) -> None:
+        """Cut what the leader does not have; never what is committed."""
+        assert offset >= self.high_watermark, f"cutting committed records: {offset} < {self.high_watermark}"
+        await self._durable()
+        self.log.truncate(offset, now_ms=self._clock.now_ms())
+        self.core.log_moved(self.log.end)
+        self._follow_voters()
+        self._changed()
+
+    async def install(self, snapshot: Snapshot, data: bytes) -> None:
+        """Begin anew with a snapshot of the leader's."""
+        await self._durable()
+        await self._loop.run_in_executor(
+            None, self.log.disk.replace_file, self.log.path_of(snapshot.id), data
         )
+        self.log.start_at(snapshot, now_ms=self._clock.now_ms())
+        self.core.log_moved(self.log.end)
+        self._follow_voters()
+        self._delivery.load(snapshot)
+        self._snapshotting.start(self.log, self.now_ms())
+        self.do(self.core.follow_commits(snapshot.id.end_offset))
+
+    async def _durable(self) -> None:
+        """Return when everything written so far is on the disk."""
+        end = self.next_offset
+        self._flush()
+        while self.log.log.recovery_point < end and self._flushing is not None and not self._failed:
+            idle = self._loop.create_future()
+            self._when_idle.append(idle)
+            await idle
+            self._flush()
 
     # -- effects ---------------------------------------------------------------------------------------------
 
-    async def _perform(self, effects: Effects) -> None:
-        """Do what the core decided, in the order of the fields."""
-        if effects.persist is not None:
-            data = encode_state(
-                effects.persist, kraft_version=self.log.kraft_version, voters=self.core.voters
+    def do(self, effects: Effects, then: Callable[[], None] | None = None) -> None:
+        """Do what the core decided, after all that it decided before."""
+        if not self.core.is_leader and self._epoch_start is not None:
+            self._epoch_start = None
+            self._delivery.refuse(
+                ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
             )
-            path = f"{self.log.folder}/{FILE_NAME}"
-            await self._loop.run_in_executor(None, self.log.disk.replace_file, path, data)
-        if effects.append is not None:
-            self._begin_epoch(effects.append)
-            await self._until_committed()
-        assert not effects.send, "a quorum of one has nobody to write to"
-        if effects.persist is not None:
-            for subscriber in self._subscribers:
-                subscriber.follow_leader(self.core.leader_id, self.core.epoch)
+        self._promises.add(effects, then)
+        self._watch_time()
+
+    def hear(self, message: Message) -> "asyncio.Future[VoteReply | None]":
+        """A message of another node; the future is done when it may be answered, a request for a vote with
+        what is to be said."""
+        answer: asyncio.Future[VoteReply | None] = self._loop.create_future()
+        effects = self.core.step(message, self.now_ms())
+        replies = [each for each in effects.send if isinstance(each, VoteReply)]
+
+        def then() -> None:
+            if not answer.done():
+                answer.set_result(replies[0] if replies else None)
+
+        self.do(effects, then)
+        return answer
+
+    def _persist(self, state: ElectionState) -> None:
+        """Runs in a thread."""
+        data = encode_state(state, kraft_version=self.log.kraft_version, voters=tuple(self.core.voters))
+        self.log.disk.replace_file(f"{self.log.folder}/{FILE_NAME}", data)
+
+    def _carry_out(self, effects: Effects) -> None:
+        """In the order of the fields; what was to be remembered is on the disk."""
+        start = effects.append
+        if start is not None and self.is_leader and start.epoch == self.core.epoch:
+            self._begin_epoch(start)
+        for message in effects.send:
+            if not isinstance(message, VoteReply):
+                self.send(message)
+        if effects.committed_to is not None:
+            self._deliver()
+        if not self.core.is_leader and self.running:
+            leader_id = self.core.leader_id
+            own = leader_id == self.core.node_id
+            self._delivery.tell_leader(NO_LEADER if own else leader_id, self.core.epoch)
+        self._changed()
 
     def _begin_epoch(self, start: EpochStart) -> None:
         """Write the record of the election and, in a log that never had them, the quorum's version and
@@ -225,14 +309,39 @@ class RaftDriver:
             messages.append(KRaftVersionRecord(kraft_version=self.log.kraft_version))
             messages.append(self.log.voters.to_record())
         now_ms = self._clock.now_ms()
-        commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
-        self._waiting.append(_Waiting(commit, self._loop.create_future()))
+        try:
+            commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
+        except ApiError as error:
+            # Without its first record a leader can never commit anything: another one must.
+            self._fail(error)
+            return
+        self._epoch_start = commit.first_offset
+        self._delivery.expect(commit)
         self._flush()
 
-    async def _until_committed(self) -> None:
-        answer = self._waiting[-1].answer
-        assert answer is not None
-        await answer
+    def _follow_voters(self) -> None:
+        """The log has other voters now."""
+        if self.log.voters is not None and self.log.voters.directories != self.core.voters:
+            self.do(self.core.change_voters(self.log.voters.directories, self.now_ms()))
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def _watch_time(self) -> None:
+        """The timer follows the core's deadline lazily: mostly it moves on before it comes."""
+        due_ms = self.core.deadline_ms
+        if due_ms is None or not self.running:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._loop.call_later(max(due_ms - self.now_ms(), 0) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self.running:
+            self.do(self.core.tick(self.now_ms()))
 
     # -- durability ------------------------------------------------------------------------------------------
 
@@ -260,62 +369,56 @@ class RaftDriver:
             self._fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
         else:
             self.log.log.finish_flush(flush, now_ms=self._clock.now_ms())
-            effects = self.core.durable(self.core.node_id, flush.offset)
+            effects = self.core.durable(flush.offset)
             if effects.committed_to is not None:
-                self._deliver(effects.committed_to)
+                self.do(effects)
             self._flush()
-        if self._flushing is None and self._idle is not None:
-            self._idle.set_result(None)
-            self._idle = None
+        idle, self._when_idle = self._when_idle, []
+        for one in idle:
+            if not one.done():
+                one.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         if self._failed:
             return
         self._failed = True
         logger.critical("the metadata log cannot be written any more: %s", error)
-        self.core.resign(self._clock.monotonic_ms())
-        self._refuse_waiting(ApiError(ErrorCode.NOT_CONTROLLER, f"the metadata log failed: {error}"))
-        for subscriber in self._subscribers:
-            subscriber.follow_leader(-1, self.core.epoch)
+        self.core.resign(self.now_ms())
+        refusal = ApiError(ErrorCode.NOT_CONTROLLER, f"the metadata log failed: {error}")
+        self._delivery.refuse(refusal)
+        self._delivery.tell_leader(NO_LEADER, self.core.epoch)
+        if not self._ready.done():
+            self._ready.set_exception(refusal)
+        self._changed()
         self._on_failure(error)
-
-    def _refuse_waiting(self, error: ApiError) -> None:
-        while self._waiting:
-            answer = self._waiting.popleft().answer
-            if answer is not None and not answer.done():
-                answer.set_exception(error)
 
     # -- delivery --------------------------------------------------------------------------------------------
 
-    def _deliver(self, committed_to: int) -> None:
-        """Hand over everything below an offset, then answer those who wait for it."""
+    def _deliver(self) -> None:
+        """Hand over what is committed, as far as this node has it."""
+        committed_to = min(self.high_watermark, self.next_offset)
         self.log.log.advance_high_watermark(committed_to)
-        in_memory = self._waiting[0].commit.first_offset if self._waiting else committed_to
-        for commit in self._read(min(in_memory, committed_to)):
-            self._hand_over(commit)
-        while self._waiting and self._waiting[0].commit.last_offset < committed_to:
-            waiting = self._waiting.popleft()
-            self._hand_over(waiting.commit)
-            if waiting.answer is not None and not waiting.answer.done():
-                waiting.answer.set_result(waiting.commit.last_offset)
-        self._snapshotting.consider(self._delivered, self._clock.monotonic_ms())
+        for commit in self._delivery.deliver(committed_to):
+            self._snapshotting.note(commit.size, commit.epoch, commit.timestamp_ms)
+        if self.is_leader and self._epoch_start is not None and self.delivered > self._epoch_start:
+            self._delivery.tell_leader(self.core.node_id, self.core.epoch)
+            self._be_ready()
+        self._snapshotting.consider(self.delivered, self.now_ms())
 
-    def _read(self, end: int) -> Iterator[Commit]:
-        """Committed batches that are not in memory: what earlier epochs wrote."""
-        for header, batch in self.log.batches_between(self._delivered, end):
-            if header.is_control:
-                self.log.take_control(read_control(batch))
-            yield Commit(
-                header.base_offset,
-                header.last_offset,
-                header.leader_epoch,
-                header.max_timestamp,
-                () if header.is_control else read_data(batch),
-                size=header.size,
-            )
+    def caught_up(self, high_watermark: int) -> None:
+        """The leader says how far it has committed; where this node has all of that, it is ready."""
+        self._deliver()
+        if 0 < high_watermark <= self.delivered:
+            self._be_ready()
 
-    def _hand_over(self, commit: Commit) -> None:
-        self._delivered = commit.last_offset + 1
-        self._snapshotting.note(commit.size, commit.epoch, commit.timestamp_ms)
-        for subscriber in self._subscribers:
-            subscriber.commit(commit)
+    def _be_ready(self) -> None:
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _changed(self) -> None:
+        for callback in self.on_change:
+            callback()
+
+
+def _nobody(message: Message) -> None:
+    raise AssertionError(f"a quorum of one has nobody to write to: {message}")

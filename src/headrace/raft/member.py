@@ -13,12 +13,35 @@ from headrace.raft.driver import RaftDriver
 from headrace.raft.metadata_log import MetadataLog, log_settings
 from headrace.raft.quorum_state import read_state
 from headrace.raft.records import Entry
+from headrace.raft.roles import Patience
 from headrace.raft.snapshotting import SnapshotRules, Snapshotting
 from headrace.raft.voters import VoterSet
 from headrace.settings.broker_config import BrokerConfig
 
 JITTER: Final = 2
 """An election is stood for after one to two time-outs, so that voters rarely do it at once."""
+
+FIRST_BACKOFF_MS: Final = 50
+"""The bound of the first wait after an election that nobody won; it doubles up to the setting's."""
+
+HURRY_MS: Final = 30
+"""Followers of a leader that is gone stand within so many milliseconds, rarely at once."""
+
+
+def patience_of(config: BrokerConfig, rng: Random) -> Patience:
+    """The settings of the quorum's time-outs, with chance in them."""
+    election_ms = max(config.int("controller.quorum.election.timeout.ms"), 1)
+    backoff_ms_max = config.int("controller.quorum.election.backoff.max.ms")
+
+    def backoff_ms(attempt: int) -> int:
+        return rng.randrange(1, max(min(FIRST_BACKOFF_MS << min(attempt, 20), backoff_ms_max), 2))
+
+    return Patience(
+        election_ms=lambda: rng.randrange(election_ms, JITTER * election_ms),
+        backoff_ms=backoff_ms,
+        hurry_ms=lambda: rng.randrange(HURRY_MS),
+        fetch_ms=max(config.int("controller.quorum.fetch.timeout.ms"), 1),
+    )
 
 
 def snapshot_rules(config: BrokerConfig) -> SnapshotRules:
@@ -53,14 +76,13 @@ def open_member(
     )
     log = MetadataLog.open(disk, config.metadata_log_dir, settings, rng=rng, now_ms=clock.now_ms())
     voters = _voters(config, log)
-    timeout_ms = config.int("controller.quorum.election.timeout.ms")
     core = RaftCore(
         node_id=config.node_id,
         directory_id=directory_id,
-        voters=voters.ids,
+        voters=voters.directories,
         state=read_state(disk, log.folder),
         log_end=log.end,
-        election_timeout_ms=lambda: rng.randrange(timeout_ms, JITTER * timeout_ms),
+        patience=patience_of(config, rng),
     )
     snapshotting = Snapshotting(snapshot_rules(config), entries_of_image, loop=loop, clock=clock)
     return RaftDriver(core, log, loop=loop, clock=clock, snapshotting=snapshotting, on_failure=on_failure)
@@ -79,5 +101,5 @@ def _voters(config: BrokerConfig, log: MetadataLog) -> VoterSet:
             "a quorum that "
             "it alone is"
         )
-    log.voters = voters
+    log.history.assume(voters)
     return voters

@@ -18,12 +18,12 @@ from headrace.log.file_names import CLUSTER_METADATA
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import open_log
 from headrace.log.storage import Storage, remove_paths
-from headrace.raft.core import LogEnd
 from headrace.raft.damage import refuse_damage
 from headrace.raft.durability import make_durable_folder, renew_segments
+from headrace.raft.messages import LogEnd
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
 from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
-from headrace.raft.voters import VoterSet
+from headrace.raft.voters import VoterHistory, VoterSet
 from headrace.records.batch import BatchHeader, batches
 from headrace.settings.topic import TopicConfig
 from headrace.wire.schemas.quorum_records import KRaftVersionRecord, VotersRecord
@@ -56,8 +56,7 @@ class MetadataLog:
         self.log = log
         self.snapshots = snapshots
         self.loaded: Snapshot | None = None
-        self.kraft_version = 0
-        self.voters: VoterSet | None = None
+        self.history = VoterHistory()
         self._timestamps: dict[SnapshotId, int] = {}
 
     @classmethod
@@ -80,6 +79,15 @@ class MetadataLog:
         opened._join(start, now_ms)
         opened._load_voters()
         return opened
+
+    @property
+    def kraft_version(self) -> int:
+        return self.history.kraft_version
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """Who votes by the log's last word, committed or not."""
+        return self.history.voters
 
     @property
     def end(self) -> LogEnd:
@@ -159,18 +167,42 @@ class MetadataLog:
     def _load_voters(self) -> None:
         """The quorum's last word about itself: in the snapshot, or in a control batch after it."""
         if self.loaded is not None:
-            self.kraft_version, self.voters = self.loaded.kraft_version, self.loaded.voters
-        start = self.log.log_start_offset if self.loaded is None else self.loaded.id.end_offset
-        for header, batch in self.batches_between(start, self.log.log_end_offset):
-            if header.is_control:
-                self.take_control(read_control(batch))
+            loaded = self.loaded
+            self.history = VoterHistory(kraft_version=loaded.kraft_version, voters=loaded.voters)
+        self.take_controls(self.log.log_start_offset if self.loaded is None else self.loaded.id.end_offset)
 
-    def take_control(self, messages: list[object]) -> None:
+    def take_controls(self, first: int) -> bool:
+        """Note what the log says about the quorum from an offset on; whether it says anything."""
+        found = False
+        for header, batch in self.batches_between(first, self.log.log_end_offset):
+            if header.is_control:
+                found = self.take_control(header.base_offset, read_control(batch)) or found
+        return found
+
+    def take_control(self, offset: int, messages: list[object]) -> bool:
+        found = False
         for message in messages:
             if isinstance(message, KRaftVersionRecord):
-                self.kraft_version = message.kraft_version
+                self.history.note(offset, kraft_version=message.kraft_version)
+                found = True
             elif isinstance(message, VotersRecord):
-                self.voters = VoterSet.from_record(message)
+                self.history.note(offset, voters=VoterSet.from_record(message))
+                found = True
+        return found
+
+    def truncate(self, offset: int, *, now_ms: int) -> None:
+        """Cut everything from an offset on, and what it said about the quorum."""
+        self.log.truncate_to(offset, now_ms=now_ms)
+        self.history.cut(offset)
+
+    def start_at(self, snapshot: Snapshot, *, now_ms: int) -> None:
+        """Begin anew where a snapshot ends whose file is in the folder."""
+        self.log.truncate_fully_and_start_at(snapshot.id.end_offset, now_ms=now_ms)
+        self.loaded = snapshot
+        self.snapshots = sorted({*self.snapshots, snapshot.id})
+        self._timestamps[snapshot.id] = snapshot.timestamp_ms
+        voters = snapshot.voters or self.voters
+        self.history = VoterHistory(kraft_version=snapshot.kraft_version, voters=voters)
 
 
 def _latest_snapshot(disk: Disk, folder: str) -> tuple[list[SnapshotId], Snapshot | None]:

@@ -12,7 +12,7 @@ from typing import Final
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import uuid_bytes, uuid_text
 from headrace.log.disk import Disk
-from headrace.raft.core import NO_DIRECTORY, ElectionState
+from headrace.raft.messages import NO_DIRECTORY, ElectionState
 
 FILE_NAME: Final = "quorum-state"
 

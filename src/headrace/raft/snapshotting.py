@@ -94,11 +94,12 @@ class Snapshotting:
         entries = self._entries_of_image()
         if entries is None or self._log is None:
             return None
+        kraft_version, voters = self._log.history.at(end_offset)
         writer = SnapshotWriter(
             SnapshotId(end_offset, self._epoch),
             timestamp_ms=self._timestamp_ms,
-            kraft_version=self._log.kraft_version,
-            voters=self._log.voters,
+            kraft_version=kraft_version,
+            voters=voters,
         )
         try:
             # A segment that ends near the snapshot can go as a whole once a later one stands for it.

@@ -2,14 +2,15 @@
 (KIP-853).
 
 With kraft.version 0 the set comes from controller.quorum.voters and has no directories; from version 1 on
-it is a record of the log itself, and the log can change it.
+it is a record of the log itself, and the log can change it. A change is in force as soon as it is in a
+node's log, committed or not, and out of force again where that part of the log is cut.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.raft.core import NO_DIRECTORY
+from headrace.raft.messages import NO_DIRECTORY
 from headrace.wire.schemas.quorum_records import Endpoint, KRaftVersionFeature, VotersRecord, VotersVoter
 
 KRAFT_VERSIONS: Final = (0, 1)
@@ -43,6 +44,11 @@ class VoterSet:
     @property
     def ids(self) -> frozenset[int]:
         return frozenset(self.by_id)
+
+    @property
+    def directories(self) -> dict[int, bytes]:
+        """What the core counts by: each voter's id and its directory."""
+        return {voter.id: voter.directory_id for voter in self.by_id.values()}
 
     @classmethod
     def from_record(cls, record: VotersRecord) -> "VoterSet":
@@ -91,3 +97,44 @@ class VoterSet:
                 raise ValueError(f"controller.quorum.voters: {entry!r} is not of the form id@host:port")
             voters.append(Voter(int(number), NO_DIRECTORY, {listener: (host.strip("[]"), int(port))}))
         return cls(voters)
+
+
+class VoterHistory:
+    """Who voted, and in which kraft.version, from which offset of the log on. The first entry stands for what
+    was known before the log: the settings, or a snapshot."""
+
+    def __init__(self, *, kraft_version: int = 0, voters: VoterSet | None = None) -> None:
+        self._entries: list[tuple[int, int, VoterSet | None]] = [(-1, kraft_version, voters)]
+
+    @property
+    def kraft_version(self) -> int:
+        return self._entries[-1][1]
+
+    @property
+    def voters(self) -> VoterSet | None:
+        return self._entries[-1][2]
+
+    @property
+    def changed_at(self) -> int:
+        """The offset of the last change; -1 where the log has none."""
+        return self._entries[-1][0]
+
+    def assume(self, voters: VoterSet) -> None:
+        """The settings name the voters, for a log that does not."""
+        self._entries = [(at, version, known or voters) for at, version, known in self._entries]
+
+    def note(self, offset: int, *, kraft_version: int | None = None, voters: VoterSet | None = None) -> None:
+        version = self.kraft_version if kraft_version is None else kraft_version
+        self._entries.append((offset, version, voters or self.voters))
+
+    def cut(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        while len(self._entries) > 1 and self._entries[-1][0] >= end_offset:
+            self._entries.pop()
+
+    def at(self, end_offset: int) -> tuple[int, VoterSet | None]:
+        """kraft.version and voters as everything below an offset says."""
+        for offset, version, voters in reversed(self._entries):
+            if offset < end_offset:
+                return version, voters
+        return self._entries[0][1:]
