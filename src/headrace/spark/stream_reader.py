@@ -1,4 +1,4 @@
-"""Streaming reads: what each micro-batch has, planned on the driver in a process that lasts as long as the query.
+"""Streaming reads: micro-batches are planned on the driver, in a process that lasts as long as the query.
 
 Each trigger asks `latestOffset` how far to go: new partitions are found there, and topics that are gone, and
 the limits of the options are applied. Spark writes the answer to the checkpoint and has `partitions` cut it
@@ -155,13 +155,11 @@ class _StreamPlan:
         return self._asked.latest(self._asked.partitions(without_missing=True))
 
     def _begins(self, start: StreamOffset, latest: Offsets) -> Offsets:
-        """Where the next batch begins in each partition that there is; told are losses, found are new ones."""
+        """Where the next batch begins in each partition that is there. Losses are told."""
         gone = sorted(set(start.offsets).difference(latest))
         if gone:
             names = ", ".join(map(str, gone))
-            report_data_loss(
-                f"{names} {'is' if len(gone) == 1 else 'are'} gone: was a topic deleted?", self._options
-            )
+            report_data_loss(f"no longer there: {names}. Was a topic deleted?", self._options)
         new = [each for each in latest if each not in start.offsets]
         back = [each for each, end in latest.items() if end < start.offsets.get(each, 0)]
         for each in back:
