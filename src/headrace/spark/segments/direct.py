@@ -48,7 +48,7 @@ class DirectReading:
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [(each, manifests[each.topic_partition]) for each in pieces]
+        return [(each, manifests[each.topic_partition].within(each.start, each.end)) for each in pieces]
 
     def manifests(
         self, asked: PartitionOffsets, partitions: list[TopicPartition]

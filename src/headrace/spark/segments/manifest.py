@@ -4,7 +4,7 @@ Nothing in it is trusted blindly. The folder may be another one on the machine w
 identity goes with it; files may have gone since, so the task looks again where one is missing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import NO_TOPIC_ID, TopicId
@@ -14,7 +14,7 @@ from headrace.log.file_names import META_PROPERTIES, PARTITION_METADATA
 from headrace.log.meta_properties import decode_meta_properties
 from headrace.log.txn_index import AbortedTxn
 from headrace.spark.segments.errors import NotInFilesError
-from headrace.spark.segments.listing import ListedSegment
+from headrace.spark.segments.listing import ListedSegment, number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,14 @@ class PartitionManifest:
     has_broker: bool = False
     """Whether a broker can be asked for what is not in the files."""
 
-    @property
-    def is_committed(self) -> bool:
-        return self.aborted is not None
+    def within(self, start: int, end: int) -> "PartitionManifest":
+        """Without the segments and transactions that a task has nothing to do with: it is sent to each."""
+        first = max(number_of(self.segments, start), 0)
+        aborted = self.aborted
+        if aborted is not None:
+            aborted = tuple(txn for txn in aborted if txn.last_offset >= start and txn.first_offset < end)
+        segments = tuple(each for each in self.segments[first:] if each.base_offset < end)
+        return replace(self, segments=segments, aborted=aborted)
 
 
 def check_identity(disk: Disk, manifest: PartitionManifest) -> None:
