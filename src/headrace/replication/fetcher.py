@@ -194,7 +194,6 @@ class Fetcher:
         # An opening is answered at once: what is added while it waits would have to wait too.
         waits = session.is_open or session.is_refused
         request = FetchRequest(
-            replica_id=self._node_id,
             replica_state=ReplicaState(self._node_id, self.broker_epoch),
             max_wait_ms=limits.wait_ms if waits else 0,
             min_bytes=limits.min_bytes,

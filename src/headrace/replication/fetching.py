@@ -168,9 +168,9 @@ class _Driven:
             self.core.take(asked, response, clock.monotonic_ms(), clock.now_ms())
 
     def _over(self, asked: Asked, over: asyncio.Future[None]) -> None:
-        if over.cancelled() or self._stopped:
+        error = asyncio.CancelledError() if over.cancelled() else over.exception()
+        if self._stopped:
             return
-        error = over.exception()
         if error is not None:
             logger.info("node %d does not answer: %s", self._leader_id, error)
             self.core.failed(asked, self._all._clock.monotonic_ms())

@@ -164,7 +164,6 @@ def _request(
             RequestPartitionData(
                 partition_index=index,
                 leader_epoch=proposal.leader_epoch,
-                new_isr=[replica for replica, _ in proposal.in_sync],
                 new_isr_with_epochs=[BrokerState(*each) for each in proposal.in_sync],
                 # A leader has recovered what it has when it serves: there is nowhere to get more from.
                 leader_recovery_state=RECOVERED,

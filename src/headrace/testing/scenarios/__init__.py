@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import echo, log, node
+from headrace.testing.scenarios import echo, log, node, replication
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
@@ -12,4 +12,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "echo": echo.play,
     "log": log.play,
     "node": node.play,
+    "replication": replication.play,
 }

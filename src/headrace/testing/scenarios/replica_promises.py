@@ -1,0 +1,84 @@
+"""What replicas of one partition have said, by high watermarks and acknowledgements, and must stay so."""
+
+from headrace.base.ids import TopicPartition
+from headrace.log.partition_log import PartitionLog
+from headrace.records.batch import read_records
+from headrace.records.header import batches
+from headrace.testing.world import CheckFailedError
+
+
+class Promises:
+    """What was said of one partition, and must stay so."""
+
+    def __init__(self, where: TopicPartition) -> None:
+        self.where = where
+        self.committed: dict[int, bytes] = {}
+        self.acknowledged: list[tuple[int, bytes]] = []
+        self.end = 0
+        self._seen: dict[int, tuple[PartitionLog, int, int]] = {}
+
+    def forget_replica(self, node: int) -> None:
+        self._seen.pop(node, None)
+
+    def acknowledge(self, offset: int, values: list[bytes]) -> None:
+        for at, value in enumerate(values, offset):
+            self.acknowledged.append((at, value))
+            if self.committed.get(at) != value:
+                raise CheckFailedError(
+                    f"{self.where}: {at} is acknowledged as {value!r}, and is not committed"
+                )
+        self.end = max(self.end, offset + len(values))
+
+    def check_replica(self, node: int, log: PartitionLog) -> None:
+        """Whatever is below a high watermark is one value for ever."""
+        end = log.high_watermark
+        known = self._seen.get(node)
+        since = known[1] if known is not None and known[0] is log else log.log_start_offset
+        if known is not None and known[0] is log and known[2] == log.generation and known[1] == end:
+            return
+        if end < since:
+            raise CheckFailedError(
+                f"{self.where}: {node} cut its log to {end}, below its high watermark {since}"
+            )
+        for offset, value in records_of(log, since, end):
+            if self.committed.setdefault(offset, value) != value:
+                raise CheckFailedError(
+                    f"{self.where}: {offset} is {value!r} to {node}, and was {self.committed[offset]!r}"
+                )
+        self._seen[node] = (log, end, log.generation)
+
+    def check_whole(self, node: int, log: PartitionLog | None) -> None:
+        """The end of a run: every record that was acknowledged, once, in order."""
+        assert log is not None
+        found = list(records_of(log, log.log_start_offset, log.log_end_offset))
+        values = [value for _, value in found]
+        if len(set(values)) != len(values):
+            raise CheckFailedError(f"{self.where}: {node} has a record twice")
+        there = dict(found)
+        for offset, value in self.acknowledged:
+            if there.get(offset) != value:
+                raise CheckFailedError(
+                    f"{self.where}: {value!r} was acknowledged at {offset}, {node} lost it"
+                )
+        offsets = [offset for offset, _ in self.acknowledged]
+        if offsets != sorted(offsets):
+            raise CheckFailedError(f"{self.where}: records are not in the order in which they were written")
+
+
+def records_of(log: PartitionLog, start: int, end: int) -> list[tuple[int, bytes]]:
+    """(offset, value) of all records from `start` up to `end`."""
+    found: list[tuple[int, bytes]] = []
+    while start < end:
+        read = log.read(start, max_bytes=100_000, max_offset=end)
+        data = b"" if isinstance(read.chunk, bytes) else read.chunk.read()
+        before = start
+        for position, header in batches(data):
+            found.extend(
+                (record.offset, bytes(record.value or b""))
+                for record in read_records(memoryview(data)[position : position + header.size])
+                if start <= record.offset < end
+            )
+            start = header.next_offset
+        if start == before:
+            break
+    return found

@@ -1,0 +1,311 @@
+"""Several brokers' replicas under one seed: messages lost, late and out of order, leaders that move, brokers
+that are fenced though they live, processes that are killed and machines that lose power.
+
+Idempotent producers write with acks=all, one batch at a time, until they are told that it is there. Rules:
+
+- an offset below any replica's high watermark has one value for ever, whoever tells it;
+- what was acknowledged is there: the leader of the newest epoch has it, at its offset;
+- a replica does not cut its log below its high watermark;
+- in the end, when nothing fails any more, all replicas come in sync, their logs are equal, and hold every
+  acknowledged record once, in the order in which it was acknowledged.
+
+A machine loses power only while all others are whole: the promise holds while fewer than
+`min.insync.replicas` disks lose what was acknowledged.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.records.batch import Record, build_batch
+from headrace.testing.disk import Crash
+from headrace.testing.machine import SimulatedMachine, Surroundings
+from headrace.testing.scenarios.replica_broker import Broker
+from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.replica_world import Messenger, SlowController, Wires
+from headrace.testing.world import CheckFailedError, World
+from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+RAGE_S: Final = 6.0
+PROGRESS_S: Final = 30.0
+MIN_IN_SYNC: Final = 2
+TOPIC: Final = "events"
+TOPIC_ID: Final = bytes([7]) * 16
+CLIENT: Final = 100
+
+
+def play(world: World) -> None:
+    """Three or four brokers, two partitions of three replicas each."""
+    world.run(_Run(world).script())
+
+
+class _Run:
+    """One run: the brokers, who writes to them, and what was promised."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.rng
+        self.wires = Wires(world)
+        self.controller = SlowController(world, self.wires, min_in_sync=MIN_IN_SYNC)
+        self.controller.on_commit.append(self.tell_brokers)
+        self.nodes = list(range(1, self.rng.choice([3, 3, 4]) + 1))
+        self.machines = {node: world.machine(f"broker{node}") for node in self.nodes}
+        self.brokers: dict[int, Broker] = {}
+        self.wheres = [TopicPartition(TOPIC, index) for index in range(2)]
+        self.promises = {where: Promises(where) for where in self.wheres}
+        self.flush_messages = self.rng.choice([None, None, None, 1])
+        self.is_over = False
+
+    async def script(self) -> None:
+        for machine in self.machines.values():
+            machine.disk.make_folder("/data")
+            machine.disk.sync_folder("/")
+        for node in self.nodes:
+            self.boot(node)
+        await self.until(lambda: len(self.brokers) == len(self.nodes), "all brokers up")
+        replicas = [self.rng.sample(self.nodes, 3) for _ in self.wheres]
+        self.controller.create_topic(TOPIC, TOPIC_ID, replicas)
+        self.world.check_every_step(self.check)
+        self.world.check_every_step(self.world.check_uncaught)
+        writers = [
+            self.world.driver.create_task(_Writer(self, where, number).run())
+            for number, where in enumerate(self.wheres)
+        ]
+        await self.rage()
+        self.calm()
+        before = [len(each.acknowledged) for each in self.promises.values()]
+        await self.until(
+            lambda: all(
+                len(each.acknowledged) > count + 3
+                for each, count in zip(self.promises.values(), before, strict=True)
+            ),
+            "writes are acknowledged again",
+        )
+        self.is_over = True
+        for writer in writers:
+            await writer
+        await self.until(self.is_settled, "all replicas are in sync and equal")
+        for where, promises in self.promises.items():
+            for node in self.controller.partition(*where).replicas:
+                promises.check_whole(node, self.brokers[node].log(where))
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        await self.world.until(condition, timeout_s=PROGRESS_S, what=what)
+
+    def boot(self, node: int) -> None:
+        self.machines[node].boot(partial(self.program, node))
+
+    async def program(self, node: int, own: Surroundings) -> None:
+        broker = Broker(
+            node,
+            own,
+            controller=self.controller,
+            wires=self.wires,
+            others=self.brokers,
+            min_in_sync=MIN_IN_SYNC,
+            flush_messages=self.flush_messages,
+        )
+        broker.start(own.rng.randbytes(16))
+        while True:
+            await asyncio.sleep(own.rng.uniform(0.05, 0.5))
+            broker.flush_some()
+
+    def tell_brokers(self) -> None:
+        for broker in self.brokers.values():
+            broker.hear_of_commits()
+
+    # -- trouble ---------------------------------------------------------------------------------------------
+
+    async def rage(self) -> None:
+        until = self.world.driver.time() + RAGE_S
+        if self.rng.random() < 0.1:  # now and then nothing goes wrong at all
+            await asyncio.sleep(1.0)
+            return
+        self.wires.loss = self.rng.choice([0.0, 0.01, 0.1])
+        self.wires.slowest_s = self.rng.choice([0.002, 0.02, 0.1])
+        acts = self.rng.sample(
+            [
+                self.move_leaders,
+                self.fence_one,
+                self.crash_one,
+                self.cut_power,
+                self.cut_one_off,
+                self.stop_one,
+            ],
+            k=self.rng.randint(1, 6),
+        )
+        while self.world.driver.time() < until:
+            await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice([0.1, 0.5])))
+            self.rng.choice(acts)(self.rng.choice(self.nodes))
+
+    def calm(self) -> None:
+        self.wires.loss, self.wires.slowest_s = 0.0, 0.002
+        self.wires.cut.clear()
+        for node in self.nodes:
+            self.machines[node].resume()
+            if node in self.brokers:
+                self.controller.unfence(node)
+
+    def move_leaders(self, node: int) -> None:
+        self.world.note("first replicas shall lead")
+        self.controller.prefer_first_replicas()
+
+    def fence_one(self, node: int) -> None:
+        """Its heartbeats were lost: it lives, and does not know that it is no leader any more."""
+        if node in self.brokers:
+            self.world.note(f"fence {node}")
+            self.controller.fence(node)
+            self.world.scheduler.after(self.rng.uniform(0.05, 1.0), lambda: self.heard_of(node))
+
+    def heard_of(self, node: int) -> None:
+        if node in self.brokers:
+            self.controller.unfence(node)
+
+    def cut_one_off(self, node: int) -> None:
+        others = [CLIENT, 0, *self.nodes]
+        pairs = [(node, other) for other in others] + [(other, node) for other in others]
+        chosen = {pair for pair in pairs if self.rng.random() < 0.7}
+        self.world.note(f"cut {sorted(chosen)}")
+        self.wires.cut |= chosen
+        self.world.scheduler.after(
+            self.rng.uniform(0.1, 1.5), lambda: self.wires.cut.difference_update(chosen)
+        )
+
+    def crash_one(self, node: int) -> None:
+        if self.all_whole():
+            self.end(node, Crash.KILL)
+
+    def cut_power(self, node: int) -> None:
+        if self.all_whole():
+            self.end(node, Crash.POWER_CUT)
+
+    def stop_one(self, node: int) -> None:
+        broker = self.brokers.get(node)
+        if broker is not None and self.all_whole():
+            broker.stop()
+            self.end(node, Crash.KILL)
+
+    def all_whole(self) -> bool:
+        """Whether everybody is up and in sync, as far as the controller knows."""
+        return len(self.brokers) == len(self.nodes) and all(
+            set(image.isr) == set(image.replicas)
+            for image in (self.controller.partition(*where) for where in self.wheres)
+        )
+
+    def end(self, node: int, how: Crash) -> None:
+        self.brokers.pop(node, None)
+        machine = self.machines[node]
+        machine.crash(how)
+        for promises in self.promises.values():
+            promises.forget_replica(node)
+        # Its session is over before it is back, or not.
+        if self.rng.random() < 0.7:
+            self.world.scheduler.after(self.rng.uniform(0.0, 0.6), lambda: self.session_over(node, machine))
+        self.world.scheduler.after(self.rng.uniform(0.1, 1.0), lambda: self.boot(node))
+
+    def session_over(self, node: int, machine: SimulatedMachine) -> None:
+        if not machine.is_running:
+            self.controller.fence(node)
+
+    # -- rules -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for where, promises in self.promises.items():
+            image = self.controller.partition(*where)
+            for node, broker in self.brokers.items():
+                partition = broker.partition(where)
+                if partition is None or partition.log is None:
+                    continue
+                promises.check_replica(node, partition.log)
+                leads_now = partition.is_leader and partition.leader_epoch == image.leader_epoch
+                if leads_now and partition.log.log_end_offset < promises.end:
+                    raise CheckFailedError(
+                        f"{where}: {node} leads in epoch {partition.leader_epoch} up to "
+                        f"{partition.log.log_end_offset}, acknowledged is {promises.end}"
+                    )
+
+    def is_settled(self) -> bool:
+        for where in self.wheres:
+            image = self.controller.partition(*where)
+            if set(image.isr) != set(image.replicas) or set(self.brokers) < set(image.replicas):
+                return False
+            logs = [self.brokers[node].log(where) for node in image.replicas]
+            ends = {(None, None) if log is None else (log.log_end_offset, log.high_watermark) for log in logs}
+            if len(ends) > 1 or (None, None) in ends:
+                return False
+        return True
+
+
+class _Writer:
+    """An idempotent producer of one partition, with one batch under way."""
+
+    def __init__(self, run: _Run, where: TopicPartition, number: int) -> None:
+        self.run_ = run
+        self.where = where
+        self.producer_id = 1_000 + number
+        self.sequence = 0
+        self.count = 0
+        self.rng = run.world.scheduler.random_for(f"writer/{number}")
+        self.messenger = Messenger(run.wires, CLIENT, run.world.driver)
+
+    async def run(self) -> None:
+        run = self.run_
+        while not run.is_over:
+            size = self.rng.randint(1, 3)
+            values = [b"%d-%d" % (self.producer_id, self.count + at) for at in range(size)]
+            self.count += size
+            await self.write(values)
+            self.sequence += size
+            await asyncio.sleep(self.rng.uniform(0.0, 0.02))
+
+    async def write(self, values: list[bytes]) -> None:
+        """Until it is acknowledged, whoever must be asked."""
+        run = self.run_
+        while True:
+            node = run.controller.partition(*self.where).leader
+            if node < 0 or self.rng.random() < 0.1:
+                node = self.rng.choice(run.nodes)
+            offset = await self.ask(node, values)
+            if offset is not None:
+                run.promises[self.where].acknowledge(offset, values)
+                return
+            await asyncio.sleep(self.rng.uniform(0.005, 0.05))
+
+    async def ask(self, node: int, values: list[bytes]) -> int | None:
+        """The offset, or None where it must be tried again."""
+        run = self.run_
+        broker = run.brokers.get(node)
+        if broker is None:
+            return None
+        now_ms = broker.own.clock.now_ms()
+        batch = build_batch(
+            [Record(0, now_ms, None, value) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=self.sequence,
+        )
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=300,
+            topic_data=[
+                TopicProduceData(
+                    topic_id=TOPIC_ID, partition_data=[PartitionProduceData(self.where.partition, batch)]
+                )
+            ],
+        )
+        try:
+            response = await self.messenger.ask(
+                node, lambda: broker.loop, broker.serve, request, timeout_s=0.5
+            )
+        except ConnectionError:
+            return None
+        result = response.responses[0].partition_responses[0]
+        if result.error_code == ErrorCode.NONE:
+            return int(result.base_offset)
+        if result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # A leader whose time is over may lack the batch before this one.
+            run.world.note(f"{node} lacks what came before {values}")
+        return None
