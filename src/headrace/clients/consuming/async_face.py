@@ -195,7 +195,7 @@ class AsyncConsumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets, or the positions; returns when the group has them."""
-        await self.core.commit(None if offsets is None else _places(offsets))
+        await self.core.commits.commit(None if offsets is None else _places(offsets))
 
     def commit_async(
         self,
@@ -204,7 +204,8 @@ class AsyncConsumer:
     ) -> None:
         """Commit without waiting; the callback is called on the consumer's loop."""
         self.core.need_group()
-        self.core.commit_soon(self.core.consumed() if offsets is None else _places(offsets), callback)
+        commits = self.core.commits
+        commits.commit_soon(commits.consumed() if offsets is None else _places(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]

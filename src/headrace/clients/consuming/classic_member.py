@@ -91,6 +91,10 @@ class ClassicMember:
         return Membership(self._generation, self._member_id, self._instance_id)
 
     @property
+    def is_out(self) -> bool:
+        return self._is_lost or self._generation == _NO_GENERATION
+
+    @property
     def is_cooperative(self) -> bool:
         """Whether all assignors of this member can be used without giving everything up."""
         return all(RebalanceProtocol.COOPERATIVE in each.protocols for each in self._assignors.values())
@@ -100,9 +104,11 @@ class ClassicMember:
 
     @property
     def has_work(self) -> bool:
+        if self._is_lost:
+            return True
         if self._joining is not None:
             return self._joining.done()
-        return self._needs_join or self._is_lost or self._led_topics_changed()
+        return self._needs_join or self._led_topics_changed()
 
     # Inside a poll
 
@@ -161,7 +167,10 @@ class ClassicMember:
                     return await self._join_once()
                 except RefusedError as error:
                     if error.code in _FORGOTTEN:
+                        # Cooperative assignors keep partitions over a join: now they are others'.
                         self._forget_membership(error.code)
+                        self._is_lost = True
+                        self._holder.news()
                     elif error.code not in _JOIN_AGAIN and error.code != ErrorCode.MEMBER_ID_REQUIRED:
                         raise
                     if error.code != ErrorCode.MEMBER_ID_REQUIRED:

@@ -174,13 +174,19 @@ class Coordinator:
             topics=list(topics.values()),
         )
 
+    def not_a_member(self) -> CommitFailedError:
+        """For a consumer that knows by itself that it is out of the group, or not in it yet."""
+        return self._too_late("not a member")
+
+    def _too_late(self, reason: str) -> CommitFailedError:
+        return CommitFailedError(
+            f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "
+            "another member now; poll more often, or raise max.poll.interval.ms"
+        )
+
     def _check_commit(self, code: int, partition: TopicPartition) -> None:
         if code in _OUT_OF_GROUP or code == ErrorCode.FENCED_INSTANCE_ID:
-            reason = ErrorCode(code).name.replace("_", " ").lower()
-            raise CommitFailedError(
-                f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "
-                "another member now; poll more often, or raise max.poll.interval.ms"
-            )
+            raise self._too_late(ErrorCode(code).name.replace("_", " ").lower())
         if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
             raise NoSuchTopicError(partition.topic)  # deleted since it was read: trying again is no use
         if code == ErrorCode.STALE_MEMBER_EPOCH:

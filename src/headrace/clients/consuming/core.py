@@ -8,7 +8,6 @@ happens there. Failures that the user must hear of are kept and raised by the ne
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from headrace.clients.background import in_caller
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
 from headrace.clients.consuming.classic_member import ClassicMember
+from headrace.clients.consuming.commits import Commits
 from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata, may_pass
 from headrace.clients.consuming.fetcher import Fetcher
 from headrace.clients.consuming.freshness import Freshness
@@ -31,8 +31,6 @@ from headrace.clients.consuming.subscription import Subscription
 from headrace.clients.consuming.taking import Taking
 from headrace.clients.errors import ClientError, ClosedError, WakeupError
 from headrace.clients.world import World
-
-log = logging.getLogger(__name__)
 
 
 class ConsumerCore:
@@ -72,8 +70,14 @@ class ConsumerCore:
         group_id = config.str("group.id")
         self.coordinator = Coordinator(self.cluster, group_id) if group_id else None
         self._member: GroupMember | None = None
-        self._auto_commits = config.bool("enable.auto.commit") and bool(group_id)
-        self._next_commit_ms = float("inf")
+        self.commits = Commits(
+            self.cluster,
+            self.positions,
+            group=self.need_group,
+            identity=self._member_that_commits,
+            begin=self.begin,
+            is_automatic=config.bool("enable.auto.commit") and bool(group_id),
+        )
         self.last_poll_ms = world.now_ms()
         self._failure: ClientError | None = None
         self._is_woken = False
@@ -119,7 +123,7 @@ class ConsumerCore:
         if self._member is not None and self._member.has_work:
             return []
         self.last_poll_ms = self.world.now_ms()
-        self._maybe_auto_commit()
+        self.commits.commit_by_the_clock()
         rows = self.taking.take(limit or self.config.int("max.poll.records"))
         if rows:
             self._plan_work()
@@ -150,7 +154,7 @@ class ConsumerCore:
             self._raise_failure()
             if self._member is not None and self._member.has_work:
                 await self._member.advance()
-            self._maybe_auto_commit()
+            self.commits.commit_by_the_clock()
             self._plan_work()
             next_ms = self.fetcher.send_fetches()
             if any(state.has_data and not state.is_paused for state in self.positions):
@@ -254,52 +258,15 @@ class ConsumerCore:
             return Membership(instance_id=self.config.str("group.instance.id") or None)
         return self._member.identity
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions, as offsets to commit."""
-        return {
-            state.partition: OffsetAndMetadata(state.position, state.position_epoch)
-            for state in self.positions
-            if state.has_position
-        }
-
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
-        """Commit these offsets, or the positions; returns when the coordinator has them."""
-        timeout_ms = self.config.int("default.api.timeout.ms")
-        await self.need_group().commit(
-            self.consumed() if offsets is None else offsets,
-            lambda: self.identity,
-            timeout_ms=timeout_ms,
-        )
+    def _member_that_commits(self) -> Membership:
+        if self._member is not None and self._member.is_out:
+            raise self.need_group().not_a_member()
+        return self.identity
 
     def need_group(self) -> Coordinator:
         if self.coordinator is None:
             raise ClientError("offsets are committed for a group: give a group.id")
         return self.coordinator
-
-    def commit_soon(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], ClientError | None], None] | None,
-    ) -> None:
-        """Commit beside the polls; the callback hears of the outcome."""
-
-        async def commit() -> None:
-            error: ClientError | None = None
-            try:
-                await self.commit(offsets)
-            except ClientError as failure:
-                error = failure
-                if callback is None:
-                    log.warning("a commit failed: %s", failure)
-            if callback is not None:
-                callback(offsets, error)
-
-        self.begin(commit())
-
-    def _maybe_auto_commit(self) -> None:
-        if self._auto_commits and self.world.now_ms() >= self._next_commit_ms:
-            self._next_commit_ms = self.world.now_ms() + self.config.int("auto.commit.interval.ms")
-            self.commit_soon(self.consumed(), None)
 
     # Holder: what the membership asks
 
@@ -312,11 +279,7 @@ class ConsumerCore:
         return self.subscription.topics
 
     async def before_rebalance(self) -> None:
-        if self._auto_commits and self.positions.states:
-            try:
-                await self.commit()
-            except ClientError as error:
-                log.warning("a commit before a rebalance failed: %s", error)
+        await self.commits.end()
 
     async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         given_up = in_order(partitions)
@@ -333,13 +296,10 @@ class ConsumerCore:
     async def grant(self, partitions: Iterable[TopicPartition]) -> None:
         granted = in_order(partitions)
         self.positions.add(granted)
-        self._begin_commits()
+        self.commits.restart_clock()
         if any(self.cluster.view.leader(each).node < 0 for each in granted):
             self.freshness.spoil()
         await in_caller(self.subscription.listener.on_assigned, granted)
-
-    def _begin_commits(self) -> None:
-        self._next_commit_ms = self.world.now_ms() + self.config.int("auto.commit.interval.ms")
 
     # Subscribing
 
@@ -356,7 +316,7 @@ class ConsumerCore:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self.subscription.to_partitions()
         self.positions.replace(partitions)
-        self._begin_commits()
+        self.commits.restart_clock()
         self.freshness.spoil()
         self.news()
 
@@ -367,16 +327,12 @@ class ConsumerCore:
         self.positions.replace(())
 
     async def _leave(self) -> None:
-        member, self._member = self._member, None
+        await self.commits.end()
+        member = self._member
         if member is not None:
-            if self.positions.states:
-                self._member = member
-                await self.before_rebalance()
-                await self.revoke(self.owned)
-                self._member = None
+            await self.revoke(self.owned)
+            self._member = None
             await member.leave()
-        elif self._auto_commits and self.positions.states:
-            await self.before_rebalance()
 
     async def close(self, timeout_ms: int) -> None:
         """Commit, leave the group, and end."""

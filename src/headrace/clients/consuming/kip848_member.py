@@ -26,7 +26,10 @@ API_KEY: Final = 68
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_STATIC: Final = -2
-_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+# The last: the group is gone, or has become a classic one since all members of this protocol had left it.
+_FENCED: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
+)
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -71,6 +74,10 @@ class Kip848Member:
     def identity(self) -> Membership:
         return Membership(self._epoch, self._member_id, self._instance_id)
 
+    @property
+    def is_out(self) -> bool:
+        return self._is_lost or self._epoch <= _JOIN
+
     def subscription_changed(self) -> None:
         self._soon.set()
 
@@ -91,8 +98,11 @@ class Kip848Member:
         taken = self._holder.owned - target
         if taken:
             await self._holder.before_rebalance()
+            if self._is_lost:
+                return  # while that was committed: the next advance says so
             await self._holder.revoke(taken)
-        await self._holder.grant(target - self._holder.owned)
+        if not self._is_lost:
+            await self._holder.grant(target - self._holder.owned)
         self._soon.set()
 
     # Heartbeats, beside the polls
@@ -103,6 +113,10 @@ class Kip848Member:
         try:
             while True:
                 self._soon.clear()
+                if self._is_lost:
+                    # First a poll loses what was owned: with a new membership it could be committed to.
+                    await self._soon.wait()
+                    continue
                 if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
                     await self._leave_for_silence()
                     return
@@ -126,9 +140,10 @@ class Kip848Member:
     async def _beat_once(self) -> bool:
         """One heartbeat; False where it should be tried again soon."""
         topics, owned = set(self._holder.topics), set(self._holder.owned)
+        is_first = self._epoch == _JOIN
         response = await self._coordinator.ask(self._request(topics, owned))
         code = response.error_code
-        if code in _FENCED:
+        if code in _FENCED and not is_first:
             self._epoch, self._target, self._target_ids = _JOIN, None, None
             self._forget_told()
             self._is_lost = True

@@ -58,6 +58,13 @@ class GroupMember(Protocol):
         ...
 
     @property
+    def is_out(self) -> bool:
+        """Whether this is no member now: not yet, or put out. Then it must not commit: the coordinator of a
+        group that is empty would take that for an outsider's wish.
+        """
+        ...
+
+    @property
     def has_work(self) -> bool:
         """Whether `advance` would do something."""
         ...

@@ -1,0 +1,98 @@
+"""What a consumer commits, and in which order.
+
+Commits are made one after the other: one that has to be tried again must not overwrite a later one. Before
+partitions change hands, and before the consumer ends, those that are under way come to their end: later they
+would be made with a membership under which the partitions may be somebody else's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
+from headrace.clients.consuming.positions import Positions
+from headrace.clients.errors import ClientError
+
+log = logging.getLogger(__name__)
+
+Places = Mapping[TopicPartition, OffsetAndMetadata]
+Committed = Callable[[Places, ClientError | None], None]
+
+
+class Commits:
+    """The commits of one consumer. `identity` raises CommitFailedError where it is out of its group."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        positions: Positions,
+        *,
+        group: Callable[[], Coordinator],
+        identity: Callable[[], Membership],
+        begin: Callable[[Coroutine[Any, Any, None]], object],
+        is_automatic: bool,
+    ) -> None:
+        self._world = cluster.world
+        self._positions = positions
+        self._group = group
+        self._identity = identity
+        self._begin = begin
+        self._is_automatic = is_automatic
+        self._interval_ms = cluster.config.int("auto.commit.interval.ms")
+        self._timeout_ms = cluster.config.int("default.api.timeout.ms")
+        self._next_ms = float("inf")
+        self._turn = asyncio.Lock()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions, as offsets to commit."""
+        return {
+            state.partition: OffsetAndMetadata(state.position, state.position_epoch)
+            for state in self._positions
+            if state.has_position
+        }
+
+    async def commit(self, offsets: Places | None = None) -> None:
+        """Commit these offsets, or the positions; returns when the coordinator has them."""
+        group = self._group()
+        places = self.consumed() if offsets is None else offsets
+        async with self._turn:
+            await group.commit(places, self._identity, timeout_ms=self._timeout_ms)
+
+    def commit_soon(self, offsets: Places, callback: Committed | None) -> None:
+        """Commit beside the polls; the callback hears of the outcome."""
+
+        async def commit() -> None:
+            error: ClientError | None = None
+            try:
+                await self.commit(offsets)
+            except ClientError as failure:
+                error = failure
+                if callback is None:
+                    log.warning("a commit failed: %s", failure)
+            if callback is not None:
+                callback(offsets, error)
+
+        self._begin(commit())
+
+    def restart_clock(self) -> None:
+        """Partitions came: the next automatic commit is a whole interval away."""
+        self._next_ms = self._world.now_ms() + self._interval_ms
+
+    def commit_by_the_clock(self) -> None:
+        """Where commits are automatic and one is due."""
+        if self._is_automatic and self._world.now_ms() >= self._next_ms:
+            self.restart_clock()
+            self.commit_soon(self.consumed(), None)
+
+    async def end(self) -> None:
+        """Let what is under way come to its end, and make the last automatic commit."""
+        async with self._turn:
+            pass
+        if self._is_automatic and self._positions.states:
+            try:
+                await self.commit()
+            except ClientError as error:
+                log.warning("a commit before a rebalance failed: %s", error)

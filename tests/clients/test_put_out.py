@@ -1,0 +1,207 @@
+"""Members that are put out of their group, and commits that come late: on virtual time, with the real node.
+
+An administrator's request takes the member out, which is what a session that ends does, too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Consumer
+from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients.consuming.coordinator import OffsetAndMetadata
+from headrace.clients.errors import ClientError, CommitFailedError
+from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headrace.wire.schemas.delete_groups import DeleteGroupsRequest
+from headrace.wire.schemas.find_coordinator import Coordinator as Found
+from headrace.wire.schemas.find_coordinator import FindCoordinatorResponse
+from headrace.wire.schemas.leave_group import LeaveGroupRequest, MemberIdentity
+from headrace.wire.schemas.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tests.clients.scripted import TOPIC_ID, ScriptedCluster
+from tests.clients.test_consuming import fill
+from tests.clients.test_groups import BROKER, WAYS, member, shared
+from tests.clients.test_producing import play
+from tests.clients.worlds import ClientWorld, partitions, read_until
+
+T0 = TopicPartition("t", 0)
+
+
+async def put_out(world: ClientWorld, consumer: AsyncConsumer, group_id: str = "g") -> None:
+    """Take a member out of its group behind its back."""
+    outsider = await world.connect("admin")
+    identity = consumer.core.identity
+    if consumer.core.config.str("group.protocol") == "consumer":
+        beat = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=identity.member_id, member_epoch=-1)
+        assert (await outsider.ask(beat, 1)).error_code == 0
+    else:
+        leave = LeaveGroupRequest(
+            group_id=group_id, members=[MemberIdentity(member_id=identity.member_id, reason="")]
+        )
+        assert (await outsider.ask(leave, 4)).members[0].error_code == 0
+    outsider.close()
+
+
+async def committed(world: ClientWorld) -> int:
+    reader = world.consumer(group_id="g")
+    found = await reader.committed([T0])
+    await reader.close()
+    return found[T0].offset
+
+
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "kip-848"])
+def test_who_was_put_out_cannot_commit_to_the_group_it_left_empty(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        consumer, notes = member(world, enable_auto_commit="false", **WAYS[way])
+        await read_until([consumer], [], 10)
+        await consumer.commit({T0: 9})
+        await put_out(world, consumer)
+        await world.pass_time(5_000)  # a heartbeat has told it
+        with pytest.raises(CommitFailedError, match="not a member"):
+            await consumer.commit({T0: 3})
+        assert await committed(world) == 9
+        await shared([consumer], [1], [])
+        assert notes.lost == [T0]
+        await consumer.commit({T0: 10})
+        await consumer.close()
+
+    play(script, **BROKER)
+
+
+def test_a_new_membership_is_no_good_for_commits_to_what_the_old_one_owned() -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        slow, notes = member(world, enable_auto_commit="false", **WAYS["kip-848"])
+        await read_until([slow], [], 10)
+        await put_out(world, slow)
+        other, _ = member(world, **WAYS["kip-848"])
+        await read_until([other], [], 10)
+        await other.commit()
+        # All the while its heartbeats go on. It must not become a member again before a poll has told its
+        # user what was lost: until then a commit is one to partitions that others own.
+        with pytest.raises(CommitFailedError):
+            await slow.commit({T0: 3})
+        assert await committed(world) == 10
+        await slow.poll(0.1)
+        assert notes.lost == [T0]
+        await slow.close()
+        await other.close()
+
+    play(script, **BROKER)
+
+
+def test_cooperation_ends_where_the_group_went_on_without_the_member() -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 40, partitions=4)
+        first, notes = member(world, **WAYS["cooperative-sticky"])
+        second, _ = member(world, **WAYS["cooperative-sticky"])
+        await shared([first, second], [2, 2], [])
+        third, _ = member(world, **WAYS["cooperative-sticky"])
+        for _ in range(100):  # the first waits in its join for the second, which does not poll
+            for consumer in (first, third):
+                await consumer.poll(0.02)
+        assert first.assignment
+        await put_out(world, first)
+        for _ in range(50):
+            await first.poll(0.02)
+        assert len(notes.lost) == 2
+        assert not first.assignment
+        await shared([first, second, third], [1, 1, 2], [])
+        for consumer in (first, second, third):
+            await consumer.close()
+
+    play(script, **BROKER)
+
+
+def test_a_member_whose_group_is_gone_founds_it_anew() -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        consumer, notes = member(world, **WAYS["kip-848"])
+        await read_until([consumer], [], 10)
+        await put_out(world, consumer)
+        outsider = await world.connect("admin")
+        deleted = await outsider.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+        assert deleted.results[0].error_code == 0
+        await world.pass_time(5_000)
+        await shared([consumer], [1], [])
+        assert notes.lost == [T0]
+        await consumer.close()
+
+    play(script, **BROKER)
+
+
+@pytest.mark.parametrize("way", ["range", "kip-848"])
+def test_a_commit_under_way_is_made_before_the_consumer_ends(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        consumer, _ = member(world, enable_auto_commit="false", **WAYS[way])
+        await read_until([consumer], [], 10)
+        heard: list[ClientError | None] = []
+
+        def note(_: Mapping[TopicPartition, OffsetAndMetadata], error: ClientError | None) -> None:
+            heard.append(error)
+
+        consumer.commit_async({T0: 10}, note)
+        await consumer.close()
+        assert heard == [None]
+        assert await committed(world) == 10
+
+    play(script, **BROKER)
+
+
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "kip-848"])
+def test_a_commit_under_way_is_made_before_partitions_change_hands(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 40, partitions=4)
+        first, _ = member(world, enable_auto_commit="false", **WAYS[way])
+        await read_until([first], [], 40)
+        heard: list[ClientError | None] = []
+        second, _ = member(world, enable_auto_commit="false", **WAYS[way])
+        ends = dict.fromkeys(partitions("t", 4), 10)
+        for _ in range(3_000):
+            await second.poll(0.02)
+            first.commit_async(ends, lambda _, error: heard.append(error))
+            await first.poll(0.02)
+            if len(second.assignment) == 2 == len(first.assignment):
+                break
+        # A commit may be refused while the group has not agreed; none is made with a later membership.
+        assert all(error is None or "group" in str(error) for error in heard)
+        seen: list[Any] = []
+        for _ in range(20):
+            seen += await second.poll(0.05)
+        assert not seen
+        await first.close()
+        await second.close()
+
+    play(script, **BROKER)
+
+
+def test_commits_reach_the_coordinator_in_order_whatever_has_to_be_tried_again() -> None:
+    with ScriptedCluster() as scripted:
+        refusals = [14, 14]  # COORDINATOR_LOAD_IN_PROGRESS
+        kept: list[int] = []
+
+        def take(request: Any, node: int) -> OffsetCommitResponse:
+            error = refusals.pop(0) if refusals else 0
+            if not error:
+                kept.append(request.topics[0].partitions[0].committed_offset)
+            answer = OffsetCommitResponsePartition(partition_index=0, error_code=error)
+            topic = OffsetCommitResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[answer])
+            return OffsetCommitResponse(topics=[topic])
+
+        scripted.handlers["OffsetCommit"] = take
+        scripted.handlers["FindCoordinator"] = lambda request, node: FindCoordinatorResponse(
+            coordinators=[Found(key="g", node_id=1, host="127.0.0.1", port=scripted.ports[1])]
+        )
+        with Consumer(
+            bootstrap_servers=scripted.address, group_id="g", enable_auto_commit="false", retry_backoff_ms=20
+        ) as consumer:
+            consumer.commit_async({T0: 5})
+            consumer.commit({T0: 7})
+        assert kept == [5, 7]
