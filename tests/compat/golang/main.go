@@ -1,6 +1,8 @@
 // Go clients behind the face of tests/compat/clients: calls as JSON lines on stdin, one answer a line on stdout.
 //
 // Usage: clients franz|sarama|kafka-go HOST:PORT
+//
+//	clients member SETTINGS      (see group_member.go)
 package main
 
 import (
@@ -272,6 +274,13 @@ func codeOf(err error) any {
 }
 
 func main() {
+	if os.Args[1] == "member" {
+		if err := runGroupMember(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	makers := map[string]func(string) (client, error){
 		"franz": newFranz, "sarama": newSarama, "kafka-go": newKafkaGo,
 	}

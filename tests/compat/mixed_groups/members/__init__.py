@@ -1,0 +1,1 @@
+"""Members in Python: one module per library, each run as a process of its own."""
