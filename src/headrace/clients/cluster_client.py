@@ -170,6 +170,11 @@ class ClusterClient:
         self.view.learn(response, is_whole=topics is None)
         return response
 
+    async def refresh_ids(self, ids: Iterable[bytes]) -> None:
+        """Learn about topics that only their ids are known of."""
+        asked = [MetadataRequestTopic(topic_id=each, name=None) for each in ids]
+        self.view.learn(await self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
+
     async def topic(self, name: str, *, create: bool = False, wait: bool = False) -> MetadataResponseTopic:
         """A topic with all its leaders; NoSuchTopicError where there is none, unless to create it or wait."""
 

@@ -119,16 +119,19 @@ _COMMANDS: Final[dict[str, Callable[[dict[str, Any], Path], list[str]]]] = {
 }
 
 _CONFLUENT_COOPERATIVE: Final = {"partition.assignment.strategy": "cooperative-sticky"}
+# Apache Kafka does not convert a group whose assignment has user data, as a cooperative one has if librdkafka
+# leads it.
+_RANGE_BY_NAME: Final = {"partition.assignment.strategy": "range"}
 _CONSUMER: Final = {"group.protocol": "consumer"}
 
 SEATS: Final = (
-    Seat(EAGER, "headrace", {"partition.assignment.strategy": "range"}, "auto"),
-    Seat(EAGER, "confluent", {"partition.assignment.strategy": "range"}),
+    Seat(EAGER, "headrace", _RANGE_BY_NAME, "auto"),
+    Seat(EAGER, "confluent", _RANGE_BY_NAME),
     Seat(COOPERATIVE, "headrace", _CONFLUENT_COOPERATIVE | {"face": "async"}, "async"),
     Seat(COOPERATIVE, "confluent", _CONFLUENT_COOPERATIVE),
     Seat(ASSIGNED, "headrace", _CONSUMER, "async"),
     Seat(ASSIGNED, "confluent", _CONSUMER),
-    Seat(CONVERTED, "headrace-classic", _CONFLUENT_COOPERATIVE),
+    Seat(CONVERTED, "headrace-classic", _RANGE_BY_NAME),
     Seat(CONVERTED, "headrace-consumer", _CONSUMER | {"face": "async"}),
     Seat(EAGER, "java", {"partition.assignment.strategy": _RANGE}, needs="java"),
     Seat(EAGER, "franz", {"assignor": "range"}, needs="golang"),
@@ -137,7 +140,7 @@ SEATS: Final = (
     Seat(ASSIGNED, "java", _CONSUMER, needs="java"),
     Seat(COOPERATIVE, "franz", {"assignor": "cooperative-sticky"}, needs="golang"),
     Seat(EAGER, "kafka_python", {"assignor": "range"}),
-    Seat(CONVERTED, "confluent-classic", _CONFLUENT_COOPERATIVE),
+    Seat(CONVERTED, "confluent-classic", _RANGE_BY_NAME),
     Seat(EAGER, "verifiable", {"group.protocol": "classic"}, needs="java"),
     Seat(ASSIGNED, "verifiable", _CONSUMER, needs="java"),
     Seat(COOPERATIVE, "java", {"partition.assignment.strategy": _COOPERATIVE}, needs="java"),
@@ -145,7 +148,7 @@ SEATS: Final = (
     Seat(ASSIGNED, "headrace-async", _CONSUMER | {"face": "async"}, "auto"),
     Seat(COOPERATIVE, "headrace-sync", _CONFLUENT_COOPERATIVE),
     Seat(CONVERTED, "confluent-consumer", _CONSUMER),
-    Seat(EAGER, "headrace-async", {"partition.assignment.strategy": "range", "face": "async"}),
+    Seat(EAGER, "headrace-async", _RANGE_BY_NAME | {"face": "async"}),
 )
 
 

@@ -82,8 +82,14 @@ class AsyncConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or those whose whole name matches a pattern, with the group."""
-        if pattern is not None:
+        """Share these topics, or those whose whole name matches a pattern, with the group.
+
+        With group.protocol=consumer a pattern that is a string is matched by the coordinator, by RE2's rules;
+        in classic groups, and where it is compiled already, it is matched here.
+        """
+        if isinstance(pattern, str) and self.core.is_assigned_by_coordinator:
+            self.core.subscription.to_coordinators_pattern(pattern, listener)
+        elif pattern is not None:
             self.core.subscription.to_pattern(pattern, listener)
         else:
             self.core.subscription.to_names([topics] if isinstance(topics, str) else topics, listener)
@@ -103,6 +109,9 @@ class AsyncConsumer:
 
     @property
     def subscription(self) -> set[str]:
+        """The topics that are subscribed to; of a coordinator's pattern, those that this consumer reads."""
+        if self.core.subscription.wanted is not None:
+            return {each.topic for each in self.core.owned}
         return set(self.core.subscription.topics)
 
     # Reading

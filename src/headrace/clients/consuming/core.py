@@ -278,6 +278,14 @@ class ConsumerCore:
     def topics(self) -> set[str]:
         return self.subscription.topics
 
+    @property
+    def pattern(self) -> str | None:
+        return self.subscription.wanted
+
+    def match_here(self) -> None:
+        self.subscription.match_here()
+        self.freshness.spoil()
+
     async def before_rebalance(self) -> None:
         await self.commits.end()
 
@@ -303,12 +311,16 @@ class ConsumerCore:
 
     # Subscribing
 
+    @property
+    def is_assigned_by_coordinator(self) -> bool:
+        return self.config.str("group.protocol").lower() == "consumer"
+
     def join(self) -> None:
         """The subscription changed: become a member, or tell the group."""
         coordinator = self.need_group()
         self.freshness.spoil()
         if self._member is None:
-            kind = Kip848Member if self.config.str("group.protocol").lower() == "consumer" else ClassicMember
+            kind = Kip848Member if self.is_assigned_by_coordinator else ClassicMember
             self._member = kind(self.cluster, coordinator, self, on_failure=self.fail)
         self._member.subscription_changed()
         self.news()

@@ -80,7 +80,11 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or those whose whole name matches a pattern, with the group."""
+        """Share these topics, or those whose whole name matches a pattern, with the group.
+
+        With group.protocol=consumer a pattern that is a string is matched by the coordinator, by RE2's rules;
+        in classic groups, and where it is compiled already, it is matched here.
+        """
         self._call(self._async.subscribe, topics, pattern=pattern, listener=listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -9,7 +9,7 @@ after that, so nobody else has to stop. Fields that have not changed since the l
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition, uuid_text
@@ -23,6 +23,7 @@ from headrace.wire.schemas.consumer_group_heartbeat import (
 )
 
 API_KEY: Final = 68
+_FIRST_WITH_PATTERNS: Final = 1
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_STATIC: Final = -2
@@ -37,6 +38,13 @@ _TRY_AGAIN: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+
+
+class _Subscription(NamedTuple):
+    """What a heartbeat says of the topics: names, or a pattern for the coordinator to match (RE2)."""
+
+    topics: frozenset[str]
+    pattern: str | None
 
 
 class Kip848Member:
@@ -63,8 +71,9 @@ class Kip848Member:
         self._interval_ms = config.int("heartbeat.interval.ms")
         self._target: set[TopicPartition] | None = None
         self._target_ids: list[TopicPartitions] | None = None  # a target with topics of unknown names
-        self._told_topics: set[str] | None = None
+        self._told: _Subscription | None = None
         self._told_owned: set[TopicPartition] | None = None
+        self._had_pattern = False  # the coordinator may know one
         self._is_lost = False
         self._beating: asyncio.Task[None] | None = None
         self._soon = asyncio.Event()
@@ -139,9 +148,12 @@ class Kip848Member:
 
     async def _beat_once(self) -> bool:
         """One heartbeat; False where it should be tried again soon."""
-        topics, owned = set(self._holder.topics), set(self._holder.owned)
+        if self._holder.pattern is not None and not await self._coordinator_matches():
+            self._holder.match_here()
+        subscription = _Subscription(frozenset(self._holder.topics), self._holder.pattern)
+        owned = set(self._holder.owned)
         is_first = self._epoch == _JOIN
-        response = await self._coordinator.ask(self._request(topics, owned))
+        response = await self._coordinator.ask(self._request(subscription, owned))
         code = response.error_code
         if code in _FENCED and not is_first:
             self._epoch, self._target, self._target_ids = _JOIN, None, None
@@ -156,23 +168,32 @@ class Kip848Member:
         self._coordinator.check(
             code, f"out of the group {self._coordinator.group_id!r}", response.error_message
         )
-        self._told_topics, self._told_owned = topics, owned
+        self._told, self._told_owned = subscription, set() if is_first else owned
         await self._take_in(response)
         return True
 
-    def _request(self, topics: set[str], owned: set[TopicPartition]) -> ConsumerGroupHeartbeatRequest:
+    async def _coordinator_matches(self) -> bool:
+        return await self._coordinator.version_of(API_KEY) >= _FIRST_WITH_PATTERNS
+
+    def _request(
+        self, subscription: _Subscription, owned: set[TopicPartition]
+    ) -> ConsumerGroupHeartbeatRequest:
         config = self._cluster.config
         is_first = self._epoch == _JOIN
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._coordinator.group_id, member_id=self._member_id, member_epoch=self._epoch
         )
-        if is_first or self._told_topics is None:
+        if is_first or self._told is None:
             request.instance_id = self._instance_id
             request.rack_id = config.str("client.rack") or None
             request.rebalance_timeout_ms = config.int("max.poll.interval.ms")
             request.server_assignor = config.str("group.remote.assignor") or None
-        if topics != self._told_topics or is_first:
-            request.subscribed_topic_names = sorted(topics)
+        if subscription != self._told or is_first:
+            request.subscribed_topic_names = sorted(subscription.topics)
+            request.subscribed_topic_regex = subscription.pattern
+            self._had_pattern |= subscription.pattern is not None
+            if subscription.pattern is None and self._had_pattern:
+                request.subscribed_topic_regex = ""  # null would leave it as it was
         if owned != self._told_owned or is_first:
             request.topic_partitions = [] if is_first else self._owned_ids(owned)
         return request
@@ -195,8 +216,9 @@ class Kip848Member:
         if self._target_ids is None:
             return
         names = self._cluster.view.names
-        if any(each.topic_id not in names for each in self._target_ids):
-            await self._cluster.refresh(sorted(self._holder.topics))
+        unknown = [each.topic_id for each in self._target_ids if each.topic_id not in names]
+        if unknown:
+            await self._cluster.refresh_ids(unknown)
         target = {
             TopicPartition(names[each.topic_id], number)
             for each in self._target_ids
@@ -211,7 +233,7 @@ class Kip848Member:
 
     def _forget_told(self) -> None:
         """Whether the last heartbeat arrived is not known: the next one says everything."""
-        self._told_topics = self._told_owned = None
+        self._told = self._told_owned = None
 
     # Leaving
 

@@ -26,6 +26,15 @@ class Holder(Protocol):
         ...
 
     @property
+    def pattern(self) -> str | None:
+        """What the coordinator should find topics by."""
+        ...
+
+    def match_here(self) -> None:
+        """The coordinator cannot: find the pattern's topics by the metadata."""
+        ...
+
+    @property
     def last_poll_ms(self) -> int: ...
 
     async def before_rebalance(self) -> None:
