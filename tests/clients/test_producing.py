@@ -1,6 +1,7 @@
 """The producer with a real node, on virtual time: batches, order, retries, and what full or late means."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -140,7 +141,7 @@ def test_a_node_that_is_killed_and_comes_back(seed: int) -> None:
 def test_memory_that_stays_full() -> None:
     async def script(world: ClientWorld) -> None:
         await world.create_topic("t")
-        producer = world.producer(buffer_memory=2_000, max_block_ms=700, batch_size=500)
+        producer = world.producer(buffer_memory=2_060, max_block_ms=700, batch_size=500)
         first = await producer.send("t", b"v")
         await first
         world.partition_off()
@@ -168,6 +169,72 @@ def test_a_sender_waits_for_memory_and_goes_on() -> None:
             for value in numbered(0, 300):
                 await producer.send("t", value)
         assert world.values("t") == numbered(0, 300)
+
+    play(script)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_is_given_back_to_the_byte(seed: int) -> None:
+    """Keys, partitions, tables' rows and sizes in any mixture: batches close for every reason there is."""
+
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t", 3)
+        rng = random.Random(seed)
+        settings = {"buffer_memory": 20_000, "batch_size": 700, "request_timeout_ms": 500}
+        async with world.producer(**settings, retry_backoff_ms=20) as producer:
+            taken = []
+            for number in range(800):
+                value = b"%d " % number + b"x" * rng.choice([0, 30, 700])
+                how = rng.choice([{}, {}, {}, {"key": b"k%d" % (number % 5)}, {"partition": 1}])
+                taken.append((value, await producer.send("t", value, **how)))
+                if rng.random() < 0.02:
+                    world.cut_all()
+                if rng.random() < 0.05:
+                    await world.pass_time(rng.choice([1, 20]))
+            await producer.flush()
+            batches = producer.core.batches
+            assert batches.free_bytes == batches.memory_bytes
+            for value, delivery in taken:
+                place = await delivery
+                assert world.values("t", place.partition)[place.offset] == value
+        assert sum(len(world.values("t", index)) for index in range(3)) == 800
+
+    play(script, seed)
+
+
+def test_records_without_a_key_go_round_batch_by_batch() -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t", 4)
+        async with world.producer(batch_size=500, linger_ms=60_000) as producer:
+            deliveries = [await producer.send("t", b"v" * 50) for _ in range(400)]
+            await producer.flush()
+            placed = [(await each).partition for each in deliveries]
+        assert set(placed) == {0, 1, 2, 3}
+        changes = sum(one != other for one, other in itertools.pairwise(placed))
+        assert changes <= 400 // ((500 - 61) // 71)
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"value": "text"}, "value has to be bytes or None, not str: give a value_serializer"),
+        ({"key": 5}, "key has to be bytes or None, not int"),
+        ({"headers": [("h", "text")]}, "headers have to be pairs"),
+        ({"headers": [(b"h", b"")]}, "headers have to be pairs"),
+        ({"timestamp_ms": -1}, "-1 is no timestamp"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_at_once(record: dict[str, Any], error: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer() as producer:
+            await producer.send("t", b"before")
+            with pytest.raises((TypeError, ValueError), match=error):
+                await producer.send("t", **record)
+            await producer.send("t", bytearray(b"after"), headers=[("h", memoryview(b"1"))])
+        assert world.values("t") == [b"before", b"after"]
 
     play(script)
 

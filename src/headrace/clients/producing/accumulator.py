@@ -3,7 +3,8 @@
 A core: time is handed in. Any thread may append, under `lock`; everything else happens on the producer's
 loop, under the same lock where it touches the queues. A batch is ready when it is full, when it has waited
 for `linger_ms`, when there is no more memory, or when somebody flushes; one that has failed before is ready
-after its pause. Memory is taken when a row is appended and given back when its batch is decided.
+after its pause. Memory is taken for a whole batch when it is begun, as Kafka's producer does; what it did not
+need is given back when it is closed, the rest when it is decided.
 """
 
 import threading
@@ -62,30 +63,34 @@ class Accumulator:
         if queue is None:
             queue = self._queues[partition] = deque()
         batch = queue[-1] if queue else None
-        if batch is None or batch.is_closed or batch.size + size > self.batch_bytes:
-            batch = self._begin(partition, queue, batch)
-            size += HEADER_BYTES
+        if batch is None or size > batch.room:  # a closed one has none
+            batch = self._begin(partition, queue, batch, size)
         rows = batch.rows
         rows.append(row)
-        batch.size += size
-        self.free_bytes -= size
-        if batch.size >= self.batch_bytes:
-            batch.is_closed = self.is_due = True
+        batch.room -= size
         return batch, len(rows) - 1
 
     def _begin(
-        self, partition: TopicPartition, queue: deque[ProducerBatch], last: ProducerBatch | None
+        self, partition: TopicPartition, queue: deque[ProducerBatch], last: ProducerBatch | None, size: int
     ) -> ProducerBatch:
         """A new batch behind the last one. The sender need not hear of it if it looks in time anyway."""
         now_ms = self._now_ms()
         if last is not None:
-            last.is_closed = self.is_due = True
+            if not last.is_closed:
+                self._close(last)
+                last.encode()
+            self.is_due = True
         elif self.looked_at_ms > now_ms + self.linger_ms:
             self.is_due = True
-        batch = ProducerBatch(partition, now_ms)
+        limit = max(HEADER_BYTES + size, min(self.batch_bytes, self.free_bytes))
+        batch = ProducerBatch(partition, now_ms, limit)
         queue.append(batch)
         self._undecided[batch] = None
+        self.free_bytes -= limit
         return batch
+
+    def _close(self, batch: ProducerBatch) -> None:
+        self.free_bytes += batch.close()
 
     def append_sealed(self, batch: ProducerBatch) -> bool:
         """Queue a batch that was made elsewhere; False without memory."""
@@ -93,7 +98,7 @@ class Accumulator:
             return False
         queue = self._queues.setdefault(batch.partition, deque())
         if queue:
-            queue[-1].is_closed = True
+            self._close(queue[-1])
         queue.append(batch)
         self._undecided[batch] = None
         self.free_bytes -= batch.size
@@ -148,7 +153,7 @@ class Accumulator:
                     is_more = True
                     break
                 batch = queue.popleft()
-                batch.is_closed = True
+                self._close(batch)
                 taken.append(batch)
                 is_more = is_more or len(queue) > 1 or (bool(queue) and queue[0].is_closed)
         return taken, is_more
@@ -172,6 +177,7 @@ class Accumulator:
             late = list(takewhile(lambda batch: batch.created_ms <= oldest_ms, self._undecided))
             for batch in late:
                 if not batch.is_on_wire:
+                    self._close(batch)
                     queue = self._queues[batch.partition]
                     if batch in queue:
                         queue.remove(batch)
@@ -188,7 +194,7 @@ class Accumulator:
         with self.lock:
             if batch in self._undecided:
                 del self._undecided[batch]
-                self.free_bytes += batch.size
+                self.free_bytes += batch.close() + batch.size
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...], retry_at_ms: float) -> None:
         """A batch goes on as parts."""

@@ -70,22 +70,24 @@ class ProducerBatch:
         "created_ms",
         "is_closed",
         "is_on_wire",
+        "limit",
         "max_timestamp",
         "partition",
         "producer_epoch",
         "producer_id",
         "retry_at_ms",
+        "room",
         "rows",
-        "size",
         "timestamps",
         "whole",
     )
 
-    def __init__(self, partition: TopicPartition, created_ms: int) -> None:
+    def __init__(self, partition: TopicPartition, created_ms: int, limit: int = HEADER_BYTES) -> None:
         self.partition = partition
         self.created_ms = created_ms
         self.rows: list[Row] = []
-        self.size = HEADER_BYTES
+        self.limit = limit  # bytes that it may grow to: so much memory is taken for it
+        self.room = limit - HEADER_BYTES  # what is left of them; none once it is closed
         self.is_closed = False  # takes no more rows
         self.is_on_wire = False
         self.attempts = 0
@@ -107,18 +109,39 @@ class ProducerBatch:
             f"<batch of {self.count or len(self.rows)} for {self.partition}, sequence {self.base_sequence}>"
         )
 
+    @property
+    def size(self) -> int:
+        """About how many bytes its rows take; never fewer than they do."""
+        return self.limit - self.room
+
+    def close(self) -> int:
+        """Take no more rows; returns the bytes that it had room for."""
+        unused, self.room = self.room, 0
+        self.limit -= unused
+        self.is_closed = True
+        return unused
+
     @classmethod
     def of_bytes(cls, partition: TopicPartition, created_ms: int, data: bytearray) -> "ProducerBatch":
         """A batch that was encoded elsewhere; its header is filled in here."""
-        batch = cls(partition, created_ms)
+        batch = cls(partition, created_ms, len(data))
         header = read_header(data)
         batch.is_closed = True
+        batch.room = 0
         batch.whole = data
-        batch.size = len(data)
         batch.codec = header.codec
         batch.count = header.record_count
         batch.base_timestamp, batch.max_timestamp = header.base_timestamp, header.max_timestamp
         return batch
+
+    def encode(self) -> None:
+        """Turn rows into bytes."""
+        rows, self.rows = self.rows, []
+        self.count = len(rows)
+        self.timestamps = [row[0] for row in rows]
+        self.base_timestamp = self.timestamps[0]
+        self.max_timestamp = max(self.timestamps)
+        self.body = encode_rows(rows, self.base_timestamp)
 
     def seal(self, codec: int, level: int | None) -> None:
         """Turn rows into bytes. Again is harmless."""
@@ -126,12 +149,8 @@ class ProducerBatch:
         if self.whole is not None:
             return
         if self.body is None:
-            rows, self.rows = self.rows, []
-            self.count = len(rows)
-            self.timestamps = [row[0] for row in rows]
-            self.base_timestamp = self.timestamps[0]
-            self.max_timestamp = max(self.timestamps)
-            self.body = encode_rows(rows, self.base_timestamp)
+            self.encode()
+        assert self.body is not None
         if codec != Codec.NONE and not self.codec:
             self.body = compress(codec, self.body, level)
             self.codec = codec
@@ -233,7 +252,7 @@ class ProducerBatch:
         for own in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
             half = ProducerBatch(self.partition, self.created_ms)
             half.rows = own
-            half.size += sum(row_size(*row[1:]) for row in own)
+            half.limit += sum(map(row_size, own))
             half.attempts = self.attempts
             half.seal(self.codec, None)
             half.producer_id, half.producer_epoch = self.producer_id, self.producer_epoch

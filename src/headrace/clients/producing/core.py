@@ -24,7 +24,7 @@ from headrace.clients.errors import (
 )
 from headrace.clients.producing.accumulator import Accumulator
 from headrace.clients.producing.batch import Delivery, ProducerBatch, RecordMetadata
-from headrace.clients.producing.encoding import RECORD_OVERHEAD, Headers, row_size
+from headrace.clients.producing.encoding import RECORD_OVERHEAD, Headers, Row, checked_row, row_size
 from headrace.clients.producing.partitioners import Partitioner, RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.producing.sender import Sender
 from headrace.clients.setting_tables import PRODUCER
@@ -117,6 +117,12 @@ class ProducerCore:
         self._choose = self._partitioner.partition
         self._view = self.cluster.view
         self._known: dict[str, _Known] = {}
+        # Batches that records without a key go to, as long as there is room: nothing else has to be asked
+        # then. Each with its size when it was put here, for the partitioner to hear of what followed.
+        self._open: dict[str, tuple[ProducerBatch, int]] = {}
+        self._lock = self.batches.lock
+        self._sticky = self._partitioner if isinstance(self._partitioner, StickyPartitioner) else None
+        self._opens = self._is_plain and config.int("batch.size") <= self._record_bytes_max
         self._now_ms = world.clock.now_ms
         self._room: list[asyncio.Future[None]] = []
         self._is_awake = False
@@ -149,6 +155,34 @@ class ProducerCore:
         headers: Headers,
     ) -> Delivery | Lacks:
         """Take a record, or say what is lacking."""
+        if (
+            value.__class__ is bytes
+            and key is None
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+            and (found := self._open.get(topic))
+        ):
+            batch = found[0]
+            size = RECORD_OVERHEAD + len(value)
+            row = (self._now_ms(), None, value, ())
+            with self._lock:
+                if size <= batch.room:  # a closed batch has none
+                    batch.room -= size
+                    rows = batch.rows
+                    rows.append(row)
+                    return Delivery(batch, len(rows) - 1)
+        return self._offer_any(topic, value, key, partition, timestamp_ms, headers)
+
+    def _offer_any(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> Delivery | Lacks:
         if not self._is_plain:
             key, value, headers = self._prepared(topic, key, value, headers)
         known = self._known.get(topic)
@@ -156,31 +190,41 @@ class ProducerCore:
             known = self._look_up(topic)
         if known is None or (partition is not None and not 0 <= partition < known.total):
             return Lacks.METADATA
-        if headers:
-            size = row_size(key, value, headers)
-        else:
-            size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+        row = checked_row(self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
+        size = row_size(row)
         if size > self._record_bytes_max:
             what = f"a record of about {size} bytes for {topic!r} is larger than max.request.size"
             raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, what)
-        row = (self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
-        batches = self.batches
-        with batches.lock:
-            if self.is_closed or self.sender.failure is not None:
-                raise self.sender.failure or ClosedError("the producer is closed")
-            if partition is None:
-                partition = self._choose(topic, key, value, known.total, size)
-            taken = batches.append(known.partitions[partition], row, size)
+        with self._lock:
+            taken = self._append(topic, row, size, partition, known)
         if taken is None:
             return Lacks.MEMORY
-        if batches.is_due:
-            batches.is_due = False
+        if self.batches.is_due:
+            self.batches.is_due = False
             self.wake()
         batch, index = taken
         delivery = Delivery(batch, index)
         if self._interceptors:
             delivery.add_done_callback(self._acknowledged)
         return delivery
+
+    def _append(
+        self, topic: str, row: Row, size: int, partition: int | None, known: _Known
+    ) -> tuple[ProducerBatch, int] | None:
+        if self.is_closed or self.sender.failure is not None:
+            raise self.sender.failure or ClosedError("the producer is closed")
+        if partition is not None:
+            return self.batches.append(known.partitions[partition], row, size)
+        _, key, value, _ = row
+        sticky = self._sticky
+        if sticky is not None and topic in self._open:
+            batch, size_before = self._open.pop(topic)
+            sticky.count(topic, batch.size - size_before)
+        partition = self._choose(topic, key, value, known.total, size)
+        taken = self.batches.append(known.partitions[partition], row, size)
+        if taken is not None and key is None and sticky is not None and self._opens:
+            self._open[topic] = (taken[0], taken[0].size)
+        return taken
 
     def _look_up(self, topic: str) -> _Known | None:
         count = self._view.partition_count(topic)
@@ -192,7 +236,7 @@ class ProducerCore:
 
     def offer_sealed(self, batch: ProducerBatch) -> Lacks | None:
         """Take a batch that was made elsewhere, or say what is lacking."""
-        with self.batches.lock:
+        with self._lock:
             if self.is_closed or self.sender.failure is not None:
                 raise self.sender.failure or ClosedError("the producer is closed")
             if not self.batches.append_sealed(batch):
@@ -204,7 +248,7 @@ class ProducerCore:
         """The rows of an Arrow table as batches of a topic with `count` partitions."""
         from headrace.records.columns_encode import BatchForm, batches_by_partition  # numpy and pyarrow
 
-        with self.batches.lock:
+        with self._lock:
             keyless = self._partitioner.partition(topic, None, None, count, data.nbytes)
         form = BatchForm(
             codec=self.sender.codec,
@@ -279,11 +323,12 @@ class ProducerCore:
             await self.cluster.pause(pause_ms)
 
     async def _await_room(self, deadline_ms: float) -> None:
-        self.sender.wake()
         waiter: asyncio.Future[None] = self.world.loop.create_future()
         self._room.append(waiter)
         if self.batches.free_bytes >= self.batches.memory_bytes:
             waiter.set_result(None)
+        self.batches.hurry(1)  # what lingers holds the memory
+        self.sender.wake()
         try:
             await asyncio.wait_for(waiter, max(0.0, deadline_ms - self.world.now_ms()) / 1000)
         except TimeoutError:
@@ -292,6 +337,7 @@ class ProducerCore:
                 "(buffer.memory) wait for their acknowledgement"
             ) from None
         finally:
+            self.batches.hurry(-1)
             self._room.remove(waiter)
 
     def _decided(self, batch: ProducerBatch) -> None:
@@ -324,8 +370,9 @@ class ProducerCore:
 
     async def close(self, timeout_ms: int | None) -> None:
         """Take no more, send what is there, and end; what is left after the time-out fails."""
-        with self.batches.lock:
+        with self._lock:
             self.is_closed = True
+            self._open.clear()
         try:
             await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
         except TimeoutError:

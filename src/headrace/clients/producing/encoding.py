@@ -5,7 +5,7 @@ byte and those below 8192 two, so nearly all of them are looked up.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.records.varints import encode_varint
 
@@ -18,11 +18,39 @@ _NULL: Final = encode_varint(-1)
 
 # Length, attributes, two deltas, two lengths, count of headers: at their largest, about.
 RECORD_OVERHEAD: Final = 21
+TIMESTAMP_MAX: Final = 1 << 62  # the differences of any two still fit 64 bits
 _HEADER_OVERHEAD: Final = 10
 
 
-def row_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+def checked_row(timestamp_ms: int, key: Any, value: Any, headers: Headers) -> Row:
+    """A row of what a user gave, which can be encoded later; TypeError or ValueError where it never could."""
+    if not 0 <= timestamp_ms <= TIMESTAMP_MAX:
+        raise ValueError(f"{timestamp_ms} is no timestamp: it has to be milliseconds since 1970")
+    if key.__class__ is not bytes and key is not None:
+        key = _as_bytes(key, "key")
+    if value.__class__ is not bytes and value is not None:
+        value = _as_bytes(value, "value")
+    if headers:
+        headers = tuple((name, _as_header(name, content)) for name, content in headers)
+    return int(timestamp_ms), key, value, headers
+
+
+def _as_bytes(given: Any, what: str) -> bytes:
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} has to be bytes or None, not {type(given).__name__}: give a {what}_serializer")
+
+
+def _as_header(name: Any, content: Any) -> bytes | None:
+    is_bytes = content is None or isinstance(content, bytes | bytearray | memoryview)
+    if not isinstance(name, str) or not is_bytes:
+        raise TypeError(f"headers have to be pairs of a text and bytes or None, not {(name, content)!r}")
+    return None if content is None else bytes(content)
+
+
+def row_size(row: Row) -> int:
     """About how many bytes a row takes in a batch; never fewer than it does."""
+    _, key, value, headers = row
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += _HEADER_OVERHEAD + 4 * len(name) + (len(content) if content else 0)

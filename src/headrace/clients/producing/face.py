@@ -85,7 +85,7 @@ class AsyncProducer:
     ) -> Delivery:
         """Take a record into its batch. The delivery, when awaited, tells where it was written."""
         taken = self._core.offer(topic, value, key, partition, timestamp_ms, headers)
-        if isinstance(taken, Delivery):
+        if taken.__class__ is Delivery:
             return taken
         deadline_ms = self._core.world.now_ms() + self._block_ms
         while not isinstance(taken, Delivery):
@@ -178,7 +178,7 @@ class Producer:
     ) -> Delivery:
         """Take a record into its batch; `result()` of the delivery tells where it was written."""
         taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
-        if isinstance(taken, Delivery):
+        if taken.__class__ is Delivery:
             return taken
         deadline_ms = self._core.world.now_ms() + self._block_ms
         while not isinstance(taken, Delivery):

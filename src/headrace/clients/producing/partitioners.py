@@ -50,6 +50,10 @@ class StickyPartitioner:
         current[1] -= size
         return current[0]
 
+    def count(self, topic: str, size: int) -> None:
+        """More went to where the topic's records without a key go now."""
+        self._current[topic][1] -= size
+
     def _choose(self, topic: str, count: int) -> int:
         if self._loads is None or count == 1:
             return self._rng.randrange(count)

@@ -254,7 +254,8 @@ class Sender:
     def _write(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.sequences.written(batch, base_offset)
         batch.written(base_offset, append_time_ms)
-        self._decide(batch)
+        self._batches.decided(batch)
+        self._on_decided(batch)
 
     def _retry(self, batch: ProducerBatch, error: ClientError) -> None:
         if batch.is_done:  # its time was up while it was on the wire
@@ -268,12 +269,9 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: ClientError, *, is_unwritten: bool = False) -> None:
         if not batch.is_on_wire:
             self.sequences.given_up(batch, is_unwritten=is_unwritten)
+        self._batches.decided(batch)  # first, so that it takes no more rows
         batch.seal(Codec.NONE, None)
         batch.resolve(error)
-        self._decide(batch)
-
-    def _decide(self, batch: ProducerBatch) -> None:
-        self._batches.decided(batch)
         self._on_decided(batch)
 
     # What is done beside
