@@ -38,6 +38,8 @@ FETCH_BYTES: Final = 4 * 1024 * 1024
 _DEFAULTS: Final = {
     "max.partition.fetch.bytes": str(FETCH_BYTES),
     "fetch.max.bytes": str(2 * FETCH_BYTES),
+    # All that is wanted is there already; only a log that is shorter than planned makes a broker wait.
+    "fetch.max.wait.ms": "100",
 }
 # What the source relies on, whatever the user says.
 _OURS: Final = {
@@ -89,7 +91,7 @@ class RangeFetcher:
         DataLossError where part of it is not there; TimedOutError where nothing comes for too long.
         """
         partition, position = wanted.topic_partition, wanted.start
-        self._background.call(self._begin, partition, position)
+        self._background.call(self._begin, wanted)
         moved_ms = self._now_ms()
         while position < wanted.end:
             try:
@@ -105,12 +107,12 @@ class RangeFetcher:
             else:
                 self._check_patience(wanted, position, now_ms - moved_ms)
 
-    def _begin(self, partition: TopicPartition, offset: int) -> None:
-        self._core.assign(())
-        self._core.assign((partition,))
-        state = self._core.positions.get(partition)
-        assert state is not None
-        state.seek(offset)
+    def _begin(self, wanted: OffsetRange) -> None:
+        self._core.assign(())  # else the partition would keep what was buffered of an earlier range
+        self._core.assign((wanted.topic_partition,))
+        (state,) = self._core.positions
+        state.seek(wanted.start)
+        state.fetch_until = wanted.end
         self._core.news()
 
     def _check_patience(self, wanted: OffsetRange, position: int, waited_ms: int) -> None:
@@ -128,7 +130,7 @@ class RangeFetcher:
             )
         why = f": {trouble}" if trouble is not None else ""
         raise TimedOutError(
-            f"nothing of {partition} came at offset {position} for {waited_ms / 1000:.0f} s"
+            f"nothing of {partition} came at offset {position} for {waited_ms / 1000:.1f} s"
             f" (kafkaConsumer.pollTimeoutMs is {self._patience_ms}){why}"
         )
 

@@ -96,6 +96,7 @@ class Fetcher:
         ahead = _CHUNKS_AHEAD * self._partition_bytes_max
         return (
             state.has_position
+            and state.fetch_offset < state.fetch_until
             and not state.is_paused
             and not state.must_validate
             and state.buffered_bytes < ahead

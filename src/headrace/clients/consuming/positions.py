@@ -20,6 +20,8 @@ NO_REPLICA: Final = -1
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+NO_END: Final = (1 << 63) - 1
+
 
 @dataclass(slots=True)
 class PartitionState:
@@ -30,6 +32,7 @@ class PartitionState:
     position_epoch: int = NO_EPOCH  # leader epoch of the record before the position
     fetch_offset: int = NO_OFFSET
     fetch_epoch: int = NO_EPOCH
+    fetch_until: int = NO_END  # nothing is fetched from here on: for who reads a range
     leader_epoch: int = NO_EPOCH  # for which the position was validated (KIP-320)
     reset_to: int | None = None  # a time, EARLIEST or LATEST: the position is to be found there
     must_validate: bool = False
