@@ -119,7 +119,7 @@ class _StreamPlan:
     def advance(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """How far the next batch goes; the start itself where there is nothing to do."""
         self.show(start)
-        latest = self._current() if self._target is None else dict(self._target)
+        latest = self._current() if self._target is None else self._target_from(start)
         begins = self._begins(start, latest)
         self._latest = latest
         wanted = latest
@@ -154,12 +154,21 @@ class _StreamPlan:
         """Where all partitions end that are there now."""
         return self._asked.latest(self._asked.partitions(without_missing=True))
 
+    def _target_from(self, start: StreamOffset) -> Offsets:
+        """The target of availableNow. A new query's start is looked up after it, and may be behind it."""
+        assert self._target is not None
+        if start.is_initial:
+            behind = [each for each, begin in start.offsets.items() if begin > self._target.get(each, -1)]
+            for each, end in self._asked.latest(behind).items():
+                self._target[each] = min(end, start.offsets[each])
+        return dict(self._target)
+
     def _begins(self, start: StreamOffset, latest: Offsets) -> Offsets:
         """Where the next batch begins in each partition that is there. Losses are told."""
         gone = sorted(set(start.offsets).difference(latest))
         if gone:
             names = ", ".join(map(str, gone))
-            report_data_loss(f"no longer there: {names}. Was a topic deleted?", self._options)
+            report_data_loss(f"a topic was deleted: {names} cannot be read any more", self._options)
         new = [each for each in latest if each not in start.offsets]
         back = [each for each, end in latest.items() if end < start.offsets.get(each, 0)]
         for each in back:
