@@ -116,10 +116,10 @@ def _write(
         segment = roll_to(log, first_offset, now_ms)
     stamp(batch, 0, base_offset=first_offset, leader_epoch=leader_epoch)
     try:
-        segment.append(batch)
+        segment.append((batch,))
     except OSError as error:
         raise undo_write(log, error) from error
-    segment.note_batch(size, last_offset, header.max_timestamp)
+    segment.note_batches(((size, last_offset, header.max_timestamp),))
     log.log_end_offset = last_offset + 1
     if leader_epoch > latest_epoch:
         log.epochs.assign(leader_epoch, first_offset)
@@ -207,11 +207,11 @@ def _write_run(log: "PartitionLog", chunk: memoryview, run: list[tuple[int, Batc
         return
     segment = log.segments.active
     try:
-        segment.append(chunk)
+        segment.append((chunk,))
     except OSError as error:
         raise undo_write(log, error) from error
     for at, header in run:
-        segment.note_batch(header.size, header.last_offset, header.max_timestamp)
+        segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
         log.log_end_offset = header.next_offset
         if header.leader_epoch > log.epochs.latest:
             log.epochs.assign(header.leader_epoch, header.base_offset)

@@ -17,7 +17,7 @@ from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log import append, flush, read, retention, roll, timestamps, truncation
+from headrace.log import append, append_run, flush, read, retention, roll, timestamps, truncation
 from headrace.log.append import AppendResult, Origin
 from headrace.log.checkpoints import encode_partition_metadata
 from headrace.log.faults import fail
@@ -30,6 +30,7 @@ from headrace.log.read import ReadResult
 from headrace.log.segments import Segments
 from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampOffset
+from headrace.records.produce_run import RunHead, RunRow
 from headrace.records.validate import ValidationRules
 from headrace.settings.topic import TopicConfig
 
@@ -144,6 +145,14 @@ class PartitionLog:
         if origin is Origin.CLIENT:
             return append.append_from_client(self, batch, leader_epoch, now_ms, api_version)
         return append.append_own(self, batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_run(
+        self, view: memoryview, run: RunHead, rows: list[RunRow], *, leader_epoch: int, now_ms: int
+    ) -> int:
+        """Write the batches of a run of clients' requests; how many, from the first on. See `append_run`."""
+        if self.failure is not None:
+            return 0
+        return append_run.append_run(self, view, run, rows, leader_epoch, now_ms)
 
     def append_as_follower(self, data: Buffer, *, now_ms: int) -> int:
         """Write the whole batches of a fetched response as they are; returns the new end offset."""

@@ -302,7 +302,7 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> int:
                 raise InvalidBytesError(f"the epoch of the batch at byte {position} is an older one")
             if renews and header.last_offset >= log.recovery_point:
                 file.write(position, (batch,))
-            segment.note_batch(header.size, header.last_offset, header.max_timestamp)
+            segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
             end_offset = header.next_offset
             _note_epoch(log.epochs, header)
             completed = log.producers.apply(header, batch)

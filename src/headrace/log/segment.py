@@ -10,7 +10,7 @@ high watermark, which bounds them, is there too. Such a read touches no index an
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from headrace.base.chunks import Buffer
@@ -157,34 +157,33 @@ class Segment:
         # One entry of the time index is kept free for the segment's largest timestamp.
         return offsets > index_bytes_max - INDEX_ENTRY_BYTES or times > index_bytes_max - 2 * TIME_ENTRY_BYTES
 
-    def append(self, chunk: Buffer) -> None:
-        """Write bytes at the end; `note_batch` for each batch in them makes them part of the segment."""
-        file = self._file
-        if file is None:
-            file = self.file
-        self.touched = True
-        file.write(self.size, (chunk,))
+    def append(self, chunks: Sequence[Buffer]) -> None:
+        """Write bytes at the end; `note_batches` makes the batches in them part of the segment."""
+        self.file.write(self.size, chunks)
 
-    def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch that lies at the end of the segment into size, indexes and tail."""
-        position = self.size
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
-            self._max_timestamp_offset = last_offset
-        if self.bytes_since_entry > self.index_interval_bytes:
-            self.indexes.offsets(position).append(last_offset, position)
-            self.indexes.times().append_if_later(self._max_timestamp, self._max_timestamp_offset)
-            self.bytes_since_entry = 0
-        if not position:
-            self._first_timestamp = max_timestamp
-        self.bytes_since_entry += size
-        self.size = position = position + size
-        self.end_offset = last_offset + 1
-        offsets = self._tail_offsets
-        offsets.append(last_offset + 1)
-        self._tail_positions.append(position)
+    def note_batches(self, batches: Iterable[tuple[int, int, int]]) -> None:
+        """Take batches, as (size, last offset, largest timestamp), that lie one behind the other at the end
+        of the segment into size, indexes and tail.
+        """
+        position, since_entry = self.size, self.bytes_since_entry
+        offsets, positions = self._tail_offsets, self._tail_positions
+        for size, last_offset, max_timestamp in batches:
+            if max_timestamp > self._max_timestamp:
+                self._max_timestamp = max_timestamp
+                self._max_timestamp_offset = last_offset
+            if since_entry > self.index_interval_bytes:
+                self.indexes.offsets(position).append(last_offset, position)
+                self.indexes.times().append_if_later(self._max_timestamp, self._max_timestamp_offset)
+                since_entry = 0
+            if not position:
+                self._first_timestamp = max_timestamp
+            since_entry += size
+            position += size
+            offsets.append(last_offset + 1)
+            positions.append(position)
+        self.size, self.bytes_since_entry, self.end_offset = position, since_entry, offsets[-1]
         if len(offsets) > TAIL_MAX:
-            del offsets[:-TAIL_KEPT], self._tail_positions[:-TAIL_KEPT]
+            del offsets[:-TAIL_KEPT], positions[:-TAIL_KEPT]
 
     def reset(self) -> None:
         """Forget what is in the file, for recovery to note it again."""
@@ -357,7 +356,7 @@ class Segment:
         self.reset()
         try:
             for _, header in scan_headers(self.file, 0, end):
-                self.note_batch(header.length + LOG_OVERHEAD, header.last_offset, header.max_timestamp)
+                self.note_batches(((header.size, header.last_offset, header.max_timestamp),))
         except InvalidBytesError:
             self.is_damaged = True
         self.size, self.end_offset = end, end_offset

@@ -1,12 +1,14 @@
 """A node's listeners: which addresses it opens, who is behind each, and what clients are told of them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from headrace.metadata.brokers import Endpoint as RegisteredEndpoint
 from headrace.server.api_table import BROKER, CONTROLLER, ApiTable
 from headrace.server.dispatch import Dispatcher
 from headrace.server.parts import Parts
+from headrace.server.produce_lane import ProduceLane
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
 from headrace.settings.listeners import Endpoint
@@ -25,14 +27,16 @@ EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 class Listeners:
     """Every listener of the node, opened together and closed together."""
 
-    def __init__(self, parts: Parts, config: BrokerConfig, network: Network) -> None:
+    def __init__(self, parts: Parts, config: BrokerConfig, network: Network, memory: ReceiveMemory) -> None:
         self._config = config
         self._open: dict[str, tuple[Endpoint, Listener]] = {}
         self._brokers = Dispatcher(parts, ApiTable(BROKER))
-        self._controllers = Dispatcher(parts, ApiTable(CONTROLLER))
+        self._controllers = Dispatcher(_of_controller(parts), ApiTable(CONTROLLER))
+        self._on_controller_close = None if parts.broker_watch is None else parts.broker_watch.closed
+        self._produce_lane = ProduceLane(parts)
         self._loop = parts.loop
         self._network = network
-        self._memory = ReceiveMemory(parts.loop, receive_limits(config))
+        self._memory = memory
         self._admission = Admission(admission_limits(config))
 
     def open(self) -> None:
@@ -57,7 +61,9 @@ class Listeners:
             self._network,
             memory=self._memory,
             on_frame=dispatcher.on_frame,
+            on_frames=self._produce_lane.take if dispatcher is self._brokers else None,
             on_open=dispatcher.opener(endpoint.name),
+            on_close=self._on_controller_close if dispatcher is self._controllers else None,
             limits=connection_limits(self._config),
             admission=self._admission,
             between_brokers=endpoint.name == self._config.inter_broker_listener_name,
@@ -72,14 +78,27 @@ class Listeners:
             raise
         self._open[endpoint.name] = (endpoint, listener)
 
-    def admit(self) -> None:
-        """Let clients in."""
-        for _, listener in self._open.values():
+    def admit_controllers(self) -> None:
+        """Let the other members of the quorum in."""
+        for listener in self._of(controllers=True):
             listener.admit_again()
 
+    def admit(self) -> None:
+        """Let clients in."""
+        for listener in self._of(controllers=False):
+            listener.admit_again()
+
+    async def drain_clients(self, timeout_s: float) -> None:
+        """Let no client in, send the replies that are due, close."""
+        await asyncio.gather(*(listener.drain(timeout_s) for listener in self._of(controllers=False)))
+
     async def drain(self, timeout_s: float) -> None:
-        """Let no one in, send the replies that are due, close."""
-        await asyncio.gather(*(listener.drain(timeout_s) for _, listener in self._open.values()))
+        """The same for the quorum, which is needed to the last."""
+        await asyncio.gather(*(listener.drain(timeout_s) for listener in self._of(controllers=True)))
+
+    def _of(self, *, controllers: bool) -> list[Listener]:
+        names = self._config.controller_listener_names
+        return [listener for name, (_, listener) in self._open.items() if (name in names) is controllers]
 
     def close(self) -> None:
         for _, listener in self._open.values():
@@ -93,6 +112,10 @@ class Listeners:
         """What others are told: ports as they were picked, a host where none is configured."""
         return [self._registered(endpoint) for endpoint in self._config.advertised_listeners]
 
+    def controller_endpoints(self) -> dict[str, tuple[str, int]]:
+        """Where the quorum finds this node, by listener."""
+        return {each.name: (each.host, each.port) for each in self.advertised_controllers()}
+
     def advertised_controllers(self) -> list[RegisteredEndpoint]:
         return [self._registered(endpoint) for endpoint in self._config.controller_listeners]
 
@@ -102,6 +125,11 @@ class Listeners:
             port = self._open[endpoint.name][1].address[1]
         host = self._network.own_name() if endpoint.host in EVERY_ADDRESS else endpoint.host
         return RegisteredEndpoint(endpoint.name, host, port)
+
+
+def _of_controller(parts: Parts) -> Parts:
+    """Whoever asks a controller wants this one: requests are not passed on."""
+    return parts if parts.own_controller is None else replace(parts, controller=parts.own_controller)
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
-from headrace.records import kernels_plain
+from headrace.records import kernels_plain, produce_run
 from headrace.records.flaws import SPAN_COLUMNS, Flaw, Found, Scan, Spans, flaw_text, span_columns
 
 # Size, attributes, two deltas, two lengths and a count of headers: one byte each.
@@ -29,6 +29,7 @@ class Kernels:
         "find_record",
         "murmur2",
         "murmur2_spans",
+        "produce_run",
         "scan_records",
         "siphash_spans",
     )
@@ -40,6 +41,9 @@ class Kernels:
         self.fill_spans: Callable[[Buffer, int, int, int, bytearray], tuple[int, int]] = (
             kernels_plain.fill_spans
         )
+        self.produce_run: Callable[
+            [Buffer, int, int], tuple[produce_run.RunHead, list[produce_run.RunRow]]
+        ] = produce_run.produce_run
         self.murmur2: Callable[[Buffer], int] = kernels_plain.murmur2
         self.murmur2_spans: Callable[[Buffer, memoryview, memoryview, memoryview], None] = (
             kernels_plain.murmur2_spans
@@ -59,6 +63,7 @@ def load_compiled() -> None:
     kernels.scan_records = kernels_compiled.scan_records
     kernels.find_record = kernels_compiled.find_record
     kernels.fill_spans = kernels_compiled.fill_spans
+    kernels.produce_run = kernels_compiled.produce_run
     kernels.murmur2 = kernels_compiled.murmur2
     kernels.murmur2_spans = kernels_compiled.murmur2_spans
     kernels.siphash_spans = kernels_compiled.siphash_spans

@@ -29,8 +29,6 @@ Fields = tuple[int, int, int, int, int, int, int, int, int, int]
 
 _I64: Final = types.int64
 _BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
-_NUMBERS: Final = types.Array(types.int64, 1, "C", readonly=True)
-_HASHES: Final = types.Array(types.int32, 1, "C")
 _COLUMNS: Final = types.Array(types.int64, 2, "C")
 
 # `Flaw` as plain numbers: numba's cache does not look into other modules.
@@ -128,15 +126,6 @@ def _fields(body: Bytes, at: int, limit: int) -> Fields:
     return 0, end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, count
 
 
-@kernel(_I64(_BYTES, _I64, _I64))
-def _word(data: Bytes, at: int, size: int) -> int:
-    """Up to 8 bytes as a little-endian number."""
-    word = 0
-    for index in range(size):
-        word |= _int64(data[at + index]) << (8 * index)
-    return word
-
-
 @kernel(types.boolean(_I64, _I64, _I64))
 def _overflows(a: int, b: int, total: int) -> bool:
     return ((a ^ total) & (b ^ total)) < 0
@@ -215,24 +204,181 @@ def fill_spans(
     return (0 if at == body.shape[0] else _TRAILING), count
 
 
-@kernel(types.int32(_BYTES))
-def murmur2(data: Bytes) -> int:
-    size: int = data.shape[0]
-    mixed = 0x9747B28C ^ size
-    whole = size & ~3
-    for at in range(0, whole, 4):
-        word = _word(data, at, 4) * 0x5BD1E995 & 0xFFFFFFFF
-        word = (word ^ (word >> 24)) * 0x5BD1E995 & 0xFFFFFFFF
-        mixed = (mixed * 0x5BD1E995 & 0xFFFFFFFF) ^ word
-    if size & 3:
-        mixed = (mixed ^ _word(data, whole, size & 3)) * 0x5BD1E995 & 0xFFFFFFFF
-    mixed = (mixed ^ (mixed >> 13)) * 0x5BD1E995 & 0xFFFFFFFF
-    mixed ^= mixed >> 15
-    return mixed - ((mixed >> 31) << 32)
+@kernel(_I64(_BYTES, _I64, _I64))
+def _signed(data: Bytes, at: int, size: int) -> int:
+    """A big-endian number."""
+    number = _int64(data[at])
+    number -= (number & 128) << 1
+    for index in range(1, size):
+        number = (number << 8) | _int64(data[at + index])
+    return number
 
 
-@kernel(types.void(_BYTES, _NUMBERS, _NUMBERS, _HASHES))
-def murmur2_spans(data: Bytes, at: Numbers, size: Numbers, hashes: NDArray[np.int32]) -> None:
-    for index in range(hashes.shape[0]):
-        start, length = at[index], size[index]
-        hashes[index] = murmur2(data[start : start + length]) if length >= 0 else 0
+@kernel(types.UniTuple(_I64, 2)(_BYTES, _I64, _I64))
+def _compact(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """An unsigned varint of up to 32 bits in its shortest form, and where it ends; -1 for that otherwise."""
+    number = 0
+    shift = 0
+    while at < end and shift < 35:
+        byte = _int64(data[at])
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at if (byte or not shift) and number <= 0x7FFFFFFF else -1
+        shift += 7
+    return 0, -1
+
+
+@kernel(types.boolean(_BYTES, _I64, _I64))
+def _is_ascii(data: Bytes, at: int, end: int) -> bool:
+    bits = 0
+    for index in range(at, end):
+        bits |= _int64(data[index])
+    return bits < 128
+
+
+@kernel(types.UniTuple(_I64, 8)(_I64))
+def _not_plain(at: int) -> tuple[int, int, int, int, int, int, int, int]:
+    return -1, 0, 0, 0, 0, 0, 0, 0
+
+
+@kernel(types.UniTuple(_I64, 8)(_BYTES, _I64, _I64))
+def _plain_produce(data: Bytes, at: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """The frame of one plain Produce request: its end, version, acks, time-out, topic and its size,
+    partition, and where its batch begins."""
+    if end - at < 14:
+        return _not_plain(at)
+    length = _signed(data, at, 4)
+    if length < 10 or length > end - at - 4 or _signed(data, at + 4, 2) != 0:
+        return _not_plain(at)
+    frame_end = at + 4 + length
+    version = _signed(data, at + 6, 2)
+    client_size = max(_signed(data, at + 12, 2), 0)
+    at += 14
+    # Nothing that is plain is shorter than its batch's header: what is read before it lies in the frame.
+    if version < 3 or version > 13 or client_size + 16 + 61 > frame_end - at:
+        return _not_plain(at)
+    if not _is_ascii(data, at, at + client_size):
+        return _not_plain(at)
+    at += client_size
+    limit = frame_end - 61
+    if version < 9:
+        if _signed(data, at, 2) != -1 or _signed(data, at + 8, 4) != 1:
+            return _not_plain(at)
+        acks, timeout_ms = _signed(data, at + 2, 2), _signed(data, at + 4, 4)
+        topic_size, topic_at = _signed(data, at + 12, 2), at + 14
+        at = topic_at + topic_size
+        if topic_size < 0 or at + 12 > limit or _signed(data, at, 4) != 1:
+            return _not_plain(at)
+        partition, size, at = _signed(data, at + 4, 4), _signed(data, at + 8, 4), at + 12
+        tail = 0
+    else:
+        if data[at] != 0 or data[at + 1] != 0 or data[at + 8] != 2:
+            return _not_plain(at)
+        acks, timeout_ms = _signed(data, at + 2, 2), _signed(data, at + 4, 4)
+        topic_size, topic_at = 17, at + 9
+        if version < 13:
+            topic_size, topic_at = _compact(data, at + 9, limit)
+        topic_size -= 1
+        at = topic_at + topic_size
+        if topic_at < 0 or topic_size < 0 or at + 6 > limit or data[at] != 2:
+            return _not_plain(at)
+        partition = _signed(data, at + 1, 4)
+        size, at = _compact(data, at + 5, limit)
+        size -= 1
+        tail = 3
+        if data[frame_end - 1] or data[frame_end - 2] or data[frame_end - 3]:
+            return _not_plain(at)
+    if at < 0 or size != frame_end - tail - at or size < 61 or (acks != 1 and acks != -1):
+        return _not_plain(at)
+    if version < 13 and not _is_ascii(data, topic_at, topic_at + topic_size):
+        return _not_plain(at)
+    return frame_end, version, acks, timeout_ms, topic_at, topic_size, partition, at
+
+
+@kernel(types.boolean(_BYTES, _I64, _I64, _I64))
+def _is_same(data: Bytes, one: int, other: int, size: int) -> bool:
+    differences = 0
+    for index in range(size):
+        differences |= data[one + index] ^ data[other + index]
+    return differences == 0
+
+
+@kernel(types.boolean(_BYTES, _I64, _I64))
+def _is_plain_batch(data: Bytes, at: int, size: int) -> bool:
+    count = _signed(data, at + 57, 4)
+    return (
+        _signed(data, at, 8) == 0
+        and _signed(data, at + 8, 4) == size - 12
+        and data[at + 16] == 2
+        and _signed(data, at + 21, 2) == 0
+        and count > 0
+        and _signed(data, at + 23, 4) == count - 1
+        and (_signed(data, at + 43, 8) < 0 or _signed(data, at + 53, 4) >= 0)
+    )
+
+
+@kernel(types.UniTuple(_I64, 15)(_BYTES, _I64, _I64, _COLUMNS))
+def produce_run(
+    data: Bytes, at: int, end: int, rows: Numbers
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]:
+    version, acks, topic_at, topic_size, partition, timeout_ms = 0, 0, 0, 0, 0, 0
+    batch_bytes, batch_max, frame_max, record_count, null_keys = 0, 0, 0, 0, 0
+    min_timestamp, max_timestamp = _INT64_MAX, -1
+    count = 0
+    while count < rows.shape[0]:
+        found = _plain_produce(data, at, end)
+        frame_end, batch_at = found[0], found[7]
+        if frame_end < 0:
+            break
+        if count == 0:
+            version, acks, timeout_ms, topic_at, topic_size, partition = found[1:7]
+        elif (
+            found[1] != version
+            or found[2] != acks
+            or found[5] != topic_size
+            or found[6] != partition
+            or not _is_same(data, found[4], topic_at, topic_size)
+        ):
+            break
+        batch_end = frame_end - (3 if version >= 9 else 0)
+        size = batch_end - batch_at
+        if not _is_plain_batch(data, batch_at, size):
+            break
+        records = _signed(data, batch_at + 57, 4)
+        scan = scan_records(data[batch_at + 61 : batch_end], records, _signed(data, batch_at + 27, 8))
+        if scan[0] or scan[2] != _signed(data, batch_at + 35, 8):
+            break
+        rows[count, 0] = at
+        rows[count, 1] = _signed(data, at + 8, 4)
+        rows[count, 2] = batch_at
+        rows[count, 3] = size
+        rows[count, 4] = records
+        rows[count, 5] = scan[2]
+        rows[count, 6] = _signed(data, batch_at + 17, 4) & 0xFFFFFFFF
+        rows[count, 7] = _signed(data, batch_at + 43, 8)
+        timeout_ms = min(timeout_ms, found[3])
+        batch_bytes += size
+        record_count += records
+        batch_max, frame_max = max(batch_max, size), max(frame_max, frame_end - at - 4)
+        max_timestamp, min_timestamp = max(max_timestamp, scan[2]), min(min_timestamp, scan[4])
+        null_keys += scan[5]
+        count += 1
+        at = frame_end
+    return (
+        count,
+        at,
+        version,
+        acks,
+        topic_at,
+        topic_size,
+        partition,
+        timeout_ms,
+        batch_bytes,
+        batch_max,
+        frame_max,
+        record_count,
+        min_timestamp,
+        max_timestamp,
+        null_keys,
+    )

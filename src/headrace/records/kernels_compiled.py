@@ -7,8 +7,9 @@ a plain twin takes for a single record, so the compiled kernels serve batches of
 import numpy as np
 
 from headrace.base.chunks import Buffer
-from headrace.records import kernels
+from headrace.records import kernels, kernels_murmur2
 from headrace.records.flaws import SPAN_COLUMNS, Found, Scan
+from headrace.records.produce_run import NO_RUN, ROWS_MAX, RUN_FIELDS, RunHead, RunRow
 
 _frombuffer = np.frombuffer
 _uint8 = np.uint8
@@ -32,12 +33,22 @@ def fill_spans(
     return kernels.fill_spans(_frombuffer(body, _uint8), count, base_offset, base_timestamp, columns)
 
 
+def produce_run(data: Buffer, at: int, end: int) -> tuple[RunHead, list[RunRow]]:
+    rows = np.empty((ROWS_MAX, RUN_FIELDS), np.int64)
+    head = kernels.produce_run(_frombuffer(data, _uint8), at, end, rows)
+    count = head[0]
+    if not count:
+        return NO_RUN, []
+    return RunHead._make(head), rows[:count].tolist()
+
+
 def murmur2(data: Buffer) -> int:
-    return kernels.murmur2(_frombuffer(data, _uint8))
+    return kernels_murmur2.murmur2(_frombuffer(data, _uint8))
 
 
 def murmur2_spans(data: Buffer, at: memoryview, size: memoryview, hashes: memoryview) -> None:
-    kernels.murmur2_spans(_frombuffer(data, _uint8), np.asarray(at), np.asarray(size), np.asarray(hashes))
+    array = _frombuffer(data, _uint8)
+    kernels_murmur2.murmur2_spans(array, np.asarray(at), np.asarray(size), np.asarray(hashes))
 
 
 def siphash_spans(

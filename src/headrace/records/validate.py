@@ -48,6 +48,7 @@ from headrace.records.header import (
     stamp_timestamp,
 )
 from headrace.records.kernel_choice import decode_spans, kernels
+from headrace.records.produce_run import RunHead
 from headrace.settings.topic import TopicConfig
 
 ZSTD_SINCE: Final = 7  # the first Produce version whose clients may send zstd (KIP-110)
@@ -106,6 +107,17 @@ class ValidationRules:
             log_append_time=config.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        )
+
+    def takes(self, run: RunHead, now_ms: int) -> bool:
+        """Whether a run of plain batches may be written as it is; where not, each of them must be asked."""
+        return (
+            run.batch_bytes_max <= self.max_message_bytes
+            and not self.log_append_time
+            and not self.codec
+            and not (self.keys_needed and run.null_keys)
+            and now_ms - run.min_timestamp <= self.timestamp_before_max_ms
+            and run.max_timestamp - now_ms <= self.timestamp_after_max_ms
         )
 
 

@@ -4,6 +4,8 @@ The socket is driven straight from the loop's `add_reader` and `add_writer`. A r
 more, hands every whole frame to `on_frame`, and flushes the replies that came back at once in one call. A
 reply that must wait gets a `ReplySlot`: slots leave in the order they were begun, whichever is filled first.
 
+`on_frames`, where there is one, is asked first: it may take several frames of a read at once.
+
 A frame is valid until `on_frame` returns: its memory is then used for the next read. It is writable, and what
 must live longer is copied by whoever needs it.
 
@@ -76,6 +78,7 @@ class Connection:
         "_memory",
         "_on_close",
         "_on_frame",
+        "_on_frames",
         "_outbox",
         "_parked_bytes",
         "_paused",
@@ -98,6 +101,7 @@ class Connection:
         memory: ReceiveMemory,
         limits: ConnectionLimits,
         on_frame: OnFrame,
+        on_frames: OnFrames | None = None,
         on_close: OnClose,
         idle: IdleReaper,
         complaints: Complaints,
@@ -107,6 +111,7 @@ class Connection:
         self._memory = memory
         self._limits = limits
         self._on_frame = on_frame
+        self._on_frames = None if limits.check_views else on_frames
         self._on_close = on_close
         self._complaints = complaints
         self._reader = FrameReader(memory, limits.frame_bytes_max)
@@ -226,9 +231,14 @@ class Connection:
         """Hand out the frames in the buffer until a bound is reached, then flush their replies."""
         reader = self._reader
         on_frame = self._on_frame
+        on_frames = self._on_frames
         self._busy = True
+        singly = 0  # frames that `on_frames` does not want
         try:
             while not self._paused:
+                if not singly and on_frames is not None:
+                    singly = on_frames(self, reader)
+                singly -= 1
                 frame = reader.next_frame()
                 if frame is None:
                     break
@@ -368,6 +378,10 @@ class Connection:
 
 
 OnFrame: TypeAlias = Callable[[Connection, memoryview], None]
+OnFrames: TypeAlias = Callable[[Connection, FrameReader], int]
+"""Takes frames from the start of the reader's buffer where it can serve them together. Returns how many of
+the frames behind them it leaves to `OnFrame`: 1 at least, and no more than it has looked at.
+"""
 OnClose: TypeAlias = Callable[[Connection, str], None]
 
 

@@ -26,91 +26,107 @@ _length_at = struct.Struct(">i").unpack_from
 class FrameReader:
     """The receiving half of a connection: `fill`, then `next_frame` until None, then `settle`."""
 
-    __slots__ = ("_buffer", "_end", "_expected", "_largest", "_memory", "_start", "_stash", "frame_bytes_max")
+    __slots__ = (
+        "_expected",
+        "_largest",
+        "_memory",
+        "_stash",
+        "buffer",
+        "end",
+        "frame_bytes_max",
+        "start",
+    )
 
     def __init__(self, memory: ReceiveMemory, frame_bytes_max: int) -> None:
         self._memory = memory
-        self._buffer: ReceiveBuffer | None = None
+        # What was received and not taken yet is `buffer` from `start` to `end`.
+        self.buffer: ReceiveBuffer | None = None
+        self.start = 0
+        self.end = 0
         self._stash = b""
-        self._start = 0
-        self._end = 0
         self._expected = 0
         self._largest = 0
         self.frame_bytes_max = frame_bytes_max
 
     def fill(self, socket: Socket) -> tuple[int, bool]:
         """Read once. Returns the bytes read (0: the peer has closed), and whether they filled the room."""
-        buffer = self._buffer
+        buffer = self.buffer
         buffer = self._borrow() if buffer is None else self._make_room(buffer)
-        end = self._end
+        end = self.end
         window = buffer.view[end:] if end else buffer.view
         count = socket.recv_into(window)
-        self._end = end + count
+        self.end = end + count
         return count, count == len(window)
 
     def reopen(self) -> None:
         """Look again at what `settle` left, for frames that were not taken then."""
-        if self._buffer is None and self._stash:
+        if self.buffer is None and self._stash:
             self._borrow()
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length; None when more bytes are needed."""
-        buffer = self._buffer
-        begin = self._start + LENGTH_BYTES
-        if buffer is None or begin > self._end:
+        buffer = self.buffer
+        begin = self.start + LENGTH_BYTES
+        if buffer is None or begin > self.end:
             return None
-        (length,) = _length_at(buffer.data, self._start)
+        (length,) = _length_at(buffer.data, self.start)
         if length <= 0 or length > self.frame_bytes_max:
             raise InvalidBytesError(f"a frame of {length} bytes: it must have 1 to {self.frame_bytes_max}")
         end = begin + length
-        if end > self._end:
+        if end > self.end:
             return None
-        self._start = end
+        self.start = end
         if length > self._largest:
             self._largest = length
         return buffer.view[begin:end]
 
+    def pass_over(self, to: int, largest: int) -> None:
+        """Frames up to `to` were taken out of the buffer by another way; the `largest` had so many bytes."""
+        self.start = to
+        if largest > self._largest:
+            self._largest = largest
+
     def settle(self) -> int:
         """After the last frame of a read: give the buffer back if possible. Returns the bytes still held."""
-        buffer = self._buffer
+        buffer = self.buffer
         if buffer is None:
             return len(self._stash)
         if self._largest:
             self._learn_size()
-        rest = self._end - self._start
+        rest = self.end - self.start
         if rest > self._memory.stash_bytes_max:
             # One huge frame must not leave its buffer behind with a peer that sends small ones from then on.
             if len(buffer.data) > 4 * max(2 * rest, self._expected, self._memory.limits.buffer_bytes):
                 buffer = self._move_to(self._memory.take(max(2 * rest, self._expected)))
             return len(buffer.data)
         if rest:
-            self._stash = bytes(buffer.view[self._start : self._end])
+            self._stash = bytes(buffer.view[self.start : self.end])
         self._memory.give_back(buffer)
-        self._buffer = None
+        self.buffer = None
         return rest
 
     def discard(self) -> None:
         """The connection is gone: its buffer can serve others."""
-        if self._buffer is not None:
-            self._memory.give_back(self._buffer)
-            self._buffer = None
+        if self.buffer is not None:
+            self._memory.give_back(self.buffer)
+            self.buffer = None
         self._stash = b""
-        self._start = self._end = 0
+        self.start = self.end = 0
 
     def _borrow(self) -> ReceiveBuffer:
-        buffer = self._buffer = self._memory.take(max(self._expected, len(self._stash) + LENGTH_BYTES))
-        self._start = 0
-        self._end = len(self._stash)
-        if self._end:
-            buffer.view[: self._end] = self._stash
+        buffer = self.buffer = self._memory.take(max(self._expected, len(self._stash) + LENGTH_BYTES))
+        self.start = 0
+        self.end = len(self._stash)
+        if self.end:
+            buffer.view[: self.end] = self._stash
             self._stash = b""
         return buffer
 
     def _make_room(self, buffer: ReceiveBuffer) -> ReceiveBuffer:
         """See that the unfinished frame at the start can go on behind what is there of it."""
         size = len(buffer.data)
-        start = self._start
-        rest = self._end - start
+        start = self.start
+        rest = self.end - start
         needed = LENGTH_BYTES
         if rest >= LENGTH_BYTES:
             needed += int(_length_at(buffer.data, start)[0])
@@ -122,16 +138,16 @@ class FrameReader:
 
     def _move_to(self, target: ReceiveBuffer) -> ReceiveBuffer:
         """What is not handled yet moves to the front of `target`, which may be the buffer it is in."""
-        buffer = self._buffer
+        buffer = self.buffer
         assert buffer is not None
-        rest = self._end - self._start
+        rest = self.end - self.start
         if rest:
-            target.view[:rest] = buffer.view[self._start : self._end]
+            target.view[:rest] = buffer.view[self.start : self.end]
         if target is not buffer:
             self._memory.give_back(buffer)
-            self._buffer = target
-        self._start = 0
-        self._end = rest
+            self.buffer = target
+        self.start = 0
+        self.end = rest
         return target
 
     def _learn_size(self) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.transport.complaints import Complaints
-from headrace.transport.connection import Connection, OnClose, OnFrame
+from headrace.transport.connection import Connection, OnClose, OnFrame, OnFrames
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import AdmissionLimits, ConnectionLimits
 from headrace.transport.network import ListeningSocket, Network, Socket
@@ -86,6 +86,7 @@ class Listener:
         *,
         memory: ReceiveMemory,
         on_frame: OnFrame,
+        on_frames: OnFrames | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: OnClose | None = None,
         limits: ConnectionLimits | None = None,
@@ -96,6 +97,7 @@ class Listener:
         self._network = network
         self._memory = memory
         self._on_frame = on_frame
+        self._on_frames = on_frames
         self._on_open = on_open
         self._on_close = on_close
         self._limits = limits or ConnectionLimits()
@@ -185,6 +187,7 @@ class Listener:
             memory=self._memory,
             limits=self._limits,
             on_frame=self._on_frame,
+            on_frames=self._on_frames,
             on_close=self._closed,
             idle=self._idle,
             complaints=self._complaints,

@@ -1,0 +1,199 @@
+"""Runs of plain Produce requests: what one read of a socket mostly brings, taken apart in one go.
+
+A producer that is ahead of its replies sends one request behind the other to the same partition. A broker
+that serves them as one run pays once for what it would pay for each: looking up the partition, the call that
+writes the batches, the reply. The kernel that finds a run checks everything but the batches' CRCs, so that
+nothing is left to look at but what depends on the topic's settings.
+
+Plain is: a whole frame, v3 to v13, acks 1 or all, no transaction, one partition with one batch of its own,
+which is neither compressed nor control nor transactional, whose header and records are as a producer must
+make them, and whose texts are ASCII. Whatever else comes ends the run: it is for others to serve or to
+refuse.
+
+`produce_run` is the plain twin of the kernel of that name, made of the codecs of the wire.
+"""
+
+from typing import Final, NamedTuple, TypeAlias
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import InvalidBytesError
+from headrace.records.flaws import INT64_MAX
+from headrace.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
+from headrace.records.kernels_plain import scan_records
+from headrace.wire.codec import encode, reader
+from headrace.wire.framing import RequestHeader, read_request_header
+from headrace.wire.schemas.produce import ProduceRequest
+
+ROWS_MAX: Final = 128
+"""Enough to make the cost of a run small beside that of its requests."""
+RUN_FIELDS: Final = 8
+
+VERSION_MIN: Final = 3
+VERSION_MAX: Final = 13
+_FLEXIBLE_FROM: Final = 9
+IDS_FROM: Final = 13
+_LENGTH_BYTES: Final = 4
+_TAIL_TAGS: Final = 3  # of the partition, the topic and the request
+
+
+class RunHead(NamedTuple):
+    """What the requests of a run have in common, and the extremes of what they have not."""
+
+    requests: int  # with 0, nothing else means anything
+    end: int  # where the run ends in the buffer
+    version: int
+    acks: int
+    topic_at: int  # where the first request has the topic's name, from v13 on its id
+    topic_size: int
+    partition: int
+    timeout_ms: int  # the shortest
+    batch_bytes: int  # of all
+    batch_bytes_max: int
+    frame_bytes_max: int
+    records: int  # of all
+    min_timestamp: int  # INT64_MAX where no record has a timestamp
+    max_timestamp: int  # -1 where none has
+    null_keys: int
+
+
+RunRow: TypeAlias = list[int]
+"""[frame_at, correlation_id, batch_at, batch_size, record_count, max_timestamp, crc, producer_id]"""
+
+NO_RUN: Final = RunHead(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, INT64_MAX, -1, 0)
+
+
+class _Plain(NamedTuple):
+    head: RunHead
+    topic: bytes
+    row: RunRow
+
+
+def produce_run(data: Buffer, at: int, end: int) -> tuple[RunHead, list[RunRow]]:
+    """The run at the start of the received bytes `at` to `end`: its head, and a row for each request."""
+    view = memoryview(data)
+    first = _plain_request(view, at, end)
+    if first is None:
+        return NO_RUN, []
+    head, topic, row = first
+    rows = [row]
+    while len(rows) < ROWS_MAX:
+        following = _plain_request(view, head.end, end)
+        if following is None or following.topic != topic or _differs(following.head, head):
+            break
+        head = _joined(head, following.head)
+        rows.append(following.row)
+    return head, rows
+
+
+def _differs(one: RunHead, other: RunHead) -> bool:
+    return (one.version, one.acks, one.partition) != (other.version, other.acks, other.partition)
+
+
+def _joined(head: RunHead, following: RunHead) -> RunHead:
+    return head._replace(
+        requests=head.requests + 1,
+        end=following.end,
+        timeout_ms=min(head.timeout_ms, following.timeout_ms),
+        batch_bytes=head.batch_bytes + following.batch_bytes,
+        batch_bytes_max=max(head.batch_bytes_max, following.batch_bytes_max),
+        frame_bytes_max=max(head.frame_bytes_max, following.frame_bytes_max),
+        records=head.records + following.records,
+        min_timestamp=min(head.min_timestamp, following.min_timestamp),
+        max_timestamp=max(head.max_timestamp, following.max_timestamp),
+        null_keys=head.null_keys + following.null_keys,
+    )
+
+
+def _plain_request(view: memoryview, at: int, end: int) -> _Plain | None:
+    begin = at + _LENGTH_BYTES
+    if begin > end:
+        return None
+    length = int.from_bytes(view[at:begin], "big", signed=True)
+    if length <= 0 or begin + length > end:
+        return None
+    frame = view[begin : begin + length]
+    try:
+        header = read_request_header(frame)
+        if not _is_plain_header(header):
+            return None
+        request: ProduceRequest = reader(ProduceRequest, header.api_version)(frame, header.body_at)[0]
+    except InvalidBytesError:
+        return None
+    if not _has_one_batch(request) or encode(request, header.api_version) != frame[header.body_at :]:
+        return None
+    return _taken_apart(header, request, at, begin + length)
+
+
+def _is_plain_header(header: RequestHeader) -> bool:
+    if header.api_key != 0 or not VERSION_MIN <= header.api_version <= VERSION_MAX:
+        return False
+    text = header.client_id or ""
+    tags = 1 if header.api_version >= _FLEXIBLE_FROM else 0
+    return text.isascii() and header.body_at == 10 + len(text) + tags
+
+
+def _has_one_batch(request: ProduceRequest) -> bool:
+    topics = request.topic_data
+    return (
+        request.transactional_id is None
+        and request.acks in (1, -1)
+        and len(topics) == 1
+        and topics[0].name.isascii()
+        and len(topics[0].partition_data) == 1
+        and topics[0].partition_data[0].records is not None
+    )
+
+
+def _taken_apart(header: RequestHeader, request: ProduceRequest, at: int, end: int) -> _Plain | None:
+    version = header.api_version
+    topic = request.topic_data[0]
+    data = topic.partition_data[0]
+    batch = data.records
+    assert batch is not None, "a request without a batch is not plain"
+    if len(batch) < HEADER_BYTES or not _is_plain_batch(found := read_header(batch), len(batch)):
+        return None
+    scan = scan_records(batch[HEADER_BYTES:], found.record_count, found.base_timestamp)
+    flaw, _, max_timestamp, _, min_timestamp, null_keys = scan
+    if flaw or max_timestamp != found.max_timestamp:
+        return None
+    name = bytes(topic.topic_id) if version >= IDS_FROM else topic.name.encode()
+    head = RunHead(
+        requests=1,
+        end=end,
+        version=version,
+        acks=request.acks,
+        topic_at=at + _LENGTH_BYTES + header.body_at + _before_topic(version, len(name)),
+        topic_size=len(name),
+        partition=data.index,
+        timeout_ms=request.timeout_ms,
+        batch_bytes=len(batch),
+        batch_bytes_max=len(batch),
+        frame_bytes_max=end - at - _LENGTH_BYTES,
+        records=found.record_count,
+        min_timestamp=min_timestamp,
+        max_timestamp=max_timestamp,
+        null_keys=null_keys,
+    )
+    batch_at = end - len(batch) - (_TAIL_TAGS if version >= _FLEXIBLE_FROM else 0)
+    row = [at, header.correlation_id, batch_at, len(batch), found.record_count]
+    return _Plain(head, name, [*row, max_timestamp, found.crc, found.producer_id])
+
+
+def _before_topic(version: int, name_size: int) -> int:
+    """Bytes of a body in front of the topic's name or id: transaction, acks, time-out, count, length."""
+    if version < _FLEXIBLE_FROM:
+        return 2 + 2 + 4 + 4 + 2
+    length = 0 if version >= IDS_FROM else (6 + (name_size + 1).bit_length()) // 7
+    return 1 + 2 + 4 + 1 + length
+
+
+def _is_plain_batch(header: BatchHeader, size: int) -> bool:
+    return (
+        header.base_offset == 0
+        and header.length == size - LOG_OVERHEAD
+        and header.magic == MAGIC
+        and header.attributes == 0
+        and header.record_count > 0
+        and header.last_offset_delta == header.record_count - 1
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+    )
