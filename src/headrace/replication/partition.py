@@ -357,7 +357,8 @@ class Partition:
 
     def proposal_withdrawn(self, asked: Proposal) -> None:
         """The controller refused a set for a replica that it does not take: the committed one holds on."""
-        if self.leading is not None and asked == self.proposal():
+        is_of_now = (asked.leader_epoch, asked.partition_epoch) == (self.leader_epoch, self.partition_epoch)
+        if self.leading is not None and is_of_now:
             self.leading.withdrawn()
             self._advance_high_watermark()
 

@@ -3,12 +3,13 @@ simulated machine's disk, without sockets and without the rest of a node.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.image import ClusterImage
@@ -40,8 +41,9 @@ from headrace.testing.scenarios.replica_world import (
     settings,
 )
 from headrace.wire.notation import schema_of
+from headrace.wire.schemas.alter_partition import AlterPartitionRequest
 
-LAG_MS: Final = 600
+LAG_MS: Final = 300
 LIMITS: Final = FetchLimits(wait_ms=100, partition_bytes=2_000, response_bytes=4_000, pause_ms=200)
 TIMEOUT_S: Final = 0.4
 
@@ -112,6 +114,7 @@ class Broker:
         self.epoch = -1
         self._applied = 0
         self._told = 0
+        self.on_proposal: Callable[[set[int]], None] = lambda joining: None
 
     def topic_config(self, topic: str) -> TopicConfig:
         own = {} if self._flush_messages is None else {"flush.messages": str(self._flush_messages)}
@@ -181,7 +184,12 @@ class Broker:
         broker = self.image.brokers.get(broker_id)
         return broker.epoch if broker is not None and broker.is_active else None
 
-    def _ask_controller(self, request: Any) -> "asyncio.Future[Any]":
+    def _ask_controller(self, request: AlterPartitionRequest) -> "asyncio.Future[Any]":
+        for topic in request.topics:
+            for data in topic.partitions:
+                known = self.image.topics_by_id[TopicId(topic.topic_id)].partitions[data.partition_index]
+                proposed = {each.broker_id for each in data.new_isr_with_epochs}
+                self.on_proposal(proposed - set(known.isr))
         return self.messenger.ask(
             CONTROLLER,
             lambda: self.controller.world.driver,

@@ -77,6 +77,8 @@ class Wires:
         if (sender, receiver) in self.cut or self.rng.random() < self.loss:
             return
         delay_s = self.rng.uniform(0.0001, self.slowest_s)
+        if self.rng.random() < 0.05:
+            delay_s *= 10
         self.world.scheduler.after(delay_s, lambda: _run_on(loop, act), owner=loop)
 
 

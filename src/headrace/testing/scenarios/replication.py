@@ -1,7 +1,9 @@
 """Several brokers' replicas under one seed: messages lost, late and out of order, leaders that move, brokers
 that are fenced though they live, processes that are killed and machines that lose power.
 
-Idempotent producers write with acks=all, one batch at a time, until they are told that it is there. Rules:
+Idempotent producers write with acks=all, one batch at a time, until they are told that it is there. Others
+write with acks=1 to whoever believes to lead, and do not ask again: such records may be lost, and make logs
+part. Rules:
 
 - an offset below any replica's high watermark has one value for ever, whoever tells it;
 - what was acknowledged is there: the leader of the newest epoch has it, at its offset;
@@ -58,6 +60,9 @@ class _Run:
         self.promises = {where: Promises(where) for where in self.wheres}
         self.flush_messages = self.rng.choice([None, None, None, 1])
         self.is_over = False
+        self.is_raging = False
+        self.acts: list[Callable[[int], None]] = []
+        self.in_sync: dict[TopicPartition, set[int]] = {}
 
     async def script(self) -> None:
         for machine in self.machines.values():
@@ -68,12 +73,16 @@ class _Run:
         await self.until(lambda: len(self.brokers) == len(self.nodes), "all brokers up")
         replicas = [self.rng.sample(self.nodes, 3) for _ in self.wheres]
         self.controller.create_topic(TOPIC, TOPIC_ID, replicas)
+        self.controller.on_commit.append(self.hear_of_growth)
         self.world.check_every_step(self.check)
         self.world.check_every_step(self.world.check_uncaught)
         writers = [
-            self.world.driver.create_task(_Writer(self, where, number).run())
+            self.world.driver.create_task(writer.run())
             for number, where in enumerate(self.wheres)
+            for writer in (_Writer(self, where, number), _CarelessWriter(self, where, number))
         ]
+        for task in writers:
+            task.add_done_callback(self.look_at)
         await self.rage()
         self.calm()
         before = [len(each.acknowledged) for each in self.promises.values()]
@@ -95,6 +104,11 @@ class _Run:
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         await self.world.until(condition, timeout_s=PROGRESS_S, what=what)
 
+    def look_at(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.world.fail(error)
+
     def boot(self, node: int) -> None:
         self.machines[node].boot(partial(self.program, node))
 
@@ -108,6 +122,7 @@ class _Run:
             min_in_sync=MIN_IN_SYNC,
             flush_messages=self.flush_messages,
         )
+        broker.on_proposal = self.hear_of_proposal
         broker.start(own.rng.randbytes(16))
         while True:
             await asyncio.sleep(own.rng.uniform(0.05, 0.5))
@@ -126,22 +141,24 @@ class _Run:
             return
         self.wires.loss = self.rng.choice([0.0, 0.01, 0.1])
         self.wires.slowest_s = self.rng.choice([0.002, 0.02, 0.1])
-        acts = self.rng.sample(
+        self.acts = self.rng.sample(
             [
                 self.move_leaders,
                 self.fence_one,
                 self.crash_one,
                 self.cut_power,
-                self.cut_one_off,
+                self.cut_some,
                 self.stop_one,
             ],
             k=self.rng.randint(1, 6),
         )
+        self.is_raging = True
         while self.world.driver.time() < until:
             await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice([0.1, 0.5])))
-            self.rng.choice(acts)(self.rng.choice(self.nodes))
+            self.rng.choice(self.acts)(self.rng.choice(self.nodes))
 
     def calm(self) -> None:
+        self.is_raging = False
         self.wires.loss, self.wires.slowest_s = 0.0, 0.002
         self.wires.cut.clear()
         for node in self.nodes:
@@ -149,12 +166,33 @@ class _Run:
             if node in self.brokers:
                 self.controller.unfence(node)
 
+    def hear_of_growth(self) -> None:
+        """The worst moment for a leader to go is when a replica has just been taken in."""
+        for where in self.wheres:
+            image = self.controller.partition(*where)
+            grew = set(image.isr) - self.in_sync.get(where, set(image.replicas))
+            self.in_sync[where] = set(image.isr)
+            if grew and self.is_raging and self.fence_one in self.acts and self.rng.random() < 0.3:
+                delay_s = self.rng.uniform(0.0, 0.02)
+                self.world.scheduler.after(delay_s, partial(self.fence_now, image.leader))
+
+    def hear_of_proposal(self, joining: set[int]) -> None:
+        """And the worst moment for a replica to lose power is when it is about to be taken in."""
+        for node in sorted(joining):
+            if self.is_raging and self.cut_power in self.acts and self.rng.random() < 0.2:
+                self.world.scheduler.after(0.0, partial(self.cut_power, node))
+
     def move_leaders(self, node: int) -> None:
         self.world.note("first replicas shall lead")
         self.controller.prefer_first_replicas()
 
     def fence_one(self, node: int) -> None:
         """Its heartbeats were lost: it lives, and does not know that it is no leader any more."""
+        if self.rng.random() < 0.6:
+            node = self.controller.partition(*self.rng.choice(self.wheres)).leader
+        self.fence_now(node)
+
+    def fence_now(self, node: int) -> None:
         if node in self.brokers:
             self.world.note(f"fence {node}")
             self.controller.fence(node)
@@ -164,47 +202,55 @@ class _Run:
         if node in self.brokers:
             self.controller.unfence(node)
 
-    def cut_one_off(self, node: int) -> None:
-        others = [CLIENT, 0, *self.nodes]
-        pairs = [(node, other) for other in others] + [(other, node) for other in others]
-        chosen = {pair for pair in pairs if self.rng.random() < 0.7}
+    def cut_some(self, node: int) -> None:
+        """Ways are cut, each in one direction."""
+        everybody = [CLIENT, 0, *self.nodes]
+        if self.rng.random() < 0.5:
+            pairs = [(node, other) for other in everybody] + [(other, node) for other in everybody]
+        else:
+            pairs = [(one, other) for one in everybody for other in everybody if one != other]
+        share = self.rng.choice([0.15, 0.4, 0.8])
+        chosen = {pair for pair in pairs if self.rng.random() < share}
         self.world.note(f"cut {sorted(chosen)}")
         self.wires.cut |= chosen
         self.world.scheduler.after(
-            self.rng.uniform(0.1, 1.5), lambda: self.wires.cut.difference_update(chosen)
+            self.rng.uniform(0.1, 2.0), lambda: self.wires.cut.difference_update(chosen)
         )
 
     def crash_one(self, node: int) -> None:
-        if self.all_whole():
+        if self.others_are_whole(node):
             self.end(node, Crash.KILL)
 
     def cut_power(self, node: int) -> None:
-        if self.all_whole():
+        if self.others_are_whole(node):
             self.end(node, Crash.POWER_CUT)
 
     def stop_one(self, node: int) -> None:
         broker = self.brokers.get(node)
-        if broker is not None and self.all_whole():
+        if broker is not None and self.others_are_whole(node):
             broker.stop()
             self.end(node, Crash.KILL)
 
-    def all_whole(self) -> bool:
-        """Whether everybody is up and in sync, as far as the controller knows."""
-        return len(self.brokers) == len(self.nodes) and all(
-            set(image.isr) == set(image.replicas)
+    def others_are_whole(self, node: int) -> bool:
+        """Whether everybody else is up and in sync, as far as the controller knows."""
+        return set(self.brokers) >= set(self.nodes) - {node} and all(
+            set(image.isr) >= set(image.replicas) - {node}
             for image in (self.controller.partition(*where) for where in self.wheres)
         )
 
     def end(self, node: int, how: Crash) -> None:
         self.brokers.pop(node, None)
         machine = self.machines[node]
+        if not machine.is_running:
+            return
         machine.crash(how)
         for promises in self.promises.values():
             promises.forget_replica(node)
         # Its session is over before it is back, or not.
         if self.rng.random() < 0.7:
             self.world.scheduler.after(self.rng.uniform(0.0, 0.6), lambda: self.session_over(node, machine))
-        self.world.scheduler.after(self.rng.uniform(0.1, 1.0), lambda: self.boot(node))
+        back_s = self.rng.choice([0.01, 0.1, 1.0])
+        self.world.scheduler.after(self.rng.uniform(0.0, back_s), lambda: self.boot(node))
 
     def session_over(self, node: int, machine: SimulatedMachine) -> None:
         if not machine.is_running:
@@ -287,18 +333,10 @@ class _Writer:
             producer_epoch=0,
             base_sequence=self.sequence,
         )
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=300,
-            topic_data=[
-                TopicProduceData(
-                    topic_id=TOPIC_ID, partition_data=[PartitionProduceData(self.where.partition, batch)]
-                )
-            ],
-        )
+        request = _produce(self.where, batch, acks=-1, timeout_ms=1_500)
         try:
             response = await self.messenger.ask(
-                node, lambda: broker.loop, broker.serve, request, timeout_s=0.5
+                node, lambda: broker.loop, broker.serve, request, timeout_s=2.0
             )
         except ConnectionError:
             return None
@@ -309,3 +347,37 @@ class _Writer:
             # A leader whose time is over may lack the batch before this one.
             run.world.note(f"{node} lacks what came before {values}")
         return None
+
+
+class _CarelessWriter:
+    """Writes to whoever believes to lead, and does not care what becomes of it."""
+
+    def __init__(self, run: _Run, where: TopicPartition, number: int) -> None:
+        self.run_ = run
+        self.where = where
+        self.number = number
+        self.rng = run.world.scheduler.random_for(f"careless/{number}")
+        self.share = self.rng.choice([0.0, 0.3, 1.0])
+
+    async def run(self) -> None:
+        run, count = self.run_, 0
+        while not run.is_over:
+            await asyncio.sleep(self.rng.uniform(0.0, 0.05))
+            for node, broker in list(run.brokers.items()):
+                partition = broker.partition(self.where)
+                if partition is not None and partition.is_leader and self.rng.random() < self.share:
+                    count += 1
+                    batch = build_batch(
+                        [Record(0, broker.own.clock.now_ms(), None, b"careless-%d-%d" % (self.number, count))]
+                    )
+                    way = partial(broker.serve, _produce(self.where, batch, acks=1, timeout_ms=100))
+                    run.wires.carry(CLIENT, node, broker.loop, way)
+
+
+def _produce(where: TopicPartition, batch: bytearray, *, acks: int, timeout_ms: int) -> ProduceRequest:
+    data = [PartitionProduceData(where.partition, batch)]
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(topic_id=TOPIC_ID, partition_data=data)],
+    )

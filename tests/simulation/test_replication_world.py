@@ -1,0 +1,172 @@
+"""Replication under seeds, and proof that the rules would notice: mistakes that others have made, each of
+them planted here, must be found.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.base.ids import NO_LEADER
+from headrace.controller import elections, partitions
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.replication import fetcher, leading
+from headrace.replication.fetch_session import Wish
+from headrace.replication.leading import Leading
+from headrace.replication.partition import Partition
+from headrace.server.handlers import produce
+from headrace.testing.simulate import SeedFailedError, play
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost(seed: int) -> None:
+    play("replication", seed)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    assert play("replication", 3).digest == play("replication", 3).digest
+
+
+def _truncate_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """KIP-101: what a follower knows of the high watermark is old, and what is above may be committed."""
+    follow = fetcher.Fetcher.follow
+
+    def cut_and_follow(self: fetcher.Fetcher, partition: Partition) -> None:
+        log = partition.log
+        if log is not None and log.failure is None:
+            log.truncate_to(log.high_watermark, now_ms=0)
+        follow(self, partition)
+
+    patch.setattr(fetcher.Fetcher, "follow", cut_and_follow)
+
+
+def _do_not_tell_the_last_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A leader that does not know what the follower's last record is cannot see where the logs part."""
+    wish = fetcher.Fetcher._wish
+
+    def forgetful(self: fetcher.Fetcher, key: Any) -> Wish | None:
+        found = wish(self, key)
+        return None if found is None else found._replace(last_epoch=-1)
+
+    patch.setattr(fetcher.Fetcher, "_wish", forgetful)
+
+
+def _count_a_pending_shrink(patch: pytest.MonkeyPatch) -> None:
+    """A replica that shall go may be elected until its going is committed."""
+    look = Leading.look_for_laggards
+
+    def hasty(self: Leading, leader_end: int, now_ms: int) -> bool:
+        found = look(self, leader_end, now_ms)
+        if found and self.proposed is not None:
+            self.committed = self.maximal = self.proposed
+        return found
+
+    patch.setattr(Leading, "look_for_laggards", hasty)
+
+
+def _count_a_pending_growth_late(patch: pytest.MonkeyPatch) -> None:
+    """A replica that was taken in may be elected before its leader hears of it."""
+    fetched = Leading.fetched
+
+    def slow(self: Leading, replica: int, **facts: Any) -> bool:
+        found = fetched(self, replica, **facts)
+        if found:
+            self.maximal = self.committed
+        return found
+
+    patch.setattr(Leading, "fetched", slow)
+    patch.setattr(Leading, "_is_joining", lambda *_: False)
+
+
+def _elect_outside_the_in_sync_set(patch: pytest.MonkeyPatch) -> None:
+    def anybody(self: Any) -> tuple[int, bool]:
+        for replica in (self.old.leader, *reversed(self.replicas)):
+            if replica != NO_LEADER and self._can_lead(replica):
+                return replica, True
+        return NO_LEADER, True
+
+    patch.setattr(elections._Draft, "_leader", anybody)
+
+
+def _acknowledge_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "replicated_to", lambda self, offset: True)
+
+
+def _take_in_who_has_not_caught_up(patch: pytest.MonkeyPatch) -> None:
+    fetched = Leading.fetched
+
+    def eager(self: Leading, replica: int, **facts: Any) -> bool:
+        return fetched(self, replica, **facts | {"high_watermark": 0})
+
+    patch.setattr(Leading, "fetched", eager)
+    patch.setattr(Leading, "epoch_start", property(lambda self: 0, lambda self, value: None))
+
+
+def _take_in_a_former_self(patch: pytest.MonkeyPatch) -> None:
+    """KIP-903: a broker that came back with less must not be in sync by what its former process had."""
+
+    def trusting(cluster: Any, partition: Any, data: Any, in_sync: list[int]) -> None:
+        pass
+
+    patch.setattr(partitions, "_check_in_sync", trusting)
+    patch.setattr(Leading, "_is_eligible", lambda *_: True)
+    patch.setattr(Partition, "follower_fetched", _forgiving(Partition.follower_fetched))
+
+
+def _forgiving(fetched: Callable[..., None]) -> Callable[..., None]:
+    def forgive(self: Partition, replica: int, **facts: Any) -> None:
+        fetched(self, replica, **facts | {"broker_epoch": -1})
+
+    return forgive
+
+
+def _answer_for_another_leaders_records(patch: pytest.MonkeyPatch) -> None:
+    """What waited for its replicas is judged by the offsets alone, whoever has written there since."""
+
+    def outcome(self: Any) -> Any:
+        log = self.partition.log
+        return produce.ErrorCode.NONE if log.high_watermark >= self.replicated_to else None
+
+    patch.setattr(produce._Unsafe, "outcome", outcome)
+
+
+def _forget_epochs_of_followed_batches(patch: pytest.MonkeyPatch) -> None:
+    """A follower that does not learn epochs from batches answers wrongly once it leads."""
+    assign = LeaderEpochs.assign
+    chance = random.Random(1)
+
+    def lossy(self: LeaderEpochs, epoch: int, start_offset: int) -> None:
+        if chance.random() < 0.5:
+            assign(self, epoch, start_offset)
+
+    patch.setattr(LeaderEpochs, "assign", lossy)
+
+
+# The number of seeds within which each is found.
+MISTAKES: dict[str, tuple[Plant, int]] = {
+    "truncate to the high watermark": (_truncate_to_the_high_watermark, 20),
+    "do not tell the last epoch": (_do_not_tell_the_last_epoch, 20),
+    "count a pending shrink": (_count_a_pending_shrink, 60),
+    "count a pending growth late": (_count_a_pending_growth_late, 60),
+    "elect outside the in-sync set": (_elect_outside_the_in_sync_set, 20),
+    "acknowledge before it is replicated": (_acknowledge_before_it_is_replicated, 20),
+    "take in who has not caught up": (_take_in_who_has_not_caught_up, 60),
+    "take in a former self": (_take_in_a_former_self, 100),
+    "answer for another leader's records": (_answer_for_another_leaders_records, 60),
+    "forget epochs": (_forget_epochs_of_followed_batches, 20),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, seeds = MISTAKES[name]
+    plant(monkeypatch)
+    for seed in range(seeds):
+        try:
+            play("replication", seed)
+        except SeedFailedError:
+            return
+    pytest.fail(f"{name}: not found within {seeds} seeds")
