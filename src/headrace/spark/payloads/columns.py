@@ -76,7 +76,10 @@ def encoded(fields: "Column", make_encoder: Callable[[], Encoder]) -> "Column":
 
     def encode(values: pa.Array) -> pa.Array:
         encoder = make_encoder()
-        return pa.array([None if each is None else encoder(each) for each in values.to_pylist()], pa.binary())
+        return pa.array(
+            [None if each is None else encoder(each) for each in values.to_pylist(maps_as_pydicts="strict")],
+            pa.binary(),
+        )
 
     write: Any = _arrow_udf()(encode, returnType="binary")
     found: Column = write(fields)
