@@ -12,6 +12,7 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer
 from headrace.clients.consuming.async_face import AsyncConsumer
 from headrace.clients.consuming.coordinator import OffsetAndMetadata
+from headrace.clients.consuming.records import ConsumedRecord
 from headrace.clients.errors import ClientError, CommitFailedError
 from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.wire.schemas.delete_groups import DeleteGroupsRequest
@@ -92,6 +93,29 @@ def test_a_new_membership_is_no_good_for_commits_to_what_the_old_one_owned() -> 
         assert notes.lost == [T0]
         await slow.close()
         await other.close()
+
+    play(script, **BROKER)
+
+
+@pytest.mark.parametrize("way", ["range", "kip-848"])
+def test_what_was_fetched_before_a_partition_was_lost_is_not_taken_for_what_comes_after(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 100)
+        async with world.consumer(group_id="g") as outsider:
+            await outsider.commit({T0: 0})
+        consumer, notes = member(world, enable_auto_commit="false", fetch_max_wait_ms=20_000, **WAYS[way])
+        await read_until([consumer], [], 100)
+        await consumer.commit({T0: 10})
+        await put_out(world, consumer)
+        seen: list[ConsumedRecord] = []
+        while not notes.lost or consumer.positions() != {T0: 10}:
+            seen += await consumer.poll(0.05)
+        # All the while a fetch at offset 100 waits at the broker. Now it is answered.
+        async with world.producer() as producer:
+            await producer.send("t", b"100", partition=0)
+        await read_until([consumer], seen, 91)
+        assert [row.offset for row in seen] == list(range(10, 101))
+        await consumer.close()
 
     play(script, **BROKER)
 

@@ -1,5 +1,5 @@
-"""`client.rack` of members whose coordinator assigns: it reaches the coordinator, and partitions go to members
-near a replica where that costs no balance. The other brokers are in the metadata only.
+"""`client.rack` of members whose coordinator assigns: it is told, and partitions go to members near a replica
+where that costs no balance. The other brokers are in the metadata only.
 """
 
 from typing import Any

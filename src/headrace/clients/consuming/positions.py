@@ -3,9 +3,11 @@
 A partition is read once it has a position. It has none at first (the group's committed offset or the reset
 policy gives one) and loses it by a reset. `fetch_offset` runs ahead of the position by what is buffered.
 Whatever moves the position from outside (a seek, a reset, a new assignment) makes a new `era`: answers to
-fetches of an older one are thrown away.
+fetches of an older one are thrown away. No two eras have one number, whichever state they belong to: a
+partition that is lost and comes back has a new state, and must not take what was fetched for the old one.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,8 @@ NO_REPLICA: Final = -1
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+
+_ERAS: Final = itertools.count()
 
 NO_END: Final = (1 << 63) - 1
 
@@ -37,7 +41,7 @@ class PartitionState:
     reset_to: int | None = None  # a time, EARLIEST or LATEST: the position is to be found there
     must_validate: bool = False
     is_paused: bool = False
-    era: int = 0
+    era: int = field(default_factory=_ERAS.__next__)
     retry_at_ms: float = 0.0
     failures: int = 0
     high_watermark: int = NO_OFFSET
@@ -78,7 +82,7 @@ class PartitionState:
 
     def discard(self) -> None:
         """Drop what was fetched ahead; answers that are under way will be ignored."""
-        self.era += 1
+        self.era = next(_ERAS)
         self.chunks.clear()
         self.buffered_bytes = 0
         self.rows, self.rows_at = [], 0
