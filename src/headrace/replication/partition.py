@@ -98,6 +98,9 @@ class Partition:
     def in_sync_count(self) -> int:
         return len(self._in_sync)
 
+    def is_in_sync(self, replica: int) -> bool:
+        return replica in self._in_sync
+
     def follow_metadata(self, image: PartitionImage, now_ms: int = 0) -> bool:
         """Take on what the metadata log says; returns whether a new leader epoch began on this node as
         leader. `now_ms` is of the clock that never goes back.

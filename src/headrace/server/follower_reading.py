@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
 from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import Answer, Fetch, WantedPartition
@@ -88,5 +89,17 @@ class FollowerReading(Reading):
             self._watched.append((partition, partition.leader_epoch, log.log_end_offset))
         room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
         if offset < log.log_end_offset and (room > 0 or self.bytes_read == 0):
-            self._read_records(log, wanted, data, room=max(room, 0), end=log.log_end_offset)
+            self._read_within_throttle(partition, log, wanted, data, max(room, 0))
         return data
+
+    def _read_within_throttle(
+        self, partition: Partition, log: PartitionLog, wanted: WantedPartition, data: PartitionData, room: int
+    ) -> None:
+        throttle = self.context.parts.leader_throttle
+        is_held = throttle is not None and throttle.holds(partition, self.replica_id)
+        if is_held and throttle is not None and throttle.is_used_up(self._now_ms):
+            return
+        before = self.bytes_read
+        self._read_records(log, wanted, data, room=room, end=log.log_end_offset)
+        if is_held and throttle is not None:
+            throttle.note(self.bytes_read - before)

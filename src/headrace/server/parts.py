@@ -19,13 +19,17 @@ from headrace.server.replica_selection import ReplicaSelector
 from headrace.server.waiting import Waiting
 
 if TYPE_CHECKING:
+    from headrace.controller.broker_watch import BrokerWatch
     from headrace.controller.driver import Controller
     from headrace.controller.producer_id_blocks import ProducerIdBlocks
+    from headrace.controller.requests import ControllerRequests
     from headrace.coordinators.group.coordinator import GroupCoordinator
     from headrace.log.log_store import LogStore
     from headrace.metadata.image import ClusterImage
+    from headrace.raft.quorum import Quorum
     from headrace.replication.flushing import Flushing
     from headrace.replication.replicas import Replicas
+    from headrace.replication.throttles import LeaderThrottle
     from headrace.settings.broker_config import BrokerConfig
 
 
@@ -62,9 +66,13 @@ class Parts:
     flushing: Flushing
     sessions: FetchSessions
     waiting: Waiting
-    controller: Controller
+    controller: ControllerRequests  # the active one, wherever it is
+    own_controller: Controller | None  # of this node
+    broker_watch: BrokerWatch | None
+    quorum: Quorum
     producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
     authorizer: Authorizer
     replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader
+    leader_throttle: LeaderThrottle | None = None
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

@@ -107,6 +107,7 @@ class Broker:
                 waiting=self.waiting,
                 authorizer=AllowAll(),
                 replica_selector=None,
+                leader_throttle=None,
                 fetch_bytes_max=1_000_000,
                 config=self.config,
             ),
