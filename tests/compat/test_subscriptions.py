@@ -1,5 +1,5 @@
-"""What members say of themselves where the coordinator assigns: patterns and racks, by librdkafka and by our own
-consumer, against either broker.
+"""What members say of themselves where the coordinator assigns, patterns and racks: by librdkafka and by our
+own consumer, against either broker.
 """
 
 import asyncio

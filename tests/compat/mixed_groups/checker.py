@@ -143,7 +143,8 @@ def _check_acknowledged(client: str, story: Story, own: list[Hold], history: His
 def _check_commits(stories: Mapping[str, Story], history: History) -> list[str]:
     """In the order of the log: never backwards, never beyond what had been delivered by then."""
     deliveries = sorted(each for story in stories.values() for each in story.delivered)
-    delivered, taken, last, faults = Spans(), 0, dict[int, int](), []
+    delivered, taken, last, faults = Spans(), 0, dict[int, int](), list[str]()
+    known: set[object] = set()  # what was skipped once is missing from then on
     for commit in history.commits:
         while taken < len(deliveries) and deliveries[taken][0] <= commit.at:
             delivered.add(*deliveries[taken][1:])
@@ -154,7 +155,9 @@ def _check_commits(stories: Mapping[str, Story], history: History) -> list[str]:
                 f"to {commit.offset} at {commit.at}"
             )
         last[commit.partition] = commit.offset
-        if missing := delivered.missing(commit.partition, commit.offset):
+        missing = delivered.missing(commit.partition, commit.offset)
+        if missing and (commit.partition, missing[-1][0]) not in known:
+            known.add((commit.partition, missing[-1][0]))
             faults.append(
                 f"{commit.offset} of {commit.partition} was committed at {commit.at} before {missing} "
                 "was delivered"
