@@ -11,8 +11,10 @@ from headrace.base.ids import TopicId
 from headrace.log.checkpoints import encode_offsets, encode_partition_metadata
 from headrace.log.meta_properties import MetaProperties
 from headrace.spark.options import Bound, read_options
+from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import LostDataError
-from headrace.spark.segments import splitting
+from headrace.spark.segments import known_places, splitting
+from headrace.spark.segments.direct import DirectReading
 from headrace.spark.segments.folder_offsets import FolderOffsets
 from tests.log.building import NOW_MS, TP, append, batch_of
 from tests.spark.segment_logs import bounds, builder, manifest_of, offsets, options, plan, read
@@ -31,6 +33,7 @@ def sized_log(logs, *, batches, segment_bytes, flushed=True):
 @pytest.mark.parametrize("segment_bytes", [500, 3000, 1 << 20])
 def test_tasks_cover_a_partition_once_and_are_of_a_size(tmp_path, monkeypatch, segment_bytes, flushed):
     monkeypatch.setattr(splitting, "TASK_BYTES", 2000)
+    monkeypatch.setattr(known_places, "INTERVAL_BYTES", 300)
     logs = builder(tmp_path)
     log = sized_log(logs, batches=150, segment_bytes=segment_bytes, flushed=flushed)
     total = log.size_bytes
@@ -51,6 +54,36 @@ def test_tasks_start_with_segments_where_those_are_large_enough(tmp_path, monkey
     logs = builder(tmp_path)
     log = sized_log(logs, batches=150, segment_bytes=2000)
     assert [each.start for each, _ in plan(options(logs.root))] == log.segments.bases[: len(log.segments)]
+
+
+def test_tasks_that_start_inside_of_an_active_segment_are_told_where(tmp_path, monkeypatch):
+    """Its index is in the broker's memory; the driver walks over what is new, and no task over the rest."""
+    monkeypatch.setattr(known_places, "INTERVAL_BYTES", 300)
+    logs = builder(tmp_path)
+    log = sized_log(logs, batches=100, segment_bytes=1 << 20, flushed=False)
+    given = options(logs.root)
+    reading = DirectReading(given)
+    asked = FolderOffsets(given)
+    walked = []
+    scan = known_places.scan_headers
+    monkeypatch.setattr(
+        known_places,
+        "scan_headers",
+        lambda file, start, end: (walked.append(start), scan(file, start, end))[1],
+    )
+    hints = []
+    for start in (200, 290, 350):
+        while log.log_end_offset < start + 10:
+            append(log, batch_of(3))
+        ((_, manifest),) = reading.plan(asked, [OffsetRange(*TP, start, start + 10)])
+        hints.append(manifest.hint[1])
+        assert 0 <= log.segments.active.locate(start) - manifest.hint[1] <= 600
+        assert offsets(read(given, start, start + 10, manifest=manifest)) == list(range(start, start + 10))
+        wrong = replace(manifest, hint=(manifest.hint[0], manifest.hint[1] + 7))
+        assert offsets(read(given, start, start + 10, manifest=wrong)) == list(range(start, start + 10))
+    assert hints == sorted(set(hints))
+    assert walked[0] == 0
+    assert walked[-1] >= hints[-2], "only what is new"
 
 
 def test_a_user_may_want_more_tasks(tmp_path):

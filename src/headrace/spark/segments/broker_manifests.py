@@ -27,6 +27,7 @@ class BrokerManifests:
     def __init__(self, options: ReadOptions, disk: Disk) -> None:
         self._options, self._disk = options, disk
         self._folders: dict[tuple[int, TopicPartition], str] = {}
+        self._seen: set[str] = set()
 
     def of(
         self, admin: Admin, partitions: Collection[TopicPartition]
@@ -63,16 +64,26 @@ class BrokerManifests:
         if self._options.path is not None:
             return self._in_path(self._options.path, partition, manifest)
         key = described.leader, partition
-        if not self._disk.is_folder(self._folders.get(key, "")):
+        if key not in self._folders or self._is_gone(self._folders[key]):
             self._learn_folders(admin, described.leader)
-        folder = self._folders.get(key, "")
+        folder = self._folders.setdefault(key, "")
         nodes = tuple({described.leader: None, **dict.fromkeys(described.isr)})
         return self._listed(replace(manifest, folder=folder, nodes=nodes))
 
+    def _is_gone(self, folder: str) -> bool:
+        """Whether a folder that was seen from here before is not there any more."""
+        return folder in self._seen and not self._disk.is_folder(folder)
+
     def _learn_folders(self, admin: Admin, node: int) -> None:
+        """A replica that is being moved is in two folders, and only where it was does it have its name."""
         for log_dir in admin.describe_log_dirs(node):
             for partition in log_dir.partitions:
-                self._folders[node, partition] = f"{log_dir.path.rstrip('/')}/{partition}"
+                folder = f"{log_dir.path.rstrip('/')}/{partition}"
+                if self._disk.is_folder(folder):
+                    self._seen.add(folder)
+                    self._folders[node, partition] = folder
+                elif self._folders.get((node, partition)) not in self._seen:
+                    self._folders[node, partition] = folder
 
     def _in_path(
         self, path: str, partition: TopicPartition, manifest: PartitionManifest

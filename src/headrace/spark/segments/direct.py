@@ -19,6 +19,7 @@ from headrace.spark.reading import TimeWindow, read_range, report_data_loss
 from headrace.spark.segments.broker_manifests import BrokerManifests
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.folder_offsets import FolderOffsets
+from headrace.spark.segments.known_places import KnownPlaces
 from headrace.spark.segments.manifest import PartitionManifest, check_identity
 from headrace.spark.segments.rows import PartitionRows
 from headrace.spark.segments.splitting import split_by_files
@@ -36,6 +37,7 @@ class DirectReading:
         self._options = options
         self._disk = disk or SystemDisk()
         self._brokers = BrokerManifests(options, self._disk)
+        self._places = KnownPlaces(self._disk)
 
     def plan(
         self, asked: PartitionOffsets, ranges: Iterable[OffsetRange]
@@ -44,11 +46,15 @@ class DirectReading:
         wanted = [each for each in ranges if each.size > 0]
         manifests = self.manifests(asked, [each.topic_partition for each in wanted])
         pieces = split(
-            split_by_files(self._disk, wanted, manifests),
+            split_by_files(wanted, manifests, self._places),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [(each, manifests[each.topic_partition].within(each.start, each.end)) for each in pieces]
+        return [(each, self._task_manifest(each, manifests[each.topic_partition])) for each in pieces]
+
+    def _task_manifest(self, piece: OffsetRange, manifest: PartitionManifest) -> PartitionManifest:
+        hint = self._places.hint(manifest, piece.start)
+        return replace(manifest.within(piece.start, piece.end), hint=hint)
 
     def manifests(
         self, asked: PartitionOffsets, partitions: list[TopicPartition]

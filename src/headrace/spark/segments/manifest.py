@@ -34,6 +34,8 @@ class PartitionManifest:
     """Whose folder it must be; NO_TOPIC_ID where nobody can tell."""
     nodes: tuple[int, ...] = ()
     """Brokers whose replica may stand in for the leader's: those in sync. Empty where any will do."""
+    hint: tuple[int, int] | None = None
+    """(offset, position) of a batch near the first one wanted, which the index on disk may not lead to."""
     has_broker: bool = False
     """Whether a broker can be asked for what is not in the files."""
 

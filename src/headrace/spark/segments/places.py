@@ -35,11 +35,18 @@ def load_index(disk: Disk, folder: str, base_offset: int, file: File) -> OffsetI
     return index
 
 
-def position_of(disk: Disk, folder: str, base_offset: int, file: File, offset: int) -> int:
-    """Where the first batch that ends at or behind `offset` starts; the file's size where there is none."""
+def position_of(
+    disk: Disk, folder: str, base_offset: int, file: File, offset: int, hint: tuple[int, int] | None = None
+) -> int:
+    """Where the first batch that ends at or behind `offset` starts; the file's size where there is none.
+
+    A `hint` is what an entry of an index is: (last offset, position) of a batch.
+    """
     size = file.size()
     try:
         start = _near(load_index(disk, folder, base_offset, file), file, offset)
+        if hint is not None and hint[0] <= offset and hint[1] > start and leads_to_batch(file, *hint):
+            start = hint[1]
         for position, header in scan_headers(file, start, size):
             if header.last_offset >= offset:
                 return position
@@ -51,12 +58,16 @@ def position_of(disk: Disk, folder: str, base_offset: int, file: File, offset: i
 def _near(index: OffsetIndex, file: File, offset: int) -> int:
     """Where a batch starts that lies at or before `offset`; 0 where the index leads astray."""
     entry_offset, position = index.lookup(offset)
-    window = file.read(position, HEADER_BYTES) if position else b""
+    return position if position and leads_to_batch(file, entry_offset, position) else 0
+
+
+def leads_to_batch(file: File, offset: int, position: int) -> bool:
+    """Whether the batch at `position` is one that holds `offset`, as an entry of an index says."""
+    window = file.read(position, HEADER_BYTES)
     if len(window) < HEADER_BYTES:
-        return 0
+        return False
     header = read_header(window)
-    leads_to_batch = header.magic == MAGIC and index.base_offset <= header.base_offset <= entry_offset
-    return position if leads_to_batch else 0
+    return header.magic == MAGIC and header.base_offset <= offset <= header.last_offset
 
 
 def end_of_batches(disk: Disk, folder: str, base_offset: int) -> tuple[int, bool]:

@@ -119,7 +119,8 @@ class PartitionRows:
     def _read_segment(self, base_offset: int, end: int) -> Iterator[Any]:
         folder = self._manifest.folder
         file = open_segment(self._disk, folder, base_offset)
-        position = position_of(self._disk, folder, base_offset, file, self.next_offset)
+        hint = self._manifest.hint
+        position = position_of(self._disk, folder, base_offset, file, self.next_offset, hint)
         for chunk in read_chunks(file, position, upto=end, buffer=self._buffer):
             try:
                 yield from rows_of(

@@ -1,7 +1,7 @@
 """Cuts ranges into tasks by the bytes of their files, as Spark does with files, at segments where that fits.
 
-A task that starts with a segment starts at its first byte. One that starts inside finds its place by the
-index, so cuts lie on entries of the index where there are some, and are guessed from the offsets otherwise.
+A task that starts with a segment starts at its first byte. Inside of a segment, cuts lie on entries of its
+index.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,30 +9,31 @@ from itertools import pairwise
 from typing import Final
 
 from headrace.base.ids import TopicPartition
-from headrace.log.disk import Disk
+from headrace.log.offset_index import OffsetIndex
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.segments.errors import NotInFilesError
+from headrace.spark.segments.known_places import KnownPlaces
 from headrace.spark.segments.listing import ListedSegment, number_of
 from headrace.spark.segments.manifest import PartitionManifest
-from headrace.spark.segments.places import load_index, open_segment
 
 # Half of what Spark gives a task that reads other files: cores that begin together end together, too.
 TASK_BYTES: Final = 64 << 20
 
 
 def split_by_files(
-    disk: Disk, ranges: Iterable[OffsetRange], manifests: Mapping[TopicPartition, PartitionManifest]
+    ranges: Iterable[OffsetRange],
+    manifests: Mapping[TopicPartition, PartitionManifest],
+    places: KnownPlaces,
 ) -> list[OffsetRange]:
     """The ranges, large ones in pieces of about TASK_BYTES."""
     pieces: list[OffsetRange] = []
     for each in ranges:
-        cuts = _cuts(disk, each, manifests[each.topic_partition])
+        cuts = _cuts(each, manifests[each.topic_partition], places)
         bounds = [each.start, *cuts, each.end]
         pieces += [OffsetRange(each.topic, each.partition, *piece) for piece in pairwise(bounds)]
     return pieces
 
 
-def _cuts(disk: Disk, wanted: OffsetRange, manifest: PartitionManifest) -> list[int]:
+def _cuts(wanted: OffsetRange, manifest: PartitionManifest, places: KnownPlaces) -> list[int]:
     """Offsets inside of the range, in order, at which pieces start."""
     segments = manifest.segments
     cuts: list[int] = []
@@ -40,28 +41,19 @@ def _cuts(disk: Disk, wanted: OffsetRange, manifest: PartitionManifest) -> list[
         segment = segments[number]
         if segment.base_offset >= wanted.end:
             break
-        is_last = number + 1 == len(segments)
-        end = manifest.bound if is_last else segments[number + 1].base_offset
-        pieces = max(1, round(segment.size / TASK_BYTES))
         cuts.append(segment.base_offset)
-        cuts += _inside(disk, manifest.folder, segment, max(end, segment.base_offset), pieces)
+        pieces = max(1, round(segment.size / TASK_BYTES))
+        if pieces > 1:
+            cuts += _inside(places.index(manifest.folder, segment.base_offset, wanted.end), segment, pieces)
     cuts = sorted({cut for cut in cuts if wanted.start < cut < wanted.end})
     return _thinned(cuts, segments, wanted)
 
 
-def _inside(disk: Disk, folder: str, segment: ListedSegment, end: int, pieces: int) -> list[int]:
-    """Offsets that cut a segment, which ends at offset `end`, into so many pieces of about the same size."""
-    if pieces == 1:
-        return []
-    try:
-        index = load_index(disk, folder, segment.base_offset, open_segment(disk, folder, segment.base_offset))
-    except NotInFilesError:
-        return []
-    base_offset, size = segment.base_offset, segment.size
-    if len(index) >= pieces:
-        # An entry names the last offset of a batch: the next batch starts behind it.
-        return [index.offset_before(size * piece // pieces) + 1 for piece in range(1, pieces)]
-    return [base_offset + (end - base_offset) * piece // pieces for piece in range(1, pieces)]
+def _inside(index: OffsetIndex, segment: ListedSegment, pieces: int) -> list[int]:
+    """Offsets that cut a segment into so many pieces of about the same size."""
+    entries = (index.offset_before(segment.size * piece // pieces) for piece in range(1, pieces))
+    # An entry names the last offset of a batch: the next batch starts behind it.
+    return [offset + 1 for offset in entries if offset > segment.base_offset]
 
 
 def _thinned(cuts: list[int], segments: tuple[ListedSegment, ...], wanted: OffsetRange) -> list[int]:
