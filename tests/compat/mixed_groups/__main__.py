@@ -27,6 +27,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            parser.error(f"{folder} is not empty: choose another --folder")
         with brokers.under_test(folder, BROKER_SETTINGS) as broker:
             broker.start()
             print(f"{options.broker} at {broker.bootstrap}, seed {options.seed}", flush=True)

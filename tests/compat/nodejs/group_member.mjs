@@ -58,32 +58,40 @@ const kafka = new Kafka({
   logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 100, retries: 20 },
 })
-const consumer = kafka.consumer({
-  groupId: given.group,
-  partitionAssigners: [range],
-  heartbeatInterval: given.heartbeat_ms,
-  sessionTimeout: given.session_ms,
-  rebalanceTimeout: given.poll_interval_ms,
-  allowAutoTopicCreation: false,
-  maxWaitTimeInMs: 200,
-})
+let consumer
+let isLeaving = false
 
 // Without callbacks of its own for these moments: a rebalance is told when it begins, and whoever joins anew without
 // having been told has lost what it had.
-consumer.on(consumer.events.REBALANCING, () => letGo('revoked'))
-consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
-  letGo('lost')
-  const partitions = payload.memberAssignment[given.topic] ?? []
-  partitions.forEach((each) => owned.add(each))
-  tell('assigned', { partitions })
-})
-consumer.on(consumer.events.CRASH, ({ payload }) => {
-  letGo('lost')
-  if (!payload.restart) {
+async function begin() {
+  consumer = kafka.consumer({
+    groupId: given.group,
+    partitionAssigners: [range],
+    heartbeatInterval: given.heartbeat_ms,
+    sessionTimeout: given.session_ms,
+    rebalanceTimeout: given.poll_interval_ms,
+    allowAutoTopicCreation: false,
+    maxWaitTimeInMs: 200,
+  })
+  consumer.on(consumer.events.REBALANCING, () => letGo('revoked'))
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    letGo('lost')
+    const partitions = payload.memberAssignment[given.topic] ?? []
+    partitions.forEach((each) => owned.add(each))
+    tell('assigned', { partitions })
+  })
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    letGo('lost')
+    if (payload.restart || isLeaving) return
+    // kafkajs gives up when it is put out of the group in the middle of a join: who uses it begins anew.
+    if (payload.error.message.includes('not aware of this member')) return begin()
     tell('failed', { why: String(payload.error) })
     process.exit(1)
-  }
-})
+  })
+  await consumer.connect()
+  await consumer.subscribe({ topic: given.topic, fromBeginning: true })
+  await consumer.run({ autoCommit: false, eachBatch })
+}
 
 async function commit() {
   const offsets = [...uncommitted]
@@ -120,8 +128,6 @@ async function eachBatch({ batch, resolveOffset, heartbeat, isRunning, isStale }
   await heartbeat()
 }
 
-let isLeaving = false
-
 async function leave() {
   if (isLeaving) return
   isLeaving = true
@@ -135,6 +141,4 @@ async function leave() {
 const lines = createInterface({ input: process.stdin })
 lines.once('line', leave)
 lines.once('close', leave)
-await consumer.connect()
-await consumer.subscribe({ topic: given.topic, fromBeginning: true })
-await consumer.run({ autoCommit: false, eachBatch })
+await begin()
