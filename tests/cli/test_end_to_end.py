@@ -202,3 +202,28 @@ def test_ctrl_c_ends_a_consumer_without_a_word(tmp_path: Path) -> None:
     finally:
         node.terminate()
         node.communicate(timeout=30)
+
+
+def test_a_reassignment_of_one_broker(run: Run, tmp_path: Path) -> None:
+    """There is nowhere to go with one broker, but every step can be taken."""
+    run("topic", "create", "moved", "--partitions", "2")
+    plan = tmp_path / "plan.json"
+    generated = run("reassign", "generate", "--topic", "moved", "--brokers", "1")
+    plan.write_text(generated.stdout)
+    assert json.loads(generated.stdout)["partitions"][0]["replicas"] == [1]
+    assert (
+        "there are no brokers [7]"
+        in run("reassign", "generate", "--topic", "moved", "--brokers", "7", code=1).stderr
+    )
+    assert "started 2 of 2" in run("reassign", "execute", str(plan), "--throttle", "1000000").stdout
+    (topic,) = json.loads(run("topic", "describe", "moved", "--json").output)
+    assert topic["settings"]["leader.replication.throttled.replicas"] == "0:1,1:1"
+    states = json.loads(run("reassign", "verify", str(plan), "--json").output)
+    assert states == {"moved-0": "done", "moved-1": "done"}
+    (topic,) = json.loads(run("topic", "describe", "moved", "--json").output)
+    assert topic["settings"] == {}
+    assert json.loads(run("reassign", "list", "--json").output) == {}
+    assert "cancelled 0" in run("reassign", "cancel", str(plan)).stdout
+    assert json.loads(run("topic", "describe", "--under-replicated", "--json").output) == []
+    assert json.loads(run("topic", "describe", "--unavailable", "--json").output) == []
+    run("topic", "delete", "moved")

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "consume": ("headrace.cli.consume", "consume", "Read records to stdout."),
     "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
     "cluster": ("headrace.cli.cluster", "cluster", "Describe nodes, quorum and folders."),
+    "reassign": ("headrace.cli.reassign", "reassign", "Move replicas to other brokers and folders."),
     "log": ("headrace.cli.log", "log", "Look into a log's files."),
 }
 

@@ -104,15 +104,31 @@ def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool
 
 
 @topic.command(
-    epilog=examples("headrace topic describe orders", "headrace topic describe orders users --json")
+    epilog=examples(
+        "headrace topic describe orders",
+        "headrace topic describe orders users --json",
+        "headrace topic describe --under-replicated",
+    )
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with replicas that are not in sync.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader that is up.")
 @cluster_options
 @json_option
-def describe(names: tuple[str, ...], bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
-    """Describe topics: their partitions, and the settings of their own."""
+def describe(
+    names: tuple[str, ...],
+    under_replicated: bool,
+    unavailable: bool,
+    bootstrap: str,
+    request_timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Describe topics, all where none is named: their partitions, and the settings of their own."""
     with open_admin(bootstrap, request_timeout_ms) as admin:
-        described = admin.describe_topics(names)
+        wanted = names or [each.name for each in admin.list_topics()]
+        described = _filtered(
+            admin.describe_topics(wanted), under_replicated=under_replicated, unavailable=unavailable
+        )
         settings = {
             each.name: _own(admin.describe_configs(ResourceKind.TOPIC, each.name)) for each in described
         }
@@ -123,6 +139,25 @@ def describe(names: tuple[str, ...], bootstrap: str, request_timeout_ms: int, as
         if number:
             click.echo()
         _print_topic(each, settings[each.name])
+
+
+def _filtered(
+    described: list[TopicDescription], *, under_replicated: bool, unavailable: bool
+) -> list[TopicDescription]:
+    """Topics with partitions in one of these states; all where none is asked for."""
+    if not under_replicated and not unavailable:
+        return described
+    found = []
+    for each in described:
+        partitions = [
+            one
+            for one in each.partitions
+            if (under_replicated and one.is_under_replicated)
+            or (unavailable and (one.leader < 0 or one.leader in one.offline))
+        ]
+        if partitions:
+            found.append(each._replace(partitions=partitions))
+    return found
 
 
 def _own(values: list[ConfigValue]) -> dict[str, str | None]:
@@ -145,11 +180,12 @@ def _print_topic(described: TopicDescription, settings: dict[str, str | None]) -
             each.leader_epoch,
             _numbers(each.replicas),
             _numbers(each.isr),
+            None if each.elr is None else _numbers(each.elr),
             _numbers(each.offline),
         )
         for each in described.partitions
     ]
-    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "ELIGIBLE", "OFFLINE"), rows)
 
 
 @topic.command(

@@ -9,12 +9,14 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering import brokers, configs, groups, topics
+from headrace.clients.administering import brokers, configs, groups, reassignments, topics
 from headrace.clients.background import Background
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
 from headrace.clients.consuming.coordinator import OffsetAndMetadata
+from headrace.clients.errors import ClientError
 from headrace.clients.offset_lookup import FoundOffset, find_offsets
 from headrace.clients.setting_tables import ADMIN
 from headrace.clients.world import World, system_world
@@ -151,6 +153,32 @@ class AsyncAdmin:
         """Forget what a group has committed of partitions that none of its members reads now."""
         await groups.delete_offsets(self.cluster, group_id, partitions)
 
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ClientError]:
+        """Begin to move partitions to these replicas, or (None) stop moving them; what failed, and why."""
+        return await reassignments.reassign(self.cluster, targets)
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, reassignments.Reassignment]:
+        """Reassignments under way, of these partitions or of all."""
+        return await reassignments.list_reassignments(self.cluster, partitions)
+
+    async def move_to_log_dirs(
+        self, node_id: int, paths: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have a broker move replicas of its own to these folders of its own; what it refused."""
+        return await reassignments.move_to_log_dirs(self.cluster, node_id, paths)
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have first replicas lead again, or (unclean) any replica at all; what could not be done, and
+        why.
+        """
+        return await reassignments.elect_leaders(self.cluster, partitions, unclean=unclean)
+
 
 class Admin:
     """Asks and changes a cluster. Every call is `AsyncAdmin`'s of the same name, waited for."""
@@ -277,3 +305,29 @@ class Admin:
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what a group has committed of partitions that none of its members reads now."""
         self._background.run(self._async.delete_group_offsets(group_id, partitions))
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ClientError]:
+        """Begin to move partitions to these replicas, or (None) stop moving them; what failed, and why."""
+        return self._background.run(self._async.reassign(targets))
+
+    def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, reassignments.Reassignment]:
+        """Reassignments under way, of these partitions or of all."""
+        return self._background.run(self._async.list_reassignments(partitions))
+
+    def move_to_log_dirs(
+        self, node_id: int, paths: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have a broker move replicas of its own to these folders of its own; what it refused."""
+        return self._background.run(self._async.move_to_log_dirs(node_id, paths))
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have first replicas lead again, or (unclean) any replica at all; what could not be done, and
+        why.
+        """
+        return self._background.run(self._async.elect_leaders(partitions, unclean=unclean))

@@ -4,7 +4,7 @@ Requests that change something may go to any broker, which passes them to the co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import uuid_text
@@ -13,6 +13,9 @@ from headrace.clients.errors import NoSuchTopicError, raise_for
 from headrace.wire.schemas.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headrace.wire.schemas.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 
 class TopicSummary(NamedTuple):
@@ -30,6 +33,12 @@ class PartitionDescription(NamedTuple):
     replicas: list[int]
     isr: list[int]
     offline: list[int]
+    elr: list[int] | None = None
+    """Not in sync, but known to have everything (KIP-966); None where the broker does not tell."""
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
 
 
 class TopicDescription(NamedTuple):
@@ -106,7 +115,33 @@ async def describe_topics(cluster: ClusterClient, names: Sequence[str]) -> list[
         described.append(
             TopicDescription(topic.name or "", uuid_text(topic.topic_id), topic.is_internal, partitions)
         )
-    return described
+    return await _with_eligible_leaders(cluster, described)
+
+
+async def _with_eligible_leaders(
+    cluster: ClusterClient, described: list[TopicDescription]
+) -> list[TopicDescription]:
+    """The same, with what older brokers do not tell."""
+    if not described or not (await cluster.find()).versions.supports(DESCRIBE_TOPIC_PARTITIONS):
+        return described
+    eligible: dict[tuple[str, int], list[int]] = {}
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(each.name) for each in described])
+    while True:
+        response = await cluster.patiently(lambda: cluster.call(request))
+        for topic in response.topics:
+            for each in topic.partitions:
+                eligible[topic.name or "", each.partition_index] = each.eligible_leader_replicas or []
+        if response.next_cursor is None:
+            break
+        request.cursor = response.next_cursor
+    return [
+        topic._replace(
+            partitions=[
+                each._replace(elr=eligible.get((topic.name, each.number))) for each in topic.partitions
+            ]
+        )
+        for topic in described
+    ]
 
 
 async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
