@@ -118,7 +118,7 @@ def test_ways_to_begin_have_an_order() -> None:
         ({"kafka.key.deserializer": "x"}, "bytes"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "higher"),
         ({"assign": '{"a": [0]}'}, "subscribe and assign are given"),
-        ({"read.mode": "disk"}, "brokers or segments"),
+        ({"read.mode": "disk"}, "fetch or segments"),
     ],
 )
 def test_what_is_refused(options: dict[str, str], match: str) -> None:

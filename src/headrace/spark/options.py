@@ -120,8 +120,8 @@ class ReadOptions:
     offset_retries: int = 3
     offset_retry_ms: int = 1000
     poll_timeout_ms: int = 120_000
-    read_mode: str = "brokers"
-    """`brokers` fetches, `segments` reads the brokers' files."""
+    read_mode: str = "fetch"
+    """`fetch` asks brokers for records, `segments` reads their files."""
     path: str | None = None
     """Log directories or partitions' folders to read, with brokers or without; implies segments."""
 
@@ -196,9 +196,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = Given(options, READ_OPTIONS, "reading")
     settings = given.settings(CONSUMER, _NOT_FOR_READING)
     path = given.get("path", _text)
-    mode = given.get("read.mode", _read_mode, "segments" if path else "brokers")
+    mode = given.get("read.mode", _read_mode, "segments" if path else "fetch")
     if path and mode != "segments":
-        raise OptionError("option path needs read.mode=segments: brokers are not asked for a path")
+        raise OptionError("option path needs read.mode=segments: it is files that are read there")
     if "bootstrap.servers" not in settings and not path:
         raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
     starting = _bound(given, "starting", LATEST if streaming else EARLIEST)
@@ -275,7 +275,7 @@ def _text(name: str, text: str) -> str:
 
 
 def _read_mode(name: str, text: str) -> str:
-    return as_choice(name, text, ("brokers", "segments"))
+    return as_choice(name, text, ("fetch", "segments"))
 
 
 def _strategy(name: str, text: str) -> str:
