@@ -1,7 +1,6 @@
 """The commands as processes, against headrace's own node and against Apache Kafka where it is at hand."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -119,12 +118,6 @@ def test_settings_and_the_cluster(run: Run) -> None:
     assert described["log_dirs"]
 
 
-def test_the_demonstration(broker: Broker, run: Run) -> None:
-    shown = run("demo", "-b", broker.bootstrap, "--records", "10", "--rate", "200", "--topic", "shown").stdout
-    assert len(shown.splitlines()) == 10
-    assert shown.startswith("shown-")
-
-
 def test_files_of_a_log(broker: Broker, run: Run) -> None:
     run("topic", "create", "files")
     run("produce", "files", "-k", ":", input="a:1\nb:2\n")
@@ -168,19 +161,6 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert second.returncode == 1
     assert "choose another port with --port" in second.stderr
     assert "Traceback" not in second.stderr
-
-
-def test_ctrl_c_ends_the_demonstration_and_its_node(tmp_path: Path) -> None:
-    command = [HEADRACE, "demo", "--port", "0", "--data", str(tmp_path / "data"), "--rate", "100"]
-    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert demo.stdout is not None
-    assert demo.stdout.readline().startswith("page-views-")
-    children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
-    demo.send_signal(signal.SIGINT)
-    _, said = demo.communicate(timeout=60)
-    assert (demo.returncode, said.splitlines()[-1]) == (0, "stopped")
-    assert children
-    assert not any(os.path.exists(f"/proc/{child}") for child in children)
 
 
 def test_ctrl_c_ends_a_consumer_without_a_word(tmp_path: Path) -> None:

@@ -1,137 +1,188 @@
-"""The demonstration: sample page views are written to a topic at a gentle pace and read back as they arrive.
+"""`headrace demo`, which is what `./run` starts: a cluster, service logs, a Spark pipeline, and the account.
 
-One loop does both: write what is due, wait a moment for what comes back, tell the view. It needs nothing
-but a cluster's address, so it shows any Kafka as well. What is seen is counted here; how it looks is the
-view's (`demo_view.py`).
+The first Ctrl-C (or SIGTERM) ends the records: Spark reads what there is, and the account follows. A
+second one ends everything at once. Files lie in a temporary folder that goes away, unless --data names
+another.
 """
 
-import json
+import importlib.util
 import random
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
-from headrace.base.clock import Clock
-from headrace.base.error_codes import ErrorCode
-from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, ConsumedRecord, Consumer, Producer
-from headrace.clients.errors import RefusedError
+import click
 
-PARTITIONS: Final = 3
-PAGES: Final = ("/", "/pricing", "/docs", "/docs/start", "/blog", "/login", "/cart")
-# How often people look at each page, roughly.
-WEIGHTS: Final = (30, 12, 18, 14, 9, 11, 6)
-USERS: Final = 40
-_POLL_S: Final = 0.1
-_LAST_SHOWN: Final = 12
+from headrace.base.clock import SystemClock
+from headrace.cli.connecting import open_admin, open_consumer, open_producer
+from headrace.cli.demo_nodes import running_nodes
+from headrace.cli.options import examples, parse_duration_ms
+from headrace.cli.output import is_terminal, note, print_table
 
+if TYPE_CHECKING:
+    from headrace.spark.demo.account import Line
+    from headrace.spark.demo.running import Cluster, View
 
-@dataclass(slots=True)
-class Seen:
-    """What has come back so far."""
-
-    written: int = 0
-    read: int = 0
-    pages: Counter[str] = field(default_factory=Counter)
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    latest: deque[ConsumedRecord] = field(default_factory=lambda: deque(maxlen=_LAST_SHOWN))
-    delays_ms: deque[int] = field(default_factory=lambda: deque(maxlen=100))
-    elapsed_ms: int = 0
-
-    @property
-    def delay_ms(self) -> int:
-        """How long a record took from being written to being read, in the middle of the last hundred."""
-        return sorted(self.delays_ms)[len(self.delays_ms) // 2] if self.delays_ms else 0
+_TIMEOUT_MS: Final = 30_000
 
 
-class View(Protocol):
-    """Shows a demonstration."""
+class Stop:
+    """The first signal asks for an end in order, the second one for an end."""
 
-    def record(self, record: ConsumedRecord, delay_ms: int) -> None:
-        """A record has arrived."""
-        ...
+    def __init__(self) -> None:
+        self.is_asked = False
 
-    def update(self, seen: Seen) -> None:
-        """Some time has passed."""
-        ...
-
-
-def sample_page_view(rng: random.Random, now_ms: int) -> tuple[bytes, bytes]:
-    """Somebody looks at a page: the key is the user, so that one user's views stay in order."""
-    user = f"user-{rng.randrange(USERS)}"
-    page = rng.choices(PAGES, WEIGHTS)[0]
-    value = {"user": user, "page": page, "ms": int(rng.lognormvariate(4.2, 0.6)), "at": now_ms}
-    return user.encode(), json.dumps(value).encode()
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.is_asked:
+            raise KeyboardInterrupt
+        self.is_asked = True
+        note("stopping: Spark reads what there is, then comes the account; Ctrl-C again ends at once")
 
 
-def run_demo(
-    admin: Admin,
-    producer: Producer,
-    consumer: Consumer,
-    view: View,
-    *,
-    topic: str,
-    per_second: int,
-    rng: random.Random,
-    clock: Clock,
-    records_max: int | None = None,
-) -> Seen:
-    """Write and read until `records_max` records were read; without it until KeyboardInterrupt."""
-    _prepare(admin, consumer, topic)
-    seen = Seen()
-    started = clock.monotonic_ms()
-    while records_max is None or seen.read < records_max:
-        seen.elapsed_ms = clock.monotonic_ms() - started
-        _write_due(producer, topic, seen, per_second, rng, clock.now_ms(), records_max)
-        for record in consumer.poll(_POLL_S):
-            delay_ms = max(0, clock.now_ms() - record.timestamp_ms)
-            _count(seen, record, delay_ms)
-            view.record(record, delay_ms)
-        seen.ends = consumer.positions()
-        view.update(seen)
-    return seen
-
-
-def _prepare(admin: Admin, consumer: Consumer, topic: str) -> None:
-    """See that the topic is there, and begin to read at its end before anything is written."""
-    try:
-        admin.create_topic(topic, partitions=PARTITIONS)
-    except RefusedError as error:
-        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
-    consumer.assign(consumer.partitions_for(topic))
-    for each in consumer.assignment:
-        consumer.position(each)
-
-
-def _write_due(
-    producer: Producer,
-    topic: str,
-    seen: Seen,
-    per_second: int,
-    rng: random.Random,
-    now_ms: int,
-    records_max: int | None,
+@click.command(
+    epilog=examples(
+        "headrace demo",
+        "headrace demo --for 60s                    # exit code 1 where a record is missing",
+        "headrace demo --port 9095 --data data      # keep logs, table and checkpoints",
+        "headrace demo --bootstrap-server kafka.example:9092 --rate 5000",
+    )
+)
+@click.option("--for", "duration", metavar="TIME", help="End by itself after this long: 60s, 5m.")
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Log lines a second.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Size of the cluster."
+)
+@click.option(
+    "--port",
+    "-p",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    metavar="P",
+    help="Where clients connect; 0 is a free port.",
+)
+@click.option("--data", "-d", metavar="DIR", help="Folder for all files; a temporary one otherwise.")
+@click.option(
+    "--bootstrap-server",
+    "-b",
+    "bootstrap",
+    metavar="HOST:PORT,…",
+    help="Use these brokers instead of starting nodes.",
+)
+@click.option("--seed", type=int, metavar="N", help="The same records again.")
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    duration: str | None,
+    rate: int,
+    nodes: int,
+    port: int,
+    data: str | None,
+    bootstrap: str | None,
+    seed: int | None,
 ) -> None:
-    # The first one at once, so that there is something to see.
-    due = 1 + seen.elapsed_ms * per_second // 1000
-    for _ in range((due if records_max is None else min(due, records_max)) - seen.written):
-        key, value = sample_page_view(rng, now_ms)
-        producer.send(topic, value, key=key, timestamp_ms=now_ms)
-        seen.written += 1
-    producer.flush()
+    """Run a cluster, feed it service logs, derive two feeds and a table with Spark, and account for all."""
+    duration_ms = None if duration is None else parse_duration_ms(duration, "--for")
+    _need_spark()
+    stop = Stop()
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    with ExitStack() as stack:
+        folder = stack.enter_context(_folder(data))
+        address = bootstrap or stack.enter_context(running_nodes(nodes, port, str(folder / "cluster")))
+        is_right = _show(stack, address, folder, duration_ms, rate, random.Random(seed), stop)
+    if data is not None:
+        note(f"logs, table and checkpoints are in {folder}")
+    if not is_right:
+        ctx.exit(1)
 
 
-def _count(seen: Seen, record: ConsumedRecord, delay_ms: int) -> None:
-    seen.read += 1
-    seen.latest.append(record)
-    seen.delays_ms.append(delay_ms)
-    seen.pages[page_of(record)] += 1
+def _need_spark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise click.ClickException("Spark is not installed: pip install 'headrace[spark]'")
 
 
-def page_of(record: ConsumedRecord) -> str:
-    """The page that was looked at; the topic may hold other people's records as well."""
+@contextmanager
+def _folder(data: str | None) -> Iterator[Path]:
+    """A folder for this run. A run's table and checkpoints are its own; the cluster's logs may be older."""
+    folder = Path(data or tempfile.mkdtemp(prefix="headrace-demo-")).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        return str(json.loads(record.value or b"{}").get("page", "?"))
-    except (ValueError, AttributeError):
-        return "?"
+        yield folder
+    finally:
+        if data is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _show(
+    stack: ExitStack,
+    address: str,
+    folder: Path,
+    duration_ms: int | None,
+    rate: int,
+    rng: random.Random,
+    stop: Stop,
+) -> bool:
+    """Whether the account is right."""
+    from headrace.spark.demo.running import Demonstration
+
+    with _view() as view:
+        shown = Demonstration(
+            _clients(stack, address),
+            Path(tempfile.mkdtemp(prefix="run-", dir=folder)),
+            view,
+            per_second=rate,
+            clock=SystemClock(),
+            rng=rng,
+        )
+        result = shown.run(duration_ms, lambda: stop.is_asked)
+    _print_account(result.lines)
+    if result.failure is not None:
+        note(f"headrace demo: {result.failure}")
+    if result.is_right:
+        click.echo("none missing, none wrong")
+    else:
+        click.echo("THE ACCOUNT IS WRONG")
+    return result.is_right
+
+
+def _clients(stack: ExitStack, address: str) -> "Cluster":
+    from headrace.spark.demo.running import Cluster
+
+    return Cluster(
+        address,
+        stack.enter_context(open_admin(address, _TIMEOUT_MS)),
+        stack.enter_context(open_producer(address, _TIMEOUT_MS)),
+        stack.enter_context(open_consumer(address, _TIMEOUT_MS)),
+    )
+
+
+@contextmanager
+def _view() -> "Iterator[View]":
+    from headrace.cli.demo_view import LiveView, PlainView
+
+    if is_terminal():
+        with LiveView() as view:
+            yield view
+    else:
+        yield PlainView()
+
+
+def _print_account(lines: "Sequence[Line]") -> None:
+    rows = [
+        (line.name, line.what, line.into, line.out, line.missing, line.wrong, line.again) for line in lines
+    ]
+    columns = ("FEED OR TABLE", "WHAT", "IN", "OUT", "MISSING", "WRONG", "AGAIN")
+    print_table(columns, rows, title="The account: what went in, and what came out")

@@ -17,11 +17,17 @@ from headrace import __version__
 # name -> (module, attribute, one line of help)
 COMMANDS: Final = {
     "start": ("headrace.cli.start", "start", "Run a node."),
-    "demo": ("headrace.cli.demo_command", "demo", "Run a node with sample records and watch them arrive."),
+    "demo": (
+        "headrace.cli.demo",
+        "demo",
+        "Run a cluster and a Spark pipeline, and account for every record.",
+    ),
     "topic": ("headrace.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
     "config": ("headrace.cli.config", "config", "Read and change settings of topics, brokers and groups."),
     "produce": ("headrace.cli.produce", "produce", "Write records from stdin or a file."),
     "consume": ("headrace.cli.consume", "consume", "Read records to stdout."),
+    "pipeline": ("headrace.cli.pipeline", "pipeline", "Derive feeds and tables from feeds with Spark."),
+    "load": ("headrace.cli.load", "load", "Load a topic into Parquet, Delta or Iceberg with Spark."),
     "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
     "cluster": ("headrace.cli.cluster", "cluster", "Describe nodes, quorum and folders."),
     "reassign": ("headrace.cli.reassign", "reassign", "Move replicas to other brokers and folders."),

@@ -46,3 +46,14 @@ def parse_time(text: str, option: str = "--timestamp") -> int:
             "it is neither milliseconds nor ISO 8601, as 2026-01-31T12:00:00 or 2026-01-31T12:00:00+01:00."
         )
         raise click.BadParameter(message, param_hint=f"'{option}'") from None
+
+
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+
+
+def parse_duration_ms(text: str, option: str) -> int:
+    """Milliseconds, from 500ms, 60s, 2m or 1h; a number alone is seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no duration, as 90s, 2m or 1h.", param_hint=f"'{option}'")
+    return int(float(found[1]) * _UNITS_MS[found[2]])

@@ -1,0 +1,13 @@
+"""What `./run` shows: service logs flow through a cluster and a Spark pipeline, and are accounted for.
+
+    service logs ──► service-logs ──┬─► errors per service and minute ──► errors-per-minute
+    (`events`)                      └─► a Parquet table
+                     sessions ──────┐
+                     users ─────────┴─► sessions joined with users ──► sessions-with-users
+
+`events` invents what a company's services would write, from one seed, and remembers what must come out at
+the other end. `feeder` writes it to the cluster. `job` is the Spark program, in a process of its own
+(`job_process`). `outcome` reads what comes out with clients that know nothing of Spark, and `account`
+holds the two against each other. `running` does one after the other until time is up; how it looks is the
+command's affair.
+"""
