@@ -4,6 +4,7 @@ import os
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.log.file_names import INDEX, LOG
@@ -13,6 +14,7 @@ from headrace.spark.option_values import OptionError
 from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import LostDataError, TimeWindow
 from headrace.spark.segments import chunks
+from headrace.spark.segments.direct import read_segments
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
 from headrace.spark.segments.rows import PartitionRows
 from tests.log.building import NOW_MS, TP, append, batch_of
@@ -118,6 +120,23 @@ def test_a_batch_that_unpacks_to_more_than_others_is_read_all_the_same(tmp_path)
     found = read(options(logs.root))
     assert offsets(found) == list(range(5))
     assert found[2]["value"] == value
+
+
+def test_memory_stays_bounded_on_a_log_many_times_its_size(tmp_path):
+    logs = builder(tmp_path)
+    log = logs.open(max_message_bytes=4 << 20)
+    for number in range(40):
+        noise = random.Random(number).randbytes(50_000)
+        records = [Record(timestamp=NOW_MS, value=noise) for _ in range(80)]
+        append(log, build_batch(records, codec=Codec.ZSTD))
+    given = options(logs.root, columns="value")
+    manifest = manifest_of(given)
+    before, seen, most = pa.total_allocated_bytes(), 0, 0
+    for batch in read_segments(OffsetRange(*TP, 0, manifest.bound), given, manifest):
+        seen += batch.nbytes
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert seen > 160_000_000
+    assert most < 50_000_000
 
 
 # -- indexes -------------------------------------------------------------------------------------------------
