@@ -16,6 +16,7 @@ from headrace.clients.metadata import NOBODY, ClusterView, Leader
 from headrace.clients.producing.encoding import encode_rows
 from headrace.clients.producing.partitioners import RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.setting_tables import CONSUMER, PRODUCER, TABLES
+from headrace.records import columns_arrow
 from headrace.records.batch import Record, build_batch, build_txn_marker, encode_record
 from headrace.settings.definition import SettingError
 from headrace.transport.backoff import Backoff
@@ -199,8 +200,9 @@ class TestChunks:
     ) -> list[bytes]:
         chunk = Chunk(T0, data, aborted=aborted)
         found: list[bytes] = []
-        while batch := chunk.next_batch(position):
-            found += [row.value for row in chunk.rows(batch, position)]
+        while rows := chunk.next_rows(position):
+            found += [row.value for row in rows.rows]
+            position = rows.end
         return found
 
     def test_aborted_records_are_seen_by_those_who_ask_for_all(self) -> None:
@@ -225,8 +227,41 @@ class TestChunks:
     def test_a_flipped_bit_is_not_given_out(self) -> None:
         data = bytearray(self.batch(0, b"a" * 50))
         data[-10] ^= 1
-        with pytest.raises(ClientError, match=r"t-0 at offset 0 is broken: its check sum"):
+        with pytest.raises(ClientError, match=r"t-0 at offset 0 is broken: the check sum"):
             self.values(bytes(data))
+
+    @pytest.mark.parametrize("in_runs", [True, False])
+    def test_nothing_is_passed_over(self, in_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is broken fails each time, and what comes before it is given out first."""
+        columns_arrow.column_kernels()
+        if not in_runs:
+            monkeypatch.setattr(columns_arrow, "_loaded", None)
+        last = bytearray(self.batch(3, b"d"))
+        last[-3] ^= 1
+        chunk = Chunk(T0, self.batch(0, b"a") + self.batch(1, b"b", b"c") + last + self.batch(4, b"e"))
+        found: list[bytes] = []
+        position = 0
+        while position < 3:
+            rows = chunk.next_rows(position)
+            assert rows is not None
+            found += [row.value for row in rows.rows]
+            position = rows.end
+        assert found == [b"a", b"b", b"c"]
+        for _ in range(2):
+            with pytest.raises(ClientError, match="offset 3 is wrong"):
+                chunk.next_rows(position)
+
+    def test_a_record_that_cannot_be_deserialized_waits(self) -> None:
+        chunk = Chunk(T0, self.batch(0, b"1", b"2", b"no number", b"4"))
+        rows = chunk.next_rows(0, None, int)
+        assert rows is not None
+        assert ([row.value for row in rows.rows], rows.end) == ([1, 2], 2)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no number"):
+                chunk.next_rows(2, None, int)
+        again = chunk.next_rows(2)
+        assert again is not None
+        assert ([row.value for row in again.rows], again.end) == ([b"no number", b"4"], 4)
 
 
 def test_rows_are_encoded_as_everywhere_else() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import columns, kernels_columns, kernels_columns_plain
+from headrace.records import columns_read, kernels_columns, kernels_columns_plain
 from headrace.records.batch import Record, build_batch, build_txn_marker
 from headrace.records.codecs import UnpackedTooLargeError
 from headrace.records.columns import (
@@ -71,7 +71,7 @@ def test_hostile_bytes_are_refused_alike_by_both_twins(log: bytes, from_offset: 
     for kernels in (None, kernels_columns_plain):
         with pytest.MonkeyPatch.context() as patch:
             if kernels is not None:
-                patch.setattr(columns, "column_kernels", lambda: kernels_columns_plain)
+                patch.setattr(columns_read, "column_kernels", lambda: kernels_columns_plain)
             try:
                 found = read_columns(
                     log, topic="t", partition=0, from_offset=from_offset, aborted=[AbortedTransaction(1, 0)]

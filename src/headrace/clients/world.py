@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.base.clock import Clock, SystemClock
-from headrace.records.kernel_choice import kernels, load_compiled
+from headrace.records.columns_arrow import column_kernels, loaded_column_kernels
+from headrace.records.kernel_choice import load_compiled
 from headrace.transport.network import Network
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
@@ -45,5 +46,10 @@ _LOADING = threading.Lock()
 
 def _load_kernels() -> None:
     """In a thread of its own, once in a process."""
-    if not kernels.compiled and _LOADING.acquire(blocking=False):
-        threading.Thread(target=load_compiled, name="headrace-kernels", daemon=True).start()
+
+    def load() -> None:
+        load_compiled()
+        column_kernels()
+
+    if loaded_column_kernels() is None and _LOADING.acquire(blocking=False):
+        threading.Thread(target=load, name="headrace-kernels", daemon=True).start()

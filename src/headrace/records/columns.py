@@ -12,27 +12,22 @@ it can. A header's key that is not UTF-8 has replacement characters, as Java's c
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headrace.base.chunks import Buffer
-from headrace.base.errors import InvalidBytesError
 from headrace.records.codecs import UnpackedTooLargeError
-from headrace.records.columns_arrow import arrow, bytes_of, column_kernels
+from headrace.records.columns_arrow import arrow
 from headrace.records.columns_encode import (
     BatchForm,
     batches_by_partition,
     batches_from_arrow,
     partition_for_keys,
 )
+from headrace.records.columns_read import ReadColumns
 from headrace.records.columns_sections import (
     SECTION_BYTES_MAX,
     Aborted,
     AbortedTransaction,
-    Sections,
     find_sections,
 )
-from headrace.records.flaws import flaw_text
 
 __all__ = [
     "COLUMNS",
@@ -116,7 +111,7 @@ def read_columns(
         raise ValueError(f"at most {SECTION_BYTES_MAX} bytes can be read at once, not {bytes_max}")
     given = [buffers] if isinstance(buffers, bytes | bytearray | memoryview) else buffers
     sections = find_sections(given, from_offset=from_offset, aborted=aborted, bytes_max=bytes_max)
-    work = _Columns(sections)
+    work = ReadColumns(sections.body, sections.table)
     work.fill(from_offset, _SCALE[timestamp_unit])
     arrays = [work.array(each, topic=topic, partition=partition) for each in schema]
     rows = arrow().RecordBatch.from_arrays(arrays, schema=schema)
@@ -144,107 +139,3 @@ def column_schema(
     if unknown:
         raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     return pa.schema([(name, kinds[name]) for name in (COLUMNS if columns is None else columns)])
-
-
-class _BytesColumn:
-    """The places of at most `count` values of bytes."""
-
-    __slots__ = ("at", "ends", "valid")
-
-    def __init__(self, count: int) -> None:
-        self.at: NDArray[np.int64] = np.empty(count, np.int64)
-        self.ends: NDArray[np.int32] = np.empty(count + 1, np.int32)
-        self.ends[0] = 0
-        self.valid: NDArray[np.uint8] = np.zeros(-(-count // 8), np.uint8)
-
-    def array(self, body: NDArray[np.uint8], count: int, *, may_be_null: bool = True) -> Any:
-        """The first `count` values, copied end to end into an Arrow array."""
-        pa = arrow()
-        buffer = pa.allocate_buffer(int(self.ends[count]))
-        column_kernels().gather(body, self.at[:count], self.ends, np.frombuffer(buffer, np.uint8))
-        null_count = count - int(np.bitwise_count(self.valid).sum()) if may_be_null else 0
-        valid = pa.py_buffer(self.valid) if null_count else None
-        ends = bytes_of(self.ends, 4 * (count + 1))
-        return pa.Array.from_buffers(pa.binary(), count, [valid, ends, buffer], null_count)
-
-
-class _Columns:
-    """The arrays that the kernel fills, made for the rows that the batches' headers promise."""
-
-    def __init__(self, sections: Sections) -> None:
-        self._body, self._table = sections.body, sections.table
-        count = int(self._table[:, 2].sum())
-        self._rows = 0
-        self._offsets: NDArray[np.int64] = np.empty(count, np.int64)
-        self._timestamps: NDArray[np.int64] = np.empty(count, np.int64)
-        self._timestamp_types: NDArray[np.int32] = np.empty(count, np.int32)
-        self._key, self._value = _BytesColumn(count), _BytesColumn(count)
-        self._headers_at: NDArray[np.int64] = np.empty(count, np.int64)
-        self._header_ends: NDArray[np.int32] = np.zeros(count + 1, np.int32)
-
-    def fill(self, from_offset: int, scale: int) -> None:
-        key, value = self._key, self._value
-        flaw, number, index, self._rows = column_kernels().decode_rows(
-            self._body,
-            self._table,
-            from_offset,
-            scale,
-            self._offsets,
-            self._timestamps,
-            self._timestamp_types,
-            *(key.at, key.ends, key.valid),
-            *(value.at, value.ends, value.valid),
-            *(self._headers_at, self._header_ends),
-        )
-        if flaw:
-            raise InvalidBytesError(f"offset {self._table[number, 3]}: {flaw_text(flaw, index)}")
-
-    def array(self, field: Any, *, topic: str, partition: int) -> Any:
-        """The finished column of this name and type."""
-        pa, rows = arrow(), self._rows
-        if field.name == "topic":
-            if field.type == pa.string():
-                return pa.repeat(pa.scalar(topic), rows)
-            return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [topic])
-        if field.name == "partition":
-            return pa.array(np.full(rows, partition, np.int32))
-        if field.name == "key":
-            return self._key.array(self._body, rows)
-        if field.name == "value":
-            return self._value.array(self._body, rows)
-        if field.name == "headers":
-            return self._headers(field.type)
-        if field.name == "timestamp_type":
-            return pa.array(self._timestamp_types[:rows])
-        numbers = self._offsets if field.name == "offset" else self._timestamps
-        return pa.Array.from_buffers(field.type, rows, [None, bytes_of(numbers, 8 * rows)], 0)
-
-    def _headers(self, kind: Any) -> Any:
-        pa = arrow()
-        count = int(self._header_ends[self._rows])
-        names, contents = _BytesColumn(count), _BytesColumn(count)
-        if count:
-            column_kernels().decode_headers(
-                self._body,
-                self._headers_at[: self._rows],
-                self._header_ends,
-                *(names.at, names.ends),
-                *(contents.at, contents.ends, contents.valid),
-            )
-        texts = _as_text(names.array(self._body, count, may_be_null=False))
-        pairs = pa.StructArray.from_arrays(
-            [texts, contents.array(self._body, count)], fields=list(kind.value_type)
-        )
-        ends = bytes_of(self._header_ends, 4 * (self._rows + 1))
-        return pa.Array.from_buffers(kind, self._rows, [None, ends], 0, children=[pairs])
-
-
-def _as_text(names: Any) -> Any:
-    """Header keys as strings; those that are not UTF-8 are the one thing that is mended one by one."""
-    pa = arrow()
-    text = names.view(pa.string())
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
-    return text

@@ -19,11 +19,22 @@ def arrow() -> Any:
     return pyarrow
 
 
+_loaded: ModuleType | None = None
+
+
 def column_kernels() -> ModuleType:
     """The compiled kernels; the first call loads them, or compiles them where no cache has them."""
-    from headrace.records import kernels_columns
+    global _loaded
+    if _loaded is None:
+        from headrace.records import kernels_columns
 
-    return kernels_columns
+        _loaded = kernels_columns
+    return _loaded
+
+
+def loaded_column_kernels() -> ModuleType | None:
+    """The same for who can do without: None until somebody has loaded them."""
+    return _loaded
 
 
 def bytes_of(array: Any, size: int) -> Any:

@@ -103,6 +103,15 @@ def find_sections(
     return found.joined(buffers, next_offset, is_whole)
 
 
+def check_count(header: BatchHeader, size: int) -> None:
+    """InvalidBytesError where a section of this size has no room for the records that a header promises."""
+    count = header.record_count
+    if count < 0 or count * RECORD_BYTES_MIN > size:
+        raise InvalidBytesError(
+            f"the batch of offset {header.base_offset}: {size} bytes cannot hold {count} records"
+        )
+
+
 class _Hidden:
     """Whose transactional batches are to be left out, while the log is walked."""
 
@@ -148,10 +157,7 @@ class _Found:
                 raise
             return False
         size = len(section)
-        if count < 0 or count * RECORD_BYTES_MIN > size:
-            raise InvalidBytesError(
-                f"the batch of offset {header.base_offset}: {size} bytes cannot hold {count} records"
-            )
+        check_count(header, size)
         self._left -= size
         self._sections.append(section)
         by_log = int(attributes & LOG_APPEND_TIME != 0)

@@ -1,4 +1,4 @@
-"""From the bytes of a fetch to records, batch by batch and only as far as they are asked for.
+"""From the bytes of a fetch to records, a few batches at a time and only as far as they are asked for.
 
 A `Chunk` is what one answer brought of one partition. Batches are checked (CRC-32C), control batches and,
 for read_committed, those of aborted transactions are passed over, and what lies before the position is cut
@@ -8,9 +8,7 @@ records are tuples that C code builds from slices.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import repeat
-from operator import add
 from typing import Any, Final, NamedTuple
 
 from headrace.base.chunks import Buffer
@@ -24,12 +22,9 @@ from headrace.records.batch import (
     batches,
     crc_matches,
     read_control_type,
-    read_headers,
-    records_section,
 )
-from headrace.records.kernel_choice import decode_spans
+from headrace.records.row_fields import Headers, RowFields, row_fields, takes_runs
 
-Headers = tuple[tuple[str, bytes | None], ...]
 Deserializer = Callable[[bytes], Any]
 
 
@@ -45,14 +40,19 @@ class ConsumedRecord(NamedTuple):
     headers: Headers
 
 
-_new_record: Final = partial(tuple.__new__, ConsumedRecord)
+# So much is made into records at once: enough that what a batch costs by itself does not show.
+_RUN_BYTES: Final = 64 * 1024
+
+Batch = tuple[int, BatchHeader]
+"""A batch of data, and where it is in a chunk's buffer."""
 
 
-class Batch(NamedTuple):
-    """A batch of data in a chunk's buffer."""
+class Rows(NamedTuple):
+    """Records that follow each other, and where reading goes on behind them."""
 
-    at: int
-    header: BatchHeader
+    rows: list[ConsumedRecord]
+    end: int
+    epoch: int
 
 
 class Chunk:
@@ -63,6 +63,8 @@ class Chunk:
         "_aborting",
         "_batches",
         "_checks",
+        "_flaw",
+        "_run",
         "aborted",
         "buffer",
         "end",
@@ -86,23 +88,63 @@ class Chunk:
         self.end, self.epoch = -1, -1  # the offset behind it and the leader epoch there
         self._checks = checks_crc
         self._batches = batches(buffer)
+        self._run: list[Batch] = []  # to be read next
+        self._flaw: InvalidBytesError | None = None
         self.aborted = None if aborted is None else sorted(aborted)
         self._aborted = None if self.aborted is None else deque(self.aborted)
         self._aborting: set[int] = set()
 
-    def next_batch(self, position: int) -> Batch | None:
-        """The next batch with data for the caller; None at the end. ClientError for bytes that are broken."""
+    def next_rows(
+        self,
+        position: int,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> Rows | None:
+        """Records from the position on; None at the end. ClientError for bytes that are broken.
+
+        What cannot be read, or not be deserialized, is not passed over: it fails again until the position is
+        moved behind it. What comes before it is given out first.
+        """
+        run = self._run = self._run or self._next_run(position)
+        if not run:
+            return None
         try:
-            for at, header in self._batches:
-                if header.next_offset <= position:
-                    continue
-                if self._checks and not crc_matches(self.buffer, at, header):
-                    raise InvalidBytesError("its check sum does not match")
-                if self._is_aborted(at, header) or header.is_control:
-                    continue
-                return Batch(at, header)
+            fields = row_fields(self.buffer, run, from_offset=position, limit_bytes=UNPACKED_BYTES_MAX)
         except InvalidBytesError as error:
-            raise broken(self.partition, position, error) from error
+            raise broken(self.partition, max(position, run[0][1].base_offset), error) from error
+        rows = _rows(self.partition, fields, key_deserializer, value_deserializer)
+        last = run[-1][1]
+        if len(rows) < len(fields.offsets):
+            return Rows(rows, fields.offsets[len(rows)], last.leader_epoch)
+        self._run = []
+        return Rows(rows, last.next_offset, last.leader_epoch)
+
+    def _next_run(self, position: int) -> list[Batch]:
+        """The next batches with data for the caller: as many as it pays to read at once."""
+        left = _RUN_BYTES if takes_runs() else 1
+        found: list[Batch] = []
+        try:
+            while left > 0 and (batch := self._next_batch(position)):
+                found.append(batch)
+                # What a packed batch takes is not known, so none follows it.
+                left = 0 if batch[1].codec else left - batch[1].size
+        except InvalidBytesError as error:
+            self._flaw = error
+        if self._flaw is not None and not found:
+            raise broken(self.partition, position, self._flaw) from self._flaw
+        return found
+
+    def _next_batch(self, position: int) -> Batch | None:
+        if self._flaw is not None:
+            raise self._flaw
+        for at, header in self._batches:
+            if header.next_offset <= position:
+                continue
+            if self._checks and not crc_matches(self.buffer, at, header):
+                raise InvalidBytesError(f"the check sum of the batch of offset {header.base_offset} is wrong")
+            if self._is_aborted(at, header) or header.is_control:
+                continue
+            return at, header
         return None
 
     def _is_aborted(self, at: int, header: BatchHeader) -> bool:
@@ -116,19 +158,6 @@ class Chunk:
                 self._aborting.discard(header.producer_id)
             return False
         return header.is_transactional and header.producer_id in self._aborting
-
-    def rows(
-        self,
-        batch: Batch,
-        position: int,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
-    ) -> list[ConsumedRecord]:
-        """The batch's records from the position on."""
-        try:
-            return _rows(self.partition, self.buffer, batch, position, key_deserializer, value_deserializer)
-        except InvalidBytesError as error:
-            raise broken(self.partition, position, error) from error
 
 
 def end_of(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -146,50 +175,37 @@ def broken(partition: TopicPartition, position: int, error: Exception) -> Client
 
 def _rows(
     partition: TopicPartition,
-    buffer: Buffer,
-    batch: Batch,
-    position: int,
+    fields: RowFields,
     key_deserializer: Deserializer | None,
     value_deserializer: Deserializer | None,
 ) -> list[ConsumedRecord]:
-    header = batch.header
-    body = records_section(buffer, header, batch.at, limit_bytes=UNPACKED_BYTES_MAX)
-    spans = decode_spans(
-        body, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp
+    """Records of these fields; those before the first that cannot be deserialized, where there is one."""
+    offsets, times, keys, values, headers = fields
+    count = len(offsets)
+    if key_deserializer is not None and keys is not None:
+        keys = _deserialized(key_deserializer, keys)
+        count = len(keys)
+    if value_deserializer is not None and values is not None:
+        values = _deserialized(value_deserializer, values[:count])
+        count = len(values)
+    columns = zip(
+        repeat(partition[0]),
+        repeat(partition[1]),
+        offsets[:count],
+        times,
+        repeat(None) if keys is None else keys,
+        repeat(None) if values is None else values,
+        repeat(()) if headers is None else headers,
     )
-    data = body if isinstance(body, bytes) else bytes(body)
-    count = header.record_count
-    keys = _fields(data, spans.key_at, spans.key_size, key_deserializer)
-    values = _fields(data, spans.value_at, spans.value_size, value_deserializer)
-    times = [header.max_timestamp] * count if header.log_append_time else spans.timestamps.tolist()
-    headers: Iterable[Headers] = repeat(())
-    if spans.header_count.tobytes().strip(b"\0"):
-        headers = [
-            read_headers(data, at, many) if many else ()
-            for at, many in zip(spans.headers_at, spans.header_count, strict=True)
-        ]
-    offsets: Iterable[int] = spans.offsets.tolist()
-    if header.last_offset_delta + 1 == count:
-        offsets = range(header.base_offset, header.base_offset + count)
-    columns = zip(repeat(partition[0]), repeat(partition[1]), offsets, times, keys, values, headers)
-    rows: list[ConsumedRecord] = list(map(_new_record, columns))
-    if header.base_offset < position:
-        return [row for row in rows if row.offset >= position]
-    return rows
+    return list(map(tuple.__new__, repeat(ConsumedRecord), columns))
 
 
-def _fields(
-    data: bytes, at: memoryview, size: memoryview, deserializer: Deserializer | None
-) -> Iterable[Any]:
-    """The bytes of one field of every record, or what is made of them; the usual cases without a branch."""
-    if size.tobytes().strip(b"\xff") == b"":
-        return repeat(None, len(size))
-    starts, sizes = at.tolist(), size.tolist()
-    ends = map(add, starts, sizes)
-    if deserializer is None and -1 not in sizes:
-        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
-    make = deserializer or bytes
-    return [
-        None if count < 0 else make(data[start : start + count])
-        for start, count in zip(starts, sizes, strict=True)
-    ]
+def _deserialized(make: Deserializer, given: list[bytes | None]) -> list[Any]:
+    """What is made of these, up to the first that fails; that one fails by itself."""
+    found: list[Any] = []
+    try:
+        found.extend(None if each is None else make(each) for each in given)
+    except Exception:
+        if not found:
+            raise
+    return found

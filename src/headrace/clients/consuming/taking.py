@@ -59,15 +59,14 @@ class Taking:
         """Decode the next batch that has records for the user; False when nothing is left."""
         while state.chunks:
             chunk = state.chunks[0]
-            batch = chunk.next_batch(state.position)
-            if batch is None:
+            found = chunk.next_rows(state.position, *self._deserializers)
+            if found is None:
                 self.count(chunk.size)
                 state.rows, state.rows_at = [], 0
                 state.chunk_done()
                 continue
-            state.rows = chunk.rows(batch, state.position, *self._deserializers)
+            state.rows, state.rows_end, state.rows_epoch = found
             state.rows_at = 0
-            state.rows_end, state.rows_epoch = batch.header.next_offset, batch.header.leader_epoch
             if state.rows:
                 return True
             state.position, state.position_epoch = state.rows_end, state.rows_epoch
