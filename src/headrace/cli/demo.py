@@ -41,7 +41,8 @@ class Stop:
         if self.is_asked:
             raise KeyboardInterrupt
         self.is_asked = True
-        note("stopping: Spark reads what there is, then comes the account; Ctrl-C again ends at once")
+        if not is_terminal():  # the live picture says it
+            note("stopping: Spark reads what there is, then comes the account; Ctrl-C again ends at once")
 
 
 @click.command(

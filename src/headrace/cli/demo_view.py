@@ -80,10 +80,10 @@ def draw(picture: Picture) -> "RenderableType":
         (picture.address, "bold"),
         f"   {picture.elapsed_ms // 1000} s, {picture.phase}\n",
     )
-    foot = Text(
-        f"\nAny Kafka client can join in at {picture.address}. Ctrl-C stops, and accounts for every record.",
-        style="dim",
-    )
+    hint = f"Any Kafka client can join in at {picture.address}. Ctrl-C stops, and accounts for every record."
+    if picture.phase == "finishing":
+        hint = "Spark reads what there is, then comes the account. Ctrl-C again ends at once."
+    foot = Text(f"\n{hint}", style="dim")
     return Group(head, _feeds(picture), _spark(picture), *_derived(picture), foot)
 
 
