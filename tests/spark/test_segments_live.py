@@ -4,8 +4,6 @@ import os
 import random
 import shutil
 import threading
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,16 +19,8 @@ from headrace.spark.segments import direct
 from headrace.spark.segments.direct import DirectReading, read_segments
 from headrace.testing import Cluster
 from tests.compat.brokers import HeadraceBroker
+from tests.compat.clients.face import eventually
 from tests.spark.conftest import MakeTopic
-
-DEADLINE_S = 60.0
-
-
-def eventually(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"no {what} within {DEADLINE_S} s"
-        time.sleep(0.01)
 
 
 def options(bootstrap: str, topic: str, **more: str) -> ReadOptions:
