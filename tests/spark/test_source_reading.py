@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headrace.clients.errors import NoSuchTopicError, TimedOutError
+from headrace.clients.errors import NoSuchTopicError, TimedOutError, UnreachableError
 from headrace.spark import range_fetcher, reading
 from headrace.spark.batch_reader import HeadraceBatchReader, planned_ranges
 from headrace.spark.columns import ALL_COLUMNS, arrow_schema, spark_schema
@@ -338,3 +338,24 @@ def test_brokers_that_say_nothing() -> None:
     options = options_for("127.0.0.1:1", topic, **{"kafkaConsumer.pollTimeoutMs": "200"})
     with pytest.raises(TimedOutError, match="nothing of"):
         values_of(OffsetRange(topic, 0, 0, 1), options)
+
+
+def test_the_driver_asks_as_often_as_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    retries = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        planned(options_for("127.0.0.1:1", "unheard", **retries))
+    assert caplog.text.count("asking again") == 2
+
+
+def test_memory_does_not_grow_with_the_backlog(cluster: Cluster, make_topic: MakeTopic) -> None:
+    topic, chunk = make_topic(), 64 * 1024
+    values = [bytes(4000)] * 2000  # more than a hundred answers of that size
+    fill(cluster.bootstrap_servers, topic, values)
+    options = options_for(cluster.bootstrap_servers, topic, **{"kafka.max.partition.fetch.bytes": str(chunk)})
+    held, rows = [], 0
+    with range_fetcher.borrowed_fetcher(options) as fetcher:
+        for _, found in fetcher.chunks(OffsetRange(topic, 0, 0, 2000)):
+            held.append(found.size + fetcher.buffered_bytes)
+            rows += 1
+    assert rows > 100
+    assert max(held) <= 4 * chunk

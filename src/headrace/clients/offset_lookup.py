@@ -1,13 +1,13 @@
 """Where in a partition a time, the beginning or the end is, and where a leader epoch ended."""
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.errors import RefusedError, raise_for
+from headrace.clients.places import Place as Place
 from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.schemas.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -16,14 +16,6 @@ from headrace.wire.schemas.offset_for_leader_epoch import (
 )
 
 _CONSUMER: Final = -1
-
-
-class Place(IntEnum):
-    """A place in a partition, where ListOffsets takes a time."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
 
 
 class FoundOffset(NamedTuple):

@@ -5,16 +5,23 @@ finds is a plain mapping of partitions to offsets, which is also what checkpoint
 connector's `{"orders": {"0": 23}}`.
 """
 
+import contextlib
+import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin
-from headrace.clients.errors import NoSuchTopicError
-from headrace.clients.offset_lookup import FoundOffset, Place
+from headrace.clients.errors import NoSuchTopicError, RefusedError, TimedOutError, UnreachableError
+from headrace.clients.places import Place
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import Bound, ReadOptions
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Offsets = dict[TopicPartition, int]
 
@@ -56,7 +63,7 @@ class PartitionOffsets:
             return self._matching(selection.pattern)
         wanted = set(selection.partitions)
         names = sorted({*selection.topics, *(each.topic for each in wanted)})
-        topics = self._topics()
+        topics = self._topics(names)
         found = []
         for name in names:
             if name not in topics:
@@ -83,12 +90,30 @@ class PartitionOffsets:
             for number in topic.numbers
         ]
 
-    def _topics(self) -> dict[str, TopicPartitions]:
-        """All topics there are, by name."""
-        return {
-            each.name: TopicPartitions(range(each.partitions), each.internal)
-            for each in self.admin.list_topics()
-        }
+    def _topics(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
+        """The topics of these names, or all; those that are not there are left out."""
+        if names is not None:
+            # A cluster may have thousands of others, and a stream asks at every trigger.
+            with contextlib.suppress(NoSuchTopicError):
+                described = self._insist(lambda: self.admin.describe_topics(names))
+                return {
+                    each.name: TopicPartitions(range(len(each.partitions)), each.internal)
+                    for each in described
+                }
+        listed = self._insist(lambda: self.admin.list_topics())
+        return {each.name: TopicPartitions(range(each.partitions), each.internal) for each in listed}
+
+    def _insist(self, ask: Callable[[], T]) -> T:
+        """An answer, asked for again as often and as slowly as the options say."""
+        for _ in range(self._options.offset_retries):
+            try:
+                return ask()
+            except NoSuchTopicError:
+                raise
+            except (UnreachableError, TimedOutError, RefusedError) as error:
+                log.warning("asking again in %d ms: %s", self._options.offset_retry_ms, error)
+                time.sleep(self._options.offset_retry_ms / 1000)
+        return ask()
 
     # Offsets
 
@@ -137,9 +162,8 @@ class PartitionOffsets:
         """Offsets at times or places."""
         if not times:
             return {}
-        found: dict[TopicPartition, FoundOffset] = self.admin.find_offsets(
-            times, is_committed=self._options.is_committed
-        )
+        is_committed = self._options.is_committed
+        found = self._insist(lambda: self.admin.find_offsets(times, is_committed=is_committed))
         return {each: found[each].offset for each in times}
 
 

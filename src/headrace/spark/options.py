@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.configuration import ClientConfig
-from headrace.clients.offset_lookup import Place
+from headrace.clients.places import Place
 from headrace.clients.setting_tables import ADMIN, CONSUMER, PRODUCER
 from headrace.settings.definition import Setting, SettingError
 from headrace.spark.columns import ALL_COLUMNS, HEADERS, default_columns

@@ -81,6 +81,11 @@ class RangeFetcher:
         with contextlib.closing(self._background):
             self._background.run(self._core.close(1000))
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What has arrived and waits for the task."""
+        return self._core.positions.buffered_bytes()
+
     def rest(self) -> None:
         """Stop fetching until the next range."""
         self._background.call(self._core.assign, ())

@@ -1,6 +1,6 @@
 """The partitions of a path and their offsets, in the place of a cluster's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.offset_lookup import Place
@@ -22,7 +22,7 @@ class FolderOffsets(PartitionOffsets):
         self._path = options.path
         self._disk = SystemDisk()
 
-    def _topics(self) -> dict[str, TopicPartitions]:
+    def _topics(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
         numbers: dict[str, list[int]] = {}
         for topic, number in sorted(partition_folders(self._disk, self._path)):
             numbers.setdefault(topic, []).append(number)
