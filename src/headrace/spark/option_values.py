@@ -48,6 +48,14 @@ def as_positive(name: str, text: str) -> int:
     return number
 
 
+def as_time_ms(name: str, text: str) -> int:
+    """Milliseconds since the epoch. Negative ones would mean places: the beginning, the end."""
+    number = as_int(name, text)
+    if not 0 <= number <= OFFSET_MAX:
+        raise OptionError(f"option {name} must be milliseconds since the epoch, not {text!r}")
+    return number
+
+
 def as_int(name: str, text: str) -> int:
     try:
         return int(text.strip())

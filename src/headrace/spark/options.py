@@ -28,6 +28,7 @@ from headrace.spark.option_values import (
     as_numbers,
     as_partitions,
     as_positive,
+    as_time_ms,
     unknown_option,
 )
 
@@ -298,7 +299,7 @@ def _selection(given: Given) -> Selection:
 
 def _bound(given: Given, side: str, default: Bound) -> Bound:
     """The first of the three ways in which a side can be said, in the connector's order of preference."""
-    time_ms = given.get(f"{side}Timestamp", as_int)
+    time_ms = given.get(f"{side}Timestamp", as_time_ms)
     if time_ms is not None:
         return Bound(time_ms=time_ms, by_time=True)
     times = given.get(f"{side}OffsetsByTimestamp", lambda name, text: as_numbers(name, text, least=0))
