@@ -17,6 +17,7 @@ from headrace.spark.pipeline.errors import PipelineError
 from headrace.spark.pipeline.plan import FORMAT, PlannedQuery, plan, sink_options, spark_reason
 from headrace.spark.pipeline.reports import BatchReport, batch_report
 from headrace.spark.pipeline.spec import PipelineSpec
+from headrace.spark.sink.updates import FeedWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,6 +144,8 @@ def _start(planned: PlannedQuery, trigger: Mapping[str, str | bool], brokers: st
         writer = writer.trigger(**trigger)
     if planned.table is not None:
         writer = writer.foreachBatch(planned.table)
+    elif output.kind in ("feed", "feeds") and output.mode == "update":
+        writer = writer.foreachBatch(FeedWriter(sink_options(output, brokers)))
     elif output.kind == "console":
         writer = writer.format("console").option("truncate", "false")
     else:

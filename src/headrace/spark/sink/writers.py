@@ -44,8 +44,8 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise SinkError(
-                "a topic cannot be overwritten, so outputMode('complete') cannot be written to one: "
-                "use outputMode('append') or outputMode('update')"
+                "a topic cannot be overwritten, so outputMode('complete') cannot be written to one: use "
+                "outputMode('append'), or outputMode('update') with foreachBatch(FeedWriter(options))"
             )
         self._strategy = _strategy(options, schema)
 
