@@ -10,10 +10,9 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin
 from headrace.clients.errors import NoSuchTopicError, RefusedError, TimedOutError, UnreachableError
 from headrace.clients.places import Place
 from headrace.spark.option_values import OptionError
@@ -22,6 +21,9 @@ from headrace.spark.options import Bound, ReadOptions
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from headrace.clients import Admin
 
 Offsets = dict[TopicPartition, int]
 
@@ -43,8 +45,10 @@ class PartitionOffsets:
         self._admin: Admin | None = None
 
     @property
-    def admin(self) -> Admin:
+    def admin(self) -> "Admin":
         if self._admin is None:
+            from headrace.clients import Admin  # who looks into folders needs none
+
             settings = {"client.id": self._options.group_id_prefix, **self._options.admin_settings}
             self._admin = Admin(settings)
         return self._admin

@@ -22,7 +22,6 @@ from headrace.records.columns import Aborted, AbortedTransaction, Decoded, read_
 from headrace.records.columns_sections import SECTION_BYTES_MAX
 from headrace.spark.columns import decoded_names, fit
 from headrace.spark.options import ReadOptions
-from headrace.spark.range_fetcher import DataLossError, borrowed_fetcher
 from headrace.spark.ranges import OffsetRange
 
 log = logging.getLogger(__name__)
@@ -44,6 +43,9 @@ def read_range(
     wanted: OffsetRange, options: ReadOptions, window: TimeWindow | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range, through brokers."""
+    # Only here: neither a planning driver nor a task that reads files needs a consumer.
+    from headrace.spark.range_fetcher import DataLossError, borrowed_fetcher
+
     with borrowed_fetcher(options) as fetcher:
         start = wanted.start
         while start < wanted.end:

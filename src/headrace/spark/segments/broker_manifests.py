@@ -8,17 +8,20 @@ often, so they are asked for once, and again when a leader has changed or a fold
 import contextlib
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
-from headrace.clients import Admin
-from headrace.clients.administering.topics import PartitionDescription
-from headrace.clients.offset_lookup import Place
+from headrace.clients.places import Place
 from headrace.log.disk import Disk
 from headrace.spark.options import ReadOptions
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.folders import partition_folders
 from headrace.spark.segments.listing import list_segments
 from headrace.spark.segments.manifest import PartitionManifest
+
+if TYPE_CHECKING:  # tasks have no use for an administrator
+    from headrace.clients import Admin
+    from headrace.clients.administering.topics import PartitionDescription
 
 
 class BrokerManifests:
@@ -30,7 +33,7 @@ class BrokerManifests:
         self._seen: set[str] = set()
 
     def of(
-        self, admin: Admin, partitions: Collection[TopicPartition]
+        self, admin: "Admin", partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, PartitionManifest]:
         """What can be read of these partitions now."""
         bounds = admin.find_offsets(
@@ -55,9 +58,9 @@ class BrokerManifests:
 
     def _located(
         self,
-        admin: Admin,
+        admin: "Admin",
         partition: TopicPartition,
-        described: PartitionDescription,
+        described: "PartitionDescription",
         manifest: PartitionManifest,
     ) -> PartitionManifest:
         """The manifest with its folder, and with the segments in it where they can be seen from here."""
@@ -74,7 +77,7 @@ class BrokerManifests:
         """Whether a folder that was seen from here before is not there any more."""
         return folder in self._seen and not self._disk.is_folder(folder)
 
-    def _learn_folders(self, admin: Admin, node: int) -> None:
+    def _learn_folders(self, admin: "Admin", node: int) -> None:
         """A replica that is being moved is in two folders, and only where it was does it have its name."""
         for log_dir in admin.describe_log_dirs(node):
             for partition in log_dir.partitions:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.offset_lookup import Place
+from headrace.clients.places import Place
 from headrace.log.system_disk import SystemDisk
 from headrace.spark.offsets import Offsets, PartitionOffsets, TopicPartitions
 from headrace.spark.option_values import OptionError
