@@ -6,16 +6,19 @@ import random
 from dataclasses import replace
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.base.ids import TopicId
 from headrace.log.checkpoints import encode_offsets, encode_partition_metadata
 from headrace.log.meta_properties import MetaProperties
+from headrace.spark.columns import spark_schema
 from headrace.spark.options import Bound, read_options
 from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import LostDataError
 from headrace.spark.segments import known_places, splitting
 from headrace.spark.segments.direct import DirectReading
 from headrace.spark.segments.folder_offsets import FolderOffsets
+from headrace.spark.stream_reader import HeadraceStreamReader
 from tests.log.building import NOW_MS, TP, append, batch_of
 from tests.spark.segment_logs import bounds, builder, manifest_of, offsets, options, plan, read
 
@@ -101,6 +104,26 @@ def test_plans_can_be_sent_to_tasks(tmp_path):
     again, tasks = pickle.loads(pickle.dumps((given, plan(given))))
     rows = [row for each, manifest in tasks for row in read(again, each.start, each.end, manifest=manifest)]
     assert offsets(rows) == list(range(30))
+
+
+def test_a_stream_of_a_path_goes_to_what_the_files_say(tmp_path):
+    logs = builder(tmp_path)
+    log = logs.open()
+    append(log, batch_of(5))
+    given = read_options({"path": logs.root, "startingOffsets": "earliest"}, streaming=True)
+    reader = HeadraceStreamReader(given, spark_schema(given.columns))
+    start = reader.initialOffset()
+    seen = []
+    for count in (5, 3):
+        end = reader.latestOffset(start, ReadAllAvailable())
+        tasks = reader.partitions(start, end)
+        rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+        assert len(rows) == count
+        seen += rows
+        start = end
+        append(log, batch_of(3))
+    assert offsets(seen) == list(range(8))
+    reader.stop()
 
 
 # -- times ---------------------------------------------------------------------------------------------------
