@@ -8,7 +8,7 @@ from headrace.log.system_disk import SystemDisk
 from headrace.spark.offsets import Offsets, PartitionOffsets, TopicPartitions
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import ReadOptions
-from headrace.spark.segments.folders import INTERNAL_PREFIX, folder_manifest, partition_folders
+from headrace.spark.segments.folders import INTERNAL_PREFIX, FolderManifests, partition_folders
 from headrace.spark.segments.manifest import PartitionManifest
 from headrace.spark.segments.times import first_at
 
@@ -21,6 +21,7 @@ class FolderOffsets(PartitionOffsets):
         assert options.path is not None
         self._path = options.path
         self._disk = SystemDisk()
+        self._manifests = FolderManifests(self._disk, is_committed=options.is_committed)
 
     def _topics(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
         numbers: dict[str, list[int]] = {}
@@ -43,10 +44,7 @@ class FolderOffsets(PartitionOffsets):
         missing = set(partitions).difference(folders)
         if missing:
             raise OptionError(f"option path: {self._path} has no partition {min(missing)}")
-        is_committed = self._options.is_committed
-        return {
-            each: folder_manifest(self._disk, folders[each], is_committed=is_committed) for each in partitions
-        }
+        return {each: self._manifests.of(folders[each]) for each in partitions}
 
     def _find(self, manifest: PartitionManifest, time: int) -> int:
         if time == Place.EARLIEST:

@@ -84,30 +84,42 @@ def _offsets(disk: Disk, log_dir: str, name: str) -> Mapping[TopicPartition, int
         return {}
 
 
-def folder_manifest(disk: Disk, places: Iterable[FoundFolder], *, is_committed: bool) -> PartitionManifest:
-    """What can be read of a partition, from that of its folders that reaches furthest."""
-    return max((_manifest(disk, place, is_committed) for place in places), key=lambda each: each.bound)
+class FolderManifests:
+    """Says what can be read of folders; it remembers where logs ended that have not grown since."""
 
+    def __init__(self, disk: Disk, *, is_committed: bool) -> None:
+        self._disk, self._is_committed = disk, is_committed
+        self._ends: dict[str, tuple[ListedSegment, tuple[int, bool]]] = {}
 
-def _manifest(disk: Disk, place: FoundFolder, is_committed: bool) -> PartitionManifest:
-    segments = list_segments(disk, place.path)
-    start = max(place.log_start or 0, segments[0].base_offset if segments else 0)
-    bound = max(start, _bound(disk, place, segments))
-    if not is_committed:
-        return PartitionManifest(place.path, start, bound, segments)
-    decided = decide(disk, place.path, segments, bound)
-    stable = max(start, decided.last_stable_offset)
-    return PartitionManifest(place.path, start, stable, segments, decided.aborted)
+    def of(self, places: Iterable[FoundFolder]) -> PartitionManifest:
+        """Of a partition, from that of its folders that reaches furthest."""
+        return max(map(self._manifest, places), key=lambda each: each.bound)
 
+    def _manifest(self, place: FoundFolder) -> PartitionManifest:
+        segments = list_segments(self._disk, place.path)
+        start = max(place.log_start or 0, segments[0].base_offset if segments else 0)
+        bound = max(start, self._bound(place, segments))
+        if not self._is_committed:
+            return PartitionManifest(place.path, start, bound, segments)
+        decided = decide(self._disk, place.path, segments, bound)
+        stable = max(start, decided.last_stable_offset)
+        return PartitionManifest(place.path, start, stable, segments, decided.aborted)
 
-def _bound(disk: Disk, place: FoundFolder, segments: tuple[ListedSegment, ...]) -> int:
-    """The high watermark, or where the batches end if that is known to be less, or all there is to know.
+    def _bound(self, place: FoundFolder, segments: tuple[ListedSegment, ...]) -> int:
+        """The high watermark, or where the batches end if that is known to be less, or all there is to know.
 
-    Damage below the high watermark does not move it: whoever reads that far is to be told.
-    """
-    if not segments:
-        return 0
-    end, is_damaged = end_of_batches(disk, place.path, segments[-1].base_offset)
-    if place.high_watermark is None:
-        return end
-    return place.high_watermark if is_damaged else min(place.high_watermark, end)
+        Damage below the high watermark does not move it: whoever reads that far is to be told.
+        """
+        if not segments:
+            return 0
+        end, is_damaged = self._end(place.path, segments[-1])
+        if place.high_watermark is None:
+            return end
+        return place.high_watermark if is_damaged else min(place.high_watermark, end)
+
+    def _end(self, path: str, last: ListedSegment) -> tuple[int, bool]:
+        """See `end_of_batches`, which reads much where an index is missing."""
+        known = self._ends.get(path)
+        if known is None or known[0] != last:
+            known = self._ends[path] = last, end_of_batches(self._disk, path, last.base_offset)
+        return known[1]
