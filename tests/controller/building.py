@@ -124,6 +124,7 @@ def open_node(
         config,
         cluster_id=CLUSTER_ID,
         bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
+        committed=image,
         loop=loop,
         clock=clock,
         rng=rng,

@@ -151,12 +151,12 @@ def test_the_quorum_describes_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = open_node(SystemDisk(), str(tmp_path))
         await node.start()
-        response = node.controller.describe_quorum(asked("__cluster_metadata"), api_version=2)
+        response = await node.controller.describe_quorum(asked("__cluster_metadata"), api_version=2)
         partition = response.topics[0].partitions[0]
         assert (partition.leader_id, partition.leader_epoch) == (1, 1)
         assert partition.high_watermark == partition.current_voters[0].log_end_offset
         assert response.nodes[0].listeners[0].port == 9093
-        other = node.controller.describe_quorum(asked("orders"), api_version=2)
+        other = await node.controller.describe_quorum(asked("orders"), api_version=2)
         assert other.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await node.stop()
 

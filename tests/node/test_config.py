@@ -126,7 +126,6 @@ def test_wrong_settings_are_named(properties_file: Path) -> None:
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
         {"remote.log.storage.system.enable": "true"},
         {"config.providers": "file"},
-        {"controller.quorum.voters": "1@127.0.0.1:19092,2@127.0.0.1:19093"},
     ],
 )
 def test_what_is_not_built_is_refused_rather_than_ignored(overrides: dict[str, str]) -> None:

@@ -75,12 +75,6 @@ def test_without_voters_in_the_log_they_come_from_the_settings(tmp_path: Path) -
     assert again.names == ["a"]
 
 
-def test_a_quorum_of_others_is_refused(tmp_path: Path) -> None:
-    settings = {"controller.quorum.voters": "1@a:9093,2@b:9093", "controller.quorum.bootstrap.servers": ""}
-    with pytest.raises(InvalidBytesError, match=r"the quorum of .* is \[1, 2\]"):
-        asyncio.run(run_and_append(tmp_path, [], **settings))
-
-
 def test_appends_that_meet_share_a_sync_and_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +102,8 @@ def test_appends_that_meet_share_a_sync_and_keep_their_order(
 
 
 def test_nothing_is_written_by_a_node_that_does_not_lead(tmp_path: Path) -> None:
+    format_alone(SystemDisk(), str(tmp_path))
+
     async def scenario() -> None:
         driver = open_driver(SystemDisk(), node_config(str(tmp_path)), Follower())
         with pytest.raises(ApiError) as refused:

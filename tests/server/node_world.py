@@ -35,6 +35,7 @@ from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopic
 T = TypeVar("T")
 
 PORT = 9092
+CONTROLLER_PORT = 9093
 SETTINGS = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -262,8 +263,12 @@ class NodeWorld:
 
     # --- clients and time ---
 
-    async def connect(self, client_id: str = "c") -> Client:
-        return await open_client(self.world.driver, self._network, "node", PORT, client_id)
+    async def connect(self, client_id: str = "c", port: int = PORT) -> Client:
+        return await open_client(self.world.driver, self._network, "node", port, client_id)
+
+    async def connect_controller(self) -> Client:
+        """A connection to the listener that brokers and other controllers use."""
+        return await self.connect("7", CONTROLLER_PORT)
 
     async def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = 60) -> None:
         await self.world.until(condition, timeout_s=timeout_s, what=what or repr(condition))

@@ -1,7 +1,7 @@
 """The broker's half of its life in the cluster: registered, unfenced, kept alive by heartbeats, shut down
 in order.
 
-Calls go straight to the controller of the same process. A broker is registered when its logs are open,
+The controller may be in the same process or on another node. A broker is registered when its logs are open,
 unfenced when it has replayed its own registration, and handed over before it stops: its leaders move away,
 or, where it is alone, its partitions note that it left them whole. Only then may its clean shutdown be
 written down, with `epoch` as the proof.
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.driver import Controller
+from headrace.controller.requests import ControllerRequests
 from headrace.metadata.brokers import Endpoint
 from headrace.metadata.features import SUPPORTED
 from headrace.settings.broker_config import BrokerConfig
@@ -28,6 +29,22 @@ logger = logging.getLogger(__name__)
 UNKNOWN_EPOCH: Final = -1
 SHUTDOWN_POLL_S: Final = 0.02
 """How often a broker that hands over asks whether it may go."""
+
+HAND_OVER_S: Final = 3.0
+"""How long a broker that wants to go waits for a controller that does not answer."""
+
+UNFENCE_POLL_S: Final = 0.02
+"""How often a broker that waits to be let in tells how far it has got."""
+
+REGISTER_AGAIN_S: Final = 0.1
+_LATER: Final = frozenset(
+    {
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""What another attempt to register may find otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +66,7 @@ class BrokerLifecycle:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerRequests,
         identity: Identity,
         config: BrokerConfig,
         *,
@@ -60,6 +77,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._identity = identity
         self._interval_ms = config.int("broker.heartbeat.interval.ms")
+        self._patience_ms = config.int("initial.broker.registration.timeout.ms")
         self._replayed_to = replayed_to
         self._loop = loop
         self._clock = clock
@@ -69,8 +87,10 @@ class BrokerLifecycle:
         self.fenced = True
 
     async def register(self, listeners: Sequence[Endpoint]) -> int:
-        """Make the broker known, fenced; returns its epoch."""
+        """Make the broker known, fenced; returns its epoch. A process before this one may still count as
+        alive, and a controller may have to be elected first: both are waited for."""
         identity = self._identity
+        deadline_ms = self._clock.monotonic_ms() + self._patience_ms
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
             cluster_id=identity.cluster_id,
@@ -87,17 +107,25 @@ class BrokerLifecycle:
             log_dirs=list(identity.directories),
             previous_broker_epoch=identity.previous_epoch,
         )
-        response = await self._controller.register_broker(request)
-        self.epoch = response.broker_epoch
-        return self.epoch
+        while True:
+            try:
+                response = await self._controller.register_broker(request)
+            except ApiError as error:
+                if error.code not in _LATER or self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+                logger.info("the broker is not registered yet: %s", error)
+                await asyncio.sleep(REGISTER_AGAIN_S)
+            else:
+                self.epoch = response.broker_epoch
+                return self.epoch
 
     async def unfence(self) -> None:
         """Begin to serve, and keep the session alive from now on."""
         while self.fenced:
             response = await self._heartbeat()
             self.fenced = response.is_fenced
-            if self.fenced and not response.is_caught_up:
-                await asyncio.sleep(self._interval_ms / 1000)
+            if self.fenced:
+                await asyncio.sleep(UNFENCE_POLL_S)
         self._beat_later()
 
     async def shut_down(self) -> None:
@@ -108,9 +136,11 @@ class BrokerLifecycle:
         if self.epoch == UNKNOWN_EPOCH:
             return
         try:
-            while not (await self._heartbeat(want_shut_down=True)).should_shut_down:
+            while not (
+                await asyncio.wait_for(self._heartbeat(want_shut_down=True), HAND_OVER_S)
+            ).should_shut_down:
                 await asyncio.sleep(SHUTDOWN_POLL_S)
-        except ApiError as error:
+        except (ApiError, TimeoutError) as error:
             logger.warning("the broker stops without handing over: %s", error)
         self.fenced = True
 

@@ -22,6 +22,8 @@ class ControllerCore:
     def __init__(self, cluster_id: str, config: BrokerConfig) -> None:
         self._config = config
         self.node_id = config.node_id
+        self.own_incarnation_id = b""
+        """Of the broker in this process; none while it has not registered."""
         self.sessions = Sessions(config.int("broker.session.timeout.ms"))
         self.image = ClusterImage(cluster_id, indexed=True)
         self.cluster = Cluster(self.image, config)
@@ -33,6 +35,11 @@ class ControllerCore:
         self.image.replay_all(records)
         self.cluster = Cluster(self.image, self._config)
 
+    def restore(self, committed: ClusterImage) -> None:
+        """Forget what was decided and never committed: begin again with what is."""
+        self.image = committed.copy(indexed=True)
+        self.cluster = Cluster(self.image, self._config)
+
     def replay(self, records: Sequence[MetadataRecord]) -> None:
         """Change the image as these records say."""
         delta = self.image.replay_all(records)
@@ -40,10 +47,11 @@ class ControllerCore:
             self.cluster.follow_settings()
 
     def activate(self, bootstrap: Sequence[MetadataRecord], now_ms: int) -> Decision[None]:
-        """Become active. Every unfenced broker gets a session, but for one on this very node: that died
-        with the process before this one, and its successor must not wait for it."""
+        """Become active. Every unfenced broker gets a session, but for one that ran on this very node before
+        this process did: that died, and its successor must not wait for it."""
         self.sessions = Sessions(self.sessions.timeout_ms)
         for broker in self.image.brokers.values():
-            if not broker.fenced and broker.id != self.node_id:
+            is_own = broker.id == self.node_id and broker.incarnation_id != self.own_incarnation_id
+            if not broker.fenced and not is_own:
                 self.sessions.begin(broker.id, now_ms)
         return activate(self.cluster, bootstrap)

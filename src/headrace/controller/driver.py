@@ -1,4 +1,4 @@
-"""The controller as others call it: a method per request, a future per reply.
+"""This node's controller: it decides requests while its node leads the quorum.
 
 Only the leader of the quorum decides. A decision's records are appended to the metadata log and replayed
 into the controller's own image at once; its reply is given when they are committed, and with them all that
@@ -8,9 +8,10 @@ NOT_CONTROLLER.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
@@ -29,12 +30,17 @@ from headrace.controller import (
 )
 from headrace.controller.core import ControllerCore
 from headrace.controller.decision import Decision
+from headrace.controller.leader_upkeep import LeaderUpkeep
 from headrace.controller.log_entries import versioned
-from headrace.metadata.image import MetadataRecord
+from headrace.controller.requests import ControllerRequests
+from headrace.metadata.image import ClusterImage, MetadataRecord
 from headrace.raft.driver import Commit, RaftDriver
 from headrace.raft.snapshots import Snapshot
+from headrace.raft.voter_changes import VoterChanges
 from headrace.settings.broker_config import BrokerConfig
+from headrace.wire.apis import API
 from headrace.wire.schemas import (
+    add_raft_voter,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -50,16 +56,22 @@ from headrace.wire.schemas import (
     elect_leaders,
     incremental_alter_configs,
     list_partition_reassignments,
+    remove_raft_voter,
     unregister_broker,
     update_features,
+    update_raft_voter,
 )
+
+logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
+DESCRIBE_QUORUM: Final = 55
 
-class Controller:
-    """This node's controller. Subscribe it to raft before raft starts; `bootstrap` is for a log that is
-    empty.
+
+class Controller(ControllerRequests):
+    """This node's controller. Subscribe it to raft before raft starts, and before whoever keeps `committed`,
+    the image of what is committed. `bootstrap` is for a log that is empty.
     """
 
     def __init__(
@@ -69,13 +81,16 @@ class Controller:
         *,
         cluster_id: str,
         bootstrap: Sequence[MetadataRecord],
+        committed: ClusterImage,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self.core = ControllerCore(cluster_id, config)
         self._raft = raft
+        self._voter_changes = VoterChanges(raft, cluster_id, loop)
         self._bootstrap = bootstrap
+        self._committed = committed
         self._loop = loop
         self._clock = clock
         self._rng = rng
@@ -83,6 +98,7 @@ class Controller:
         self._replayed_to = -1
         self._last_append: asyncio.Future[int] | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._leader_upkeep = LeaderUpkeep(self._decide, lambda: self.core.cluster, loop=loop)
 
     # -- following the log -----------------------------------------------------------------------------------
 
@@ -98,11 +114,17 @@ class Controller:
 
     def follow_leader(self, leader_id: int, epoch: int) -> None:
         """Become active, or stop deciding."""
-        self.core.image.controller_id = leader_id
         self._active = leader_id == self.core.node_id
+        if not self._active and self._replayed_to >= self._raft.delivered:
+            # What was decided here and never committed may be decided otherwise elsewhere.
+            self.core.restore(self._committed)
+            self._replayed_to = self._raft.delivered - 1
+        self.core.image.controller_id = leader_id
+        self._leader_upkeep.stop()
         if self._active:
             now_ms = self._clock.monotonic_ms()
             self._decide(lambda: self.core.activate(self._bootstrap, now_ms)).add_done_callback(_forget)
+            self._leader_upkeep.start()
 
     @property
     def is_active(self) -> bool:
@@ -115,6 +137,7 @@ class Controller:
 
     def stop(self) -> None:
         self._active = False
+        self._leader_upkeep.stop()
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -143,120 +166,54 @@ class Controller:
         self._last_append.add_done_callback(lambda done: _answer(answer, done, decision.reply))
         return answer
 
-    def create_topics(
-        self, request: create_topics.CreateTopicsRequest
-    ) -> "asyncio.Future[create_topics.CreateTopicsResponse]":
-        return self._decide(lambda: new_topics.create_topics(self.core.cluster, request, rng=self._rng))
-
-    def delete_topics(
-        self, request: delete_topics.DeleteTopicsRequest
-    ) -> "asyncio.Future[delete_topics.DeleteTopicsResponse]":
-        return self._decide(lambda: topics.delete_topics(self.core.cluster, request))
-
-    def create_partitions(
-        self, request: create_partitions.CreatePartitionsRequest
-    ) -> "asyncio.Future[create_partitions.CreatePartitionsResponse]":
-        return self._decide(lambda: topics.create_partitions(self.core.cluster, request, rng=self._rng))
-
-    def incremental_alter_configs(
-        self, request: incremental_alter_configs.IncrementalAlterConfigsRequest
-    ) -> "asyncio.Future[incremental_alter_configs.IncrementalAlterConfigsResponse]":
-        return self._decide(lambda: configs.incremental_alter_configs(self.core.cluster, request))
-
-    def alter_configs(
-        self, request: alter_configs.AlterConfigsRequest
-    ) -> "asyncio.Future[alter_configs.AlterConfigsResponse]":
-        return self._decide(lambda: configs.alter_configs(self.core.cluster, request))
-
-    def update_features(
-        self, request: update_features.UpdateFeaturesRequest, *, api_version: int
-    ) -> "asyncio.Future[update_features.UpdateFeaturesResponse]":
-        return self._decide(
-            lambda: features.update_features(self.core.cluster, request, api_version=api_version)
-        )
-
-    def unregister_broker(
-        self, request: unregister_broker.UnregisterBrokerRequest
-    ) -> "asyncio.Future[unregister_broker.UnregisterBrokerResponse]":
-        return self._decide(lambda: brokers.unregister_broker(self.core.cluster, request))
-
-    def register_controller(
-        self, request: controller_registration.ControllerRegistrationRequest
-    ) -> "asyncio.Future[controller_registration.ControllerRegistrationResponse]":
-        return self._decide(lambda: activation.register_controller(request))
-
-    def allocate_producer_ids(
-        self, request: allocate_producer_ids.AllocateProducerIdsRequest
-    ) -> "asyncio.Future[allocate_producer_ids.AllocateProducerIdsResponse]":
-        return self._decide(lambda: producer_ids.allocate_producer_ids(self.core.cluster, request))
-
-    def elect_leaders(
-        self, request: elect_leaders.ElectLeadersRequest
-    ) -> "asyncio.Future[elect_leaders.ElectLeadersResponse]":
-        return self._decide(lambda: partitions.elect_leaders(self.core.cluster, request))
-
-    def alter_partition(
-        self, request: alter_partition.AlterPartitionRequest, *, api_version: int = 3
-    ) -> "asyncio.Future[alter_partition.AlterPartitionResponse]":
-        return self._decide(
-            lambda: partitions.alter_partition(self.core.cluster, request, api_version=api_version)
-        )
-
-    def assign_replicas_to_dirs(
-        self, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest
-    ) -> "asyncio.Future[assign_replicas_to_dirs.AssignReplicasToDirsResponse]":
-        return self._decide(lambda: partitions.assign_replicas_to_dirs(self.core.cluster, request))
-
-    def alter_partition_reassignments(
-        self, request: alter_partition_reassignments.AlterPartitionReassignmentsRequest
-    ) -> "asyncio.Future[alter_partition_reassignments.AlterPartitionReassignmentsResponse]":
-        return self._decide(lambda: reassignments.alter_partition_reassignments(self.core.cluster, request))
-
-    def list_partition_reassignments(
-        self, request: list_partition_reassignments.ListPartitionReassignmentsRequest
-    ) -> "asyncio.Future[list_partition_reassignments.ListPartitionReassignmentsResponse]":
-        image = self.core.image
-        return self._decide(lambda: Decision((), reassignments.list_partition_reassignments(image, request)))
-
-    def describe_quorum(
-        self, request: describe_quorum.DescribeQuorumRequest, *, api_version: int
-    ) -> describe_quorum.DescribeQuorumResponse:
-        """What the quorum's leader knows of its members; no decision, so no future."""
-        return quorum.describe_quorum(
-            self._raft, request, api_version=api_version, now_ms=self._clock.now_ms()
-        )
-
-    # -- brokers ---------------------------------------------------------------------------------------------
-
-    def register_broker(
-        self, request: broker_registration.BrokerRegistrationRequest
-    ) -> "asyncio.Future[broker_registration.BrokerRegistrationResponse]":
-        answer = self._decide(
-            lambda: brokers.register_broker(
-                self.core.cluster,
-                self.core.sessions,
-                request,
-                next_offset=self._raft.next_offset,
-                now_ms=self._clock.monotonic_ms(),
+    def ask(self, request: Any, *, api_version: int | None = None) -> "asyncio.Future[Any]":
+        """Decide a request. ApiError at once where it cannot be decided."""
+        kind = type(request)
+        if kind is describe_quorum.DescribeQuorumRequest:
+            return self._describe_quorum(
+                request, API[DESCRIBE_QUORUM].max_version if api_version is None else api_version
             )
-        )
-        self._watch_sessions()
+        if kind in _OF_VOTERS:
+            if not self.is_active:
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+            return self._voter_changes.ask(request)
+        decide = DECISIONS[kind]
+        answer = self._decide(lambda: decide(self, request, api_version))
+        if kind in _KEEP_ALIVE:
+            self._watch_sessions()
         return answer
 
-    def heartbeat(
-        self, request: broker_heartbeat.BrokerHeartbeatRequest
-    ) -> "asyncio.Future[broker_heartbeat.BrokerHeartbeatResponse]":
-        answer = self._decide(
-            lambda: brokers.heartbeat(
-                self.core.cluster,
-                self.core.sessions,
-                request,
-                next_offset=self._raft.next_offset,
-                now_ms=self._clock.monotonic_ms(),
-            )
+    def _describe_quorum(
+        self, request: describe_quorum.DescribeQuorumRequest, api_version: int
+    ) -> "asyncio.Future[Any]":
+        """What the quorum's leader knows of its members; no decision, so it waits for none."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer.set_result(
+            quorum.describe_quorum(self._raft, request, api_version=api_version, clock=self._clock)
         )
-        self._watch_sessions()
         return answer
+
+    @property
+    def rng(self) -> random.Random:
+        return self._rng
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next record of the log will be."""
+        return self._raft.next_offset
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def broker_gone(self, broker_id: int, epoch: int) -> None:
+        """A broker's process has certainly ended: fence it now."""
+        broker = self.core.image.brokers.get(broker_id)
+        if self.is_active and broker is not None and broker.epoch == epoch and not broker.fenced:
+            logger.warning("broker %d is gone: it is fenced", broker_id)
+            self.core.sessions.expire(broker_id)
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._fence_silent()
 
     def _watch_sessions(self) -> None:
         """Look again when the next session can be over."""
@@ -276,6 +233,69 @@ class Controller:
             )
             fenced.add_done_callback(_forget)
             self._watch_sessions()
+
+
+Decide = Callable[[Controller, Any, int | None], Decision[Any]]
+
+DECISIONS: Final[dict[type[Any], Decide]] = {
+    create_topics.CreateTopicsRequest: lambda c, request, _: new_topics.create_topics(
+        c.core.cluster, request, rng=c.rng
+    ),
+    delete_topics.DeleteTopicsRequest: lambda c, request, _: topics.delete_topics(c.core.cluster, request),
+    create_partitions.CreatePartitionsRequest: lambda c, request, _: topics.create_partitions(
+        c.core.cluster, request, rng=c.rng
+    ),
+    incremental_alter_configs.IncrementalAlterConfigsRequest: lambda c, request, _: (
+        configs.incremental_alter_configs(c.core.cluster, request)
+    ),
+    alter_configs.AlterConfigsRequest: lambda c, request, _: configs.alter_configs(c.core.cluster, request),
+    update_features.UpdateFeaturesRequest: lambda c, request, version: features.update_features(
+        c.core.cluster, request, api_version=2 if version is None else version
+    ),
+    unregister_broker.UnregisterBrokerRequest: lambda c, request, _: brokers.unregister_broker(
+        c.core.cluster, request
+    ),
+    controller_registration.ControllerRegistrationRequest: lambda c, request, _: (
+        activation.register_controller(request)
+    ),
+    allocate_producer_ids.AllocateProducerIdsRequest: lambda c, request, _: (
+        producer_ids.allocate_producer_ids(c.core.cluster, request)
+    ),
+    elect_leaders.ElectLeadersRequest: lambda c, request, _: partitions.elect_leaders(
+        c.core.cluster, request
+    ),
+    alter_partition.AlterPartitionRequest: lambda c, request, version: partitions.alter_partition(
+        c.core.cluster, request, api_version=3 if version is None else version
+    ),
+    assign_replicas_to_dirs.AssignReplicasToDirsRequest: lambda c, request, _: (
+        partitions.assign_replicas_to_dirs(c.core.cluster, request)
+    ),
+    alter_partition_reassignments.AlterPartitionReassignmentsRequest: lambda c, request, _: (
+        reassignments.alter_partition_reassignments(c.core.cluster, request)
+    ),
+    list_partition_reassignments.ListPartitionReassignmentsRequest: lambda c, request, _: Decision(
+        (), reassignments.list_partition_reassignments(c.core.image, request)
+    ),
+    broker_registration.BrokerRegistrationRequest: lambda c, request, _: brokers.register_broker(
+        c.core.cluster, c.core.sessions, request, next_offset=c.next_offset, now_ms=c.now_ms()
+    ),
+    broker_heartbeat.BrokerHeartbeatRequest: lambda c, request, _: brokers.heartbeat(
+        c.core.cluster, c.core.sessions, request, next_offset=c.next_offset, now_ms=c.now_ms()
+    ),
+}
+"""Who decides each kind of request."""
+
+_OF_VOTERS: Final = frozenset(
+    {
+        add_raft_voter.AddRaftVoterRequest,
+        remove_raft_voter.RemoveRaftVoterRequest,
+        update_raft_voter.UpdateRaftVoterRequest,
+    }
+)
+
+_KEEP_ALIVE: Final = frozenset(
+    {broker_registration.BrokerRegistrationRequest, broker_heartbeat.BrokerHeartbeatRequest}
+)
 
 
 def _answer(answer: "asyncio.Future[Reply]", written: "asyncio.Future[int]", reply: Reply) -> None:

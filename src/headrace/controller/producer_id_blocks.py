@@ -10,8 +10,8 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.driver import Controller
 from headrace.controller.producer_ids import BLOCK_SIZE
+from headrace.controller.requests import ControllerRequests
 from headrace.metadata.image import ClusterImage
 from headrace.wire.schemas.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -25,7 +25,7 @@ class ProducerIdBlocks:
     """The blocks of one broker; its epoch is read from the image."""
 
     def __init__(
-        self, controller: Controller, image: ClusterImage, *, node_id: int, loop: AbstractEventLoop
+        self, controller: ControllerRequests, image: ClusterImage, *, node_id: int, loop: AbstractEventLoop
     ) -> None:
         self._controller = controller
         self._image = image

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.raft.driver import RaftDriver
+from headrace.raft.messages import NO_DIRECTORY
 from headrace.wire.schemas.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -20,7 +22,7 @@ WHERE_SINCE: Final = 2
 
 
 def describe_quorum(
-    raft: RaftDriver, request: DescribeQuorumRequest, *, api_version: int, now_ms: int
+    raft: RaftDriver, request: DescribeQuorumRequest, *, api_version: int, clock: Clock
 ) -> DescribeQuorumResponse:
     """The one partition of the metadata log; any other is unknown here."""
     asked = {(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions}
@@ -37,24 +39,38 @@ def describe_quorum(
     data.leader_epoch = raft.core.epoch
     data.high_watermark = raft.high_watermark
     voters = raft.log.voters
-    for voter, end_offset in raft.core.voter_ends().items():
+    for voter in sorted(raft.core.voters):
         known = None if voters is None or api_version < WHERE_SINCE else voters.by_id.get(voter)
-        leads = voter == raft.core.leader_id
-        data.current_voters.append(
-            ReplicaState(
-                replica_id=voter,
-                replica_directory_id=bytes(16) if known is None else known.directory_id,
-                log_end_offset=raft.next_offset if leads else end_offset,
-                last_fetch_timestamp=now_ms if leads else -1,
-                last_caught_up_timestamp=now_ms if leads else -1,
-            )
-        )
+        state = _replica_state(raft, voter, clock)
+        state.replica_directory_id = NO_DIRECTORY if known is None else known.directory_id
+        data.current_voters.append(state)
         if known is not None:
             listeners = [
                 Listener(name=name, host=host, port=port) for name, (host, port) in known.endpoints.items()
             ]
             response.nodes.append(Node(node_id=voter, listeners=listeners))
+    assert raft.core.leadership is not None
+    for node_id in sorted(raft.core.leadership.observers(raft.core.voters, raft.now_ms())):
+        data.observers.append(_replica_state(raft, node_id, clock))
     return response
+
+
+def _replica_state(raft: RaftDriver, node_id: int, clock: Clock) -> ReplicaState:
+    """One member; the leader's times are now. Times are of the wall, told from how long ago they were."""
+    assert raft.core.leadership is not None
+    replica = raft.core.leadership.of(node_id)
+    leads = node_id == raft.core.leader_id
+
+    def at(time_ms: int) -> int:
+        return -1 if time_ms < 0 else clock.now_ms() - (clock.monotonic_ms() - time_ms)
+
+    return ReplicaState(
+        replica_id=node_id,
+        replica_directory_id=replica.directory_id,
+        log_end_offset=raft.next_offset if leads else replica.end_offset,
+        last_fetch_timestamp=clock.now_ms() if leads else at(replica.fetched_ms),
+        last_caught_up_timestamp=clock.now_ms() if leads else at(replica.caught_up_ms),
+    )
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:

@@ -7,6 +7,7 @@ unfenced broker one whole session to be heard of.
 from dataclasses import dataclass
 
 NOT_SHUTTING_DOWN = -1
+LONG_AGO_MS = -(2**62)
 
 
 @dataclass(slots=True)
@@ -37,6 +38,11 @@ class Sessions:
 
     def end(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
+
+    def expire(self, broker_id: int) -> None:
+        """A broker is certainly gone: its session is over now."""
+        if broker_id in self._sessions:
+            self._sessions[broker_id].last_contact_ms = LONG_AGO_MS
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
         session = self._sessions.get(broker_id)

@@ -128,12 +128,12 @@ class ClusterImage:
         self.producer_ids = None
         self._held = None
 
-    def copy(self) -> "ClusterImage":
+    def copy(self, *, indexed: bool = False) -> "ClusterImage":
         """A picture of now that later replays do not touch. Cheap: what never changes is shared."""
-        twin = ClusterImage(self.cluster_id)
+        twin = ClusterImage(self.cluster_id, indexed=indexed)
         twin.controller_id, twin.kraft_version = self.controller_id, self.kraft_version
         twin.mark(offset=self.offset, epoch=self.epoch, timestamp_ms=self.timestamp_ms)
-        twin.topics = self.topics.copy()
+        twin.topics = self.topics.copy(indexed=indexed)
         twin.topics_by_name, twin.topics_by_id = twin.topics.by_name, twin.topics.by_id
         twin.brokers.update(self.brokers)
         twin.controllers.update(self.controllers)

@@ -175,12 +175,16 @@ class Topics:
         names = self.by_folded_name.get(folded(name) or "")
         return names[0] if names else None
 
-    def copy(self) -> "Topics":
-        """A copy that later replays do not touch, at the cost of a look at each topic, not each partition."""
-        twin = Topics()
+    def copy(self, *, indexed: bool = False) -> "Topics":
+        """A copy that later replays do not touch, at the cost of a look at each topic, not each partition;
+        the latter only for an index."""
+        twin = Topics(indexed=indexed)
         for topic in self.by_name.values():
             topic.is_shared = True
             twin._add(TopicImage(topic.name, topic.id, topic.partitions, is_shared=True))
+            if twin.holdings is not None:
+                for index, partition in topic.partitions.items():
+                    twin.holdings.note(topic.id, index, None, partition)
         return twin
 
     def clear(self) -> None:

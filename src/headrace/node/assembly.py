@@ -1,8 +1,10 @@
-"""The one place where parts are joined into a node.
+"""The one place where parts are joined into a node: a broker, a controller, or both (process.roles).
 
 Clock, disk, network, event loop and chance come in as parameters, so that the same node runs on the real
-ones and in simulation. Starting: folders, the quorum's member, the image of the cluster, the logs, what
-serves on top of them, and last the registration that lets clients in. Stopping goes the other way.
+ones and in simulation. Starting: folders, the quorum's member (its listener is open before anything is
+decided, for the others need it), the image of the cluster, the logs, what serves on top of them, and last the
+registration that lets clients in. Stopping goes the other way. A mere controller has no more than the quorum
+and its listener; a mere broker follows the quorum and finds the active controller elsewhere.
 """
 
 import asyncio
@@ -11,10 +13,11 @@ import random
 from collections.abc import Callable
 
 from headrace.base.clock import Clock
-from headrace.base.errors import ApiError
-from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from headrace.base.ids import NO_LEADER, TopicPartition
 from headrace.controller.activation import default_bootstrap
+from headrace.controller.active import ActiveController
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
+from headrace.controller.broker_watch import BrokerWatch
 from headrace.controller.cluster import Cluster
 from headrace.controller.driver import Controller
 from headrace.controller.log_entries import entries_of_image
@@ -22,7 +25,6 @@ from headrace.controller.producer_id_blocks import ProducerIdBlocks
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
-from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.delta import Delta
@@ -30,18 +32,23 @@ from headrace.metadata.image import ClusterImage
 from headrace.metadata.publisher import ImagePublisher, everything_in
 from headrace.metadata.resources import ResourceType
 from headrace.node.directory_reports import DirectoryReports
-from headrace.node.listeners import Listeners
+from headrace.node.listeners import Listeners, receive_limits
+from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
+from headrace.node.strays import is_at_home, set_strays_aside
 from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
+from headrace.raft.quorum import Quorum
 from headrace.replication.flushing import Flushing
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
 from headrace.server.fetch_sessions import FetchSessions
 from headrace.server.parts import AllowAll, Parts
+from headrace.server.replica_selection import selector_of
 from headrace.server.waiting import Waiting
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.network import Network
+from headrace.transport.receive_memory import ReceiveMemory
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +60,7 @@ Say = Callable[[str], None]
 
 
 class Node:
-    """A broker and controller in one process. Made by `start_node`."""
+    """A broker, a controller, or both in one process. Made by `start_node`."""
 
     def __init__(
         self,
@@ -68,6 +75,8 @@ class Node:
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
+        self._is_broker, self._is_controller = (role in config.roles for role in ("broker", "controller"))
+        self._stopping = False
         self._lifecycle: BrokerLifecycle | None = None
         self._has_logs = False
         self._coordinates = False
@@ -85,6 +94,7 @@ class Node:
     ) -> None:
         """Make the parts and tell them of each other."""
         loop = self._loop
+        self._incarnation_id = rng.randbytes(16)
         self.image = ClusterImage(self.cluster_id)
         # The node's own settings with the cluster's changes on top; everything below reads these.
         self._cluster = Cluster(self.image, config)
@@ -99,23 +109,73 @@ class Node:
             entries_of_image=lambda: entries_of_image(self.image),
             on_failure=self._on_failure,
         )
-        bootstrap = read_bootstrap(disk, config.metadata_log_dir)
-        self._controller = Controller(
+        memory = ReceiveMemory(loop, receive_limits(config))
+        self.quorum = Quorum(
             self._raft,
             config,
             cluster_id=self.cluster_id,
-            bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
+            network=network,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+            memory=memory,
+            endpoints=lambda: self._listeners.controller_endpoints(),
+        )
+        self._publisher = ImagePublisher(self.image)
+        self._own_controller = (
+            self._make_controller(config, disk, clock, rng) if self._is_controller else None
+        )
+        self._controller = ActiveController(
+            self._raft,
+            self._own_controller,
+            loop=loop,
+            new_peer=lambda: self.quorum.channels.new_peer(self._controller_address),
+            is_stopping=lambda: self._stopping,
+        )
+        self._broker_watch: BrokerWatch | None = None
+        if self._own_controller is not None:
+            self._raft.subscribe(self._own_controller)
+            self._broker_watch = BrokerWatch(self._own_controller, loop=loop, network=network, memory=memory)
+            self._raft.subscribe(self._broker_watch)
+        self._raft.subscribe(self._publisher)
+        self._directory_reports = DirectoryReports(self._controller, node_id=config.node_id, loop=loop)
+        self._replication = Replication(
+            self.config,
+            self.image,
+            alter_partition=self._controller.alter_partition,
+            network=network,
+            memory=memory,
             loop=loop,
             clock=clock,
             rng=rng,
         )
-        self._publisher = ImagePublisher(self.image)
-        self._raft.subscribe(self._controller)
-        self._raft.subscribe(self._publisher)
-        self._directory_reports = DirectoryReports(self._controller, node_id=config.node_id, loop=loop)
         self.parts = self._make_parts(clock, rng)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
-        self._listeners = Listeners(self.parts, self.config, network)
+        self._listeners = Listeners(self.parts, self.config, network, memory)
+
+    def _make_controller(
+        self, config: BrokerConfig, disk: Disk, clock: Clock, rng: random.Random
+    ) -> Controller:
+        bootstrap = read_bootstrap(disk, config.metadata_log_dir)
+        return Controller(
+            self._raft,
+            config,
+            cluster_id=self.cluster_id,
+            bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
+            committed=self.image,
+            loop=self._loop,
+            clock=clock,
+            rng=rng,
+        )
+
+    def _controller_address(self) -> tuple[str, int] | None:
+        """Where the active controller listens, as far as is known."""
+        leader_id = self._raft.core.leader_id
+        return (
+            None
+            if leader_id in (NO_LEADER, self.config.node_id)
+            else self.quorum.channels.address_of(leader_id)
+        )
 
     def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
         waiting = Waiting(self._loop)
@@ -127,6 +187,8 @@ class Node:
             on_advance=self._advanced,
             on_placed=self._directory_reports.note,
             request_flush=flushing.request,
+            around=self._replication.around,
+            on_follow=self._replication.follow,
         )
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
@@ -145,11 +207,16 @@ class Node:
             sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
             waiting=waiting,
             controller=self._controller,
+            own_controller=self._own_controller,
+            broker_watch=self._broker_watch,
+            quorum=self.quorum,
             producer_ids=ProducerIdBlocks(
                 self._controller, self.image, node_id=self.config.node_id, loop=self._loop
             ),
             groups=groups,
             authorizer=AllowAll(),
+            replica_selector=selector_of(self.config),
+            leader_throttle=self._replication.leader_throttle,
             fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
 
@@ -162,8 +229,15 @@ class Node:
 
     async def start(self, say: Say | None) -> None:
         self._listeners.open()
-        await self._raft.start()
-        await self._controller.settle()
+        self._listeners.admit_controllers()
+        await self.quorum.start()
+        if self._own_controller is not None:
+            await self._own_controller.settle()
+            await self._register_controller()
+        if self._is_broker:
+            await self._start_broker(say)
+
+    async def _start_broker(self, say: Say | None) -> None:
         await self._open_logs(say)
         self._has_logs = True
         self._publisher.follow(self._follow)
@@ -183,21 +257,29 @@ class Node:
                 self._loop.call_soon_threadsafe(say, _progress_text(progress))
 
         def is_stray(log: PartitionLog) -> bool:
-            return not _is_at_home(log, self.image, self.config.node_id)
+            return not is_at_home(log, self.image, self.config.node_id)
 
         def open_all() -> None:
             self._store.open_all(self._cluster.topic_config, on_progress=on_progress, is_stray=is_stray)
 
         await self._loop.run_in_executor(None, open_all)
-        _set_strays_aside(self._store, self.image, self.config.node_id)
+        set_strays_aside(self._store, self.image, self.config.node_id)
+
+    async def _register_controller(self) -> None:
+        await self._controller.register_controller(
+            controller_registration_request(
+                node_id=self.config.node_id,
+                incarnation_id=self._incarnation_id,
+                listeners=self._listeners.advertised_controllers(),
+            )
+        )
 
     async def _register(self) -> None:
-        node_id = self.config.node_id
         folders = [folder.meta for folder in self._store.online_folders() if folder.meta is not None]
         identity = Identity(
-            node_id=node_id,
+            node_id=self.config.node_id,
             cluster_id=self.cluster_id,
-            incarnation_id=self.parts.rng.randbytes(16),
+            incarnation_id=self._incarnation_id,
             directories=tuple(sorted(meta.directory_id for meta in folders)),
             rack=self.config.str("broker.rack") or None,
             previous_epoch=self._store.previous_broker_epoch,
@@ -210,16 +292,12 @@ class Node:
             loop=self._loop,
             clock=self.parts.clock,
         )
-        await self._controller.register_controller(
-            controller_registration_request(
-                node_id=node_id,
-                incarnation_id=identity.incarnation_id,
-                listeners=self._listeners.advertised_controllers(),
-            )
-        )
+        if self._own_controller is not None:
+            self._own_controller.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
         await self._lifecycle.unfence()
         self._directory_reports.begin(self._lifecycle.epoch)
+        self._replication.begin(self._lifecycle.epoch, self.parts.replicas)
 
     # --- following ---
 
@@ -242,7 +320,7 @@ class Node:
         """A flush has ended, well or not."""
         partition = self.parts.replicas.get(topic_partition)
         if partition is not None:
-            partition.durable()
+            self._replication.durable(partition)
 
     def _folder_failed(self, folder: LogFolder) -> None:
         """Also called from the threads that open and close the logs, when nobody is to be told."""
@@ -264,24 +342,37 @@ class Node:
         self._coordinates = False
         self.parts.waiting.close()
         self.parts.groups.stop()
-        await self._listeners.drain(DRAIN_S)
+        await self._listeners.drain_clients(DRAIN_S)
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
+        self._stopping = True
+        self._replication.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
-        self._controller.stop()
-        await self._raft.stop()
+        self._stop_controllers()
+        await self.quorum.stop()
+        await self._listeners.drain(DRAIN_S)
         await self.parts.flushing.settle()
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
 
+    def _stop_controllers(self) -> None:
+        if self._broker_watch is not None:
+            self._broker_watch.stop()
+        if self._own_controller is not None:
+            self._own_controller.stop()
+        self._controller.stop()
+
     def abandon(self) -> None:
         """A start that failed: let go of ports, timers and folders, write nothing."""
+        self._stopping = True
         self._listeners.close()
         self.parts.groups.stop()
+        self._replication.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
-        self._controller.stop()
+        self._stop_controllers()
+        self.quorum.abandon()
         self._store.unlock()
 
 
@@ -312,42 +403,6 @@ async def start_node(
         node.abandon()
         raise
     return node
-
-
-def _set_strays_aside(store: LogStore, image: ClusterImage, node_id: int) -> None:
-    """Logs of topics that were deleted or moved while this node was down are not this node's any more.
-
-    A log whose `partition.metadata` was lost to damage says no id, or one that chance cannot have made so
-    like the topic's: its name decides, and the id is written anew.
-    """
-    for log in list(store.logs()):
-        topic = image.topics_by_name.get(log.topic_partition.topic)
-        try:
-            if topic is None or not _is_at_home(log, image, node_id):
-                logger.warning("%s is not placed here by the cluster: set aside", log.topic_partition)
-                store.mark_stray(log.topic_partition)
-            elif log.topic_id != topic.id:
-                log.assign_topic_id(topic.id)
-        except ApiError as error:
-            logger.error("the disk under %s failed: %s", log.topic_partition, error)
-
-
-def _is_at_home(log: PartitionLog, image: ClusterImage, node_id: int) -> bool:
-    """Whether the cluster places this log on this node."""
-    topic = image.topics_by_name.get(log.topic_partition.topic)
-    if topic is None or not _is_or_was(log.topic_id, topic.id):
-        return False
-    partition = topic.partitions.get(log.topic_partition.partition)
-    return partition is not None and node_id in partition.replicas
-
-
-def _is_or_was(found: TopicId, topic_id: TopicId) -> bool:
-    """Whether a log's id is the topic's, as it was written or as a damaged character left it.
-
-    A character stands for six bits. Of two random ids so many bits agree less than once in 10^27.
-    """
-    unlike = int.from_bytes(found, "big") ^ int.from_bytes(topic_id, "big")
-    return found == NO_TOPIC_ID or unlike.bit_count() <= 6
 
 
 def _progress_text(progress: RecoveryProgress) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId
-from headrace.controller.driver import Controller
+from headrace.controller.requests import ControllerRequests
 from headrace.wire.schemas.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -35,7 +35,9 @@ Placed = tuple[tuple[TopicId, int], bytes]
 class DirectoryReports:
     """What is noted waits until `begin`: only a registered broker can report."""
 
-    def __init__(self, controller: Controller, *, node_id: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, controller: ControllerRequests, *, node_id: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._controller = controller
         self._node_id = node_id
         self._loop = loop

@@ -13,6 +13,7 @@ from headrace.log.log_store import LogStore
 from headrace.raft.formatting import format_metadata
 from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.definition import SettingError
 
 
 def open_folders(
@@ -39,14 +40,74 @@ def open_folders(
 def _identify(store: LogStore, config: BrokerConfig, *, disk: Disk, clock: Clock, rng: random.Random) -> str:
     """Give new folders their identity, check that of the others, and tell the cluster's id."""
     known = [folder.meta for folder in store.online_folders() if folder.meta is not None]
+    if not known and not _is_alone(config):
+        raise SettingError(
+            "log.dirs",
+            f"{config.log_dirs[0]} is new, and a node of a cluster must know which one it belongs to: format "
+            "it first with `headrace format --cluster-id ID`, the same ID on every node",
+        )
     cluster_id = known[0].cluster_id if known else uuid_text(rng.randbytes(16))
+    format_folders(store, config, cluster_id, disk=disk, clock=clock, rng=rng, voters=None)
+    return cluster_id
+
+
+def format_node(
+    config: BrokerConfig,
+    cluster_id: str,
+    *,
+    disk: Disk,
+    clock: Clock,
+    rng: random.Random,
+    voters: VoterSet | None = None,
+) -> None:
+    """Make the folders of a node that has never run; what is formatted already stays as it is."""
+    store = LogStore(disk, config, clock, rng, on_folder_failed=lambda folder: None)
+    store.lock()
+    try:
+        format_folders(store, config, cluster_id, disk=disk, clock=clock, rng=rng, voters=voters)
+    finally:
+        store.unlock()
+
+
+def format_folders(
+    store: LogStore,
+    config: BrokerConfig,
+    cluster_id: str,
+    *,
+    disk: Disk,
+    clock: Clock,
+    rng: random.Random,
+    voters: VoterSet | None,
+) -> None:
+    """Give new folders of a store that is locked their first files. `voters` are those of a new quorum that
+    keeps them in its log; without them a node that is alone is its own."""
     # Ids are drawn before formatting because the first voters' record names the directory.
     drawn = {folder.path: rng.randbytes(16) for folder in store.online_folders() if folder.meta is None}
-    if config.metadata_log_dir.rstrip("/") in drawn:
-        _format(config, disk, clock, directory_id=drawn[config.metadata_log_dir.rstrip("/")])
+    own = drawn.get(config.metadata_log_dir.rstrip("/"))
+    if own is not None:
+        listed = voters
+        if listed is None and not config.list("controller.quorum.voters") and _is_alone(config):
+            endpoints = {each.name: (each.host, each.port) for each in config.controller_listeners}
+            listed = VoterSet([Voter(config.node_id, own, endpoints)])
+        elif listed is not None and config.node_id in listed.by_id:
+            own = drawn[config.metadata_log_dir.rstrip("/")] = listed.by_id[config.node_id].directory_id
+        entries = list(versioned(default_bootstrap(), {}))
+        format_metadata(
+            disk, config.metadata_log_dir, bootstrap=entries, voters=listed, now_ms=clock.now_ms()
+        )
     ids = iter(drawn.values())
     store.identify(cluster_id, config.node_id, lambda: next(ids))
-    return cluster_id
+
+
+def _is_alone(config: BrokerConfig) -> bool:
+    """Whether the settings name no other node of a quorum: then a cluster may begin with this one."""
+    if "controller" not in config.roles:
+        return False
+    voters = config.list("controller.quorum.voters")
+    if voters:
+        return len(voters) == 1
+    own = {(each.host, each.port) for each in config.controller_listeners}
+    return len(config.list("controller.quorum.bootstrap.servers")) <= 1 and len(own) >= 1
 
 
 def directory_id_of(store: LogStore, path: str) -> bytes:
@@ -55,13 +116,3 @@ def directory_id_of(store: LogStore, path: str) -> bytes:
         if folder.path == path.rstrip("/") and folder.meta is not None:
             return folder.meta.directory_id
     return bytes(16)
-
-
-def _format(config: BrokerConfig, disk: Disk, clock: Clock, *, directory_id: bytes) -> None:
-    """Give a new metadata folder its first files, as Kafka's format tool would."""
-    voters = None
-    if not config.list("controller.quorum.voters"):
-        endpoints = {each.name: (each.host, each.port) for each in config.controller_listeners}
-        voters = VoterSet([Voter(config.node_id, directory_id, endpoints)])
-    entries = list(versioned(default_bootstrap(), {}))
-    format_metadata(disk, config.metadata_log_dir, bootstrap=entries, voters=voters, now_ms=clock.now_ms())

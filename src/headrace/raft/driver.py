@@ -140,6 +140,13 @@ class RaftDriver:
             if flush is not None:
                 await self._loop.run_in_executor(None, flush.sync)
 
+    def abandon(self) -> None:
+        """Stop where it stands."""
+        self._stopped = True
+        self._ready.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
     # -- writing as the leader -------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry]) -> "asyncio.Future[int]":
@@ -254,6 +261,9 @@ class RaftDriver:
             self._delivery.refuse(
                 ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
             )
+            if self.running:
+                # At once: nobody may go on deciding, or take what another leader writes for its own.
+                self._delivery.tell_leader(NO_LEADER, self.core.epoch)
         self._promises.add(effects, then)
         self._watch_time()
 

@@ -7,10 +7,13 @@ for a while cannot commit anything, and somebody else may lead by now: it must g
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.raft.messages import NO_DIRECTORY
 
-UNKNOWN: int = -1
+UNKNOWN: Final = -1
+OBSERVER_FORGOTTEN_MS: Final = 300_000
+"""An observer that has not fetched for so long is not told of any more (Kafka's five minutes)."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,14 @@ class Leadership:
         others = sorted((self.heard_of_ms(v) for v in voters if v != self.node_id), reverse=True)
         needed = len(voters) // 2 + 1 - (self.node_id in voters)
         return others[needed - 1] + wait_ms if 0 < needed <= len(others) else None
+
+    def observers(self, voters: Mapping[int, bytes], now_ms: int) -> list[int]:
+        """Replicas that do not vote and were heard of lately."""
+        return [
+            node_id
+            for node_id, replica in self.replicas.items()
+            if node_id not in voters and now_ms - replica.fetched_ms <= OBSERVER_FORGOTTEN_MS
+        ]
 
     def successors(self, voters: Mapping[int, bytes]) -> tuple[int, ...]:
         """The other voters, those with the longest logs first."""

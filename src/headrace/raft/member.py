@@ -6,7 +6,6 @@ from random import Random
 from typing import Final
 
 from headrace.base.clock import Clock
-from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
 from headrace.raft.core import RaftCore
 from headrace.raft.driver import RaftDriver
@@ -67,8 +66,7 @@ def open_member(
     """The driver of this node, not started yet.
 
     `entries_of_image` gives the records of a snapshot of all that was committed so far. InvalidBytesError
-    where the folder is damaged beyond what a crash can do, or belongs to a quorum that this node is not the
-    only voter of.
+    where the folder is damaged beyond what a crash can do.
     """
     settings = log_settings(
         segment_bytes=config.int("metadata.log.segment.bytes"),
@@ -89,17 +87,11 @@ def open_member(
 
 
 def _voters(config: BrokerConfig, log: MetadataLog) -> VoterSet:
-    """The log's own voters, else those of the settings."""
+    """The log's own voters, else those of the settings; none for a node that has yet to find them."""
     voters = log.voters if log.kraft_version else None
     if voters is None:
         names = config.controller_listener_names
-        listed = config.list("controller.quorum.voters") or (f"{config.node_id}@localhost:0",)
+        listed = config.list("controller.quorum.voters")
         voters = VoterSet.from_setting(listed, names[0] if names else "CONTROLLER")
-    if voters.ids != {config.node_id}:
-        raise InvalidBytesError(
-            f"the quorum of {log.folder} is {sorted(voters.ids)}: node {config.node_id} can only run "
-            "a quorum that "
-            "it alone is"
-        )
     log.history.assume(voters)
     return voters

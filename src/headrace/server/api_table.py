@@ -79,10 +79,13 @@ BROKER: Final[Sequence[Row]] = (
     Row(69, 0, 1, "consumer_group_describe"),
     Row(74, 0, 1, "list_config_resources"),
     Row(75, 0, 0, "describe_topic_partitions"),
+    Row(80, 0, 1, "add_raft_voter"),
+    Row(81, 0, 0, "remove_raft_voter"),
 )
 
-# What a controller's listener serves: administration with bootstrap.controllers (KIP-919).
+# What a controller's listener serves: the quorum, brokers (KIP-631), and administration (KIP-919).
 CONTROLLER: Final[Sequence[Row]] = (
+    Row(1, 12, 18, "fetch_metadata_log"),
     Row(17, 0, 1, "sasl_handshake"),
     Row(18, 0, 4, "api_versions"),
     Row(19, 2, 7, "create_topics"),
@@ -97,10 +100,24 @@ CONTROLLER: Final[Sequence[Row]] = (
     Row(44, 0, 1, "incremental_alter_configs"),
     Row(45, 0, 1, "alter_partition_reassignments"),
     Row(46, 0, 0, "list_partition_reassignments"),
+    Row(52, 0, 2, "vote"),
+    Row(53, 0, 1, "begin_quorum_epoch"),
+    Row(54, 0, 1, "end_quorum_epoch"),
     Row(55, 0, 2, "describe_quorum"),
+    Row(56, 2, 3, "alter_partition"),
     Row(57, 0, 2, "update_features"),
+    Row(58, 0, 0, "envelope"),
+    Row(59, 0, 1, "fetch_snapshot"),
     Row(60, 0, 2, "describe_cluster"),
+    Row(62, 0, 4, "broker_registration"),
+    Row(63, 0, 2, "broker_heartbeat"),
     Row(64, 0, 0, "unregister_broker"),
+    Row(67, 0, 0, "allocate_producer_ids"),
+    Row(70, 0, 0, "controller_registration"),
+    Row(73, 0, 0, "assign_replicas_to_dirs"),
+    Row(80, 0, 1, "add_raft_voter"),
+    Row(81, 0, 0, "remove_raft_voter"),
+    Row(82, 0, 0, "update_raft_voter"),
 )
 
 

@@ -32,30 +32,25 @@ NOT_YET: Final = {
     "allow.everyone.if.no.acl.found": _SECURITY,
     "alter.log.dirs.": _ALONE,
     "authorizer.class.name": _SECURITY,
-    "auto.leader.rebalance.enable": _ALONE,
     "config.providers": _DEFAULTS,
     "connection.failed.authentication.delay.ms": _SECURITY,
     "connections.max.reauth.ms": _SECURITY,
     "controlled.shutdown.enable": _DEFAULTS,
     "controller.performance.": _DEFAULTS,
-    "controller.quorum.": _ALONE,
-    "controller.quorum.election.timeout.ms": _READ,
-    "controller.quorum.voters": _READ,
+    "controller.quorum.append.linger.ms": _DEFAULTS,
+    "controller.quorum.auto.join.enable": _DEFAULTS,
+    "controller.quorum.retry.backoff.ms": _DEFAULTS,
     "controller.quota.": _QUOTAS,
     "controller.socket.timeout.ms": _ALONE,
     "delegation.token.": _SECURITY,
     "early.start.listeners": _SECURITY,
     "follower.fetch.last.tiered.offset.enable": _TIERED,
-    "follower.replication.throttled.rate": _QUOTAS,
     "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics change.",
     "group.coordinator.append.linger.ms": _DEFAULTS,
     "group.coordinator.rebalance.protocols": _DEFAULTS,
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
-    "initial.broker.registration.timeout.ms": _ALONE,
     "internal.metadata.": _DEFAULTS,
-    "leader.imbalance.check.interval.seconds": _ALONE,
-    "leader.replication.throttled.rate": _QUOTAS,
     "log.cleaner.": _COMPACTION,
     "log.dir.failure.timeout.ms": _ALONE,
     "log.initial.task.delay.ms": _DEFAULTS,
@@ -68,8 +63,8 @@ NOT_YET: Final = {
     "offsets.topic.compression.codec": _DEFAULTS,
     "quota.window.": _QUOTAS,
     "remote.": _TIERED,
-    "replica.": _ALONE,
-    "replica.high.watermark.checkpoint.interval.ms": _READ,
+    "replica.alter.log.dirs.": _ALONE,
+    "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
     "replication.quota.": _QUOTAS,
     "request.timeout.ms": _ALONE,
     "sasl.": _SECURITY,
@@ -89,7 +84,6 @@ NOT_YET: Final = {
     "transaction.state.log.replication.factor": _READ,
     "transaction.state.log.segment.bytes": _READ,
     "transactional.id.expiration.ms": _TRANSACTIONS,
-    "unclean.leader.election.interval.ms": _ALONE,
     "unstable.": _DEFAULTS,
 }
 
@@ -127,10 +121,3 @@ def refuse_what_is_missing(config: "BrokerConfig") -> None:
         raise SettingError(
             "config.providers", "values from elsewhere cannot be looked up yet: write them out"
         )
-    if config.roles != {"broker", "controller"}:
-        raise SettingError(
-            "process.roles", "a node can only be broker,controller as yet: there is no other to work with"
-        )
-    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-        if len(config.list(name)) > 1:
-            raise SettingError(name, "names several nodes, and a node is on its own as yet")

@@ -107,7 +107,8 @@ class Peer:
     def send(
         self, request: Any, *, timeout_ms: int, at_most: int | None = None, read: Read | None = None
     ) -> asyncio.Future[Any]:
-        """Send a request in the highest version that both speak (`at_most` bounds it)."""
+        """Send a request in the highest version that both speak (`at_most` bounds it). A function may stand
+        in its place: it is given the node's versions, and makes the request."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         held = _Held(request, timeout_ms, at_most, read, answer)
         if self._closed:
@@ -135,13 +136,14 @@ class Peer:
 
     def _send_now(self, held: _Held) -> None:
         assert self._connection is not None
-        api_key = schema_of(type(held.request)).api_key
-        assert api_key is not None, f"{type(held.request).__name__} is no request"
         try:
+            request = held.request(self._versions) if callable(held.request) else held.request
+            api_key = schema_of(type(request)).api_key
+            assert api_key is not None, f"{type(request).__name__} is no request"
             version = self._versions.choose(api_key, at_most=held.at_most)
             read = held.read
             asked = self._connection.ask(
-                held.request,
+                request,
                 version,
                 API[api_key].response,
                 timeout_ms=held.timeout_ms,

@@ -4,9 +4,11 @@ Only `__cluster_metadata-0` is known: UNKNOWN_TOPIC_OR_PARTITION for others. v2 
 listeners.
 """
 
+from asyncio import Future
+
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 
-def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> Future[DescribeQuorumResponse]:
     return context.parts.controller.describe_quorum(request, api_version=context.api_version)

@@ -1,0 +1,146 @@
+"""The cluster's active controller, wherever it is: in this process, or on another node.
+
+Requests of brokers themselves (registration, heartbeats, in-sync sets, producer ids, directories) go to it as
+they are. What a client asked this broker for is forwarded in an Envelope with the client's principal and
+address (KIP-590). A controller that is gone or not active any more is not an error yet: the request waits
+for the next one, as long as its time lasts. A reply that says why a whole request failed is raised as
+ApiError, so
+that it does not matter to the caller where the controller is.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.controller.driver import Controller
+from headrace.controller.requests import ControllerRequests
+from headrace.raft.driver import RaftDriver
+from headrace.transport.peer import Peer
+from headrace.transport.versions import VersionTable
+from headrace.wire.apis import API
+from headrace.wire.codec import encode, join_chunks
+from headrace.wire.framing import read_response, request_frame
+from headrace.wire.notation import schema_of
+from headrace.wire.schemas.envelope import EnvelopeRequest, EnvelopeResponse
+from headrace.wire.schemas.principal import DefaultPrincipalData
+
+DIRECT: Final = frozenset({56, 62, 63, 67, 70, 73, 82})
+"""AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, ControllerRegistration,
+AssignReplicasToDirs, UpdateRaftVoter: what nodes ask for themselves."""
+
+REQUEST_MS: Final = 30_000
+"""How long a request may wait for a controller (Kafka's request.timeout.ms)."""
+
+ATTEMPT_MS: Final = 5_000
+"""How long one controller may take to answer before it is asked again, or another one."""
+
+PAUSE_S: Final = 0.02
+FRAME_LENGTH: Final = 4
+ANYWHERE: Final = "127.0.0.1"
+
+
+class ActiveController(ControllerRequests):
+    """`local` is this node's own controller, if it has one; `new_peer` makes the way to another node's."""
+
+    def __init__(
+        self,
+        raft: RaftDriver,
+        local: Controller | None,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        new_peer: Callable[[], Peer],
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._raft = raft
+        self._local = local
+        self._loop = loop
+        self._new_peer = new_peer
+        self._is_stopping = is_stopping
+        self._peer: Peer | None = None
+        self._asking: set[asyncio.Task[Any]] = set()
+
+    def ask(
+        self,
+        request: Any,
+        *,
+        api_version: int | None = None,
+        principal: str = "User:ANONYMOUS",
+        host: str = ANYWHERE,
+    ) -> "asyncio.Future[Any]":
+        local = self._local
+        alone = self._raft.core.is_voter and len(self._raft.core.voters) == 1
+        if local is not None and (local.is_active or alone):
+            return local.ask(request, api_version=api_version)
+        task = self._loop.create_task(self._ask_around(request, api_version, principal, host))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return task
+
+    def stop(self) -> None:
+        for task in list(self._asking):
+            task.cancel()
+        if self._peer is not None:
+            self._peer.close()
+
+    async def _ask_around(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
+        """Ask whoever is the controller, and the next one after it, until one answers."""
+        deadline = self._loop.time() + REQUEST_MS / 1000
+        reason = "no controller is known"
+        while self._loop.time() < deadline and not self._is_stopping():
+            try:
+                if self._local is not None and self._local.is_active:
+                    return await self._local.ask(request, api_version=api_version)
+                if self._raft.core.leader_id not in (-1, self._raft.core.node_id):
+                    return await self._ask_peer(request, api_version, principal, host)
+            except (ConnectionError, InvalidBytesError) as error:
+                reason = str(error)
+            except ApiError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                reason = error.message
+            await asyncio.sleep(PAUSE_S)
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no active controller answered: {reason}")
+
+    async def _ask_peer(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
+        if self._peer is None:
+            self._peer = self._new_peer()
+        api_key = schema_of(type(request)).api_key
+        assert api_key is not None
+        if api_key in DIRECT:
+            response = await self._peer.send(request, timeout_ms=ATTEMPT_MS, at_most=api_version)
+            _raise_for(response)
+            return response
+        used: list[int] = []
+
+        def envelope(versions: VersionTable) -> EnvelopeRequest:
+            used.append(versions.choose(api_key, at_most=api_version))
+            frame = join_chunks(request_frame(request, used[0], 0, "forwarded"))
+            return EnvelopeRequest(frame[FRAME_LENGTH:], _principal_bytes(principal), _host_bytes(host))
+
+        answered: EnvelopeResponse = await self._peer.send(envelope, timeout_ms=REQUEST_MS)
+        _raise_for(answered)
+        response = read_response(API[api_key].response, used[0], answered.response_data or b"")
+        if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the node that was asked is not the active controller")
+        return response
+
+
+def _raise_for(response: Any) -> None:
+    if response.error_code:
+        raise ApiError(ErrorCode(response.error_code), getattr(response, "error_message", None) or "")
+
+
+def _principal_bytes(principal: str) -> bytes:
+    """As Kafka serialises a principal: the version of the form, then the form."""
+    kind, _, name = principal.partition(":")
+    return b"\0\0" + encode(DefaultPrincipalData(type=kind, name=name), 0)
+
+
+def _host_bytes(host: str) -> bytes:
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return ipaddress.ip_address(ANYWHERE).packed

@@ -1,0 +1,96 @@
+"""Envelope (58), v0: a broker forwards a client's request to the active controller (KIP-590).
+
+The request is carried out as if its client had sent it here: with its principal, address and version. Only
+what this listener serves can be forwarded: UNSUPPORTED_VERSION otherwise. NOT_CONTROLLER where this node is
+not active. An error within the forwarded request is in its reply, inside the envelope.
+"""
+
+import asyncio
+import ipaddress
+from asyncio import Future
+from typing import Any, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.server.context import ANONYMOUS, Peer, RequestContext
+from headrace.server.error_replies import error_reply
+from headrace.server.own_controller import own_controller
+from headrace.wire.apis import API, Api
+from headrace.wire.codec import decode, encode_chunks, join_chunks
+from headrace.wire.framing import RequestHeader, read_request_header, response_frame
+from headrace.wire.schemas.envelope import EnvelopeRequest, EnvelopeResponse
+from headrace.wire.schemas.principal import DefaultPrincipalData
+
+ENVELOPE: Final = 58
+FRAME_LENGTH: Final = 4
+
+
+def handle(context: RequestContext, request: EnvelopeRequest) -> Future[EnvelopeResponse]:
+    if not own_controller(context).is_active:
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+    frame = memoryview(request.request_data)
+    header = read_request_header(frame)
+    row = context.connection.table.find(header.api_key, header.api_version)
+    if row is None or header.api_key == ENVELOPE:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"API {header.api_key} v{header.api_version} is not forwarded"
+        )
+    api = API[header.api_key]
+    inner = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        _client(context, request),
+        context.parts,
+    )
+    asked = decode(api.request, header.api_version, bytes(frame), header.body_at)
+    answer: Future[EnvelopeResponse] = context.parts.loop.create_future()
+
+    def reply(response: Any) -> None:
+        if not answer.done():
+            answer.set_result(EnvelopeResponse(_bytes(api, header, response)))
+
+    try:
+        result = row.load()(inner, asked)
+    except ApiError as error:
+        reply(error_reply(asked, api.response, header.api_version, error))
+        return answer
+    if asyncio.isfuture(result):
+        result.add_done_callback(lambda done: reply(_outcome(done, asked, api, header)))
+    else:
+        reply(result)
+    return answer
+
+
+def _outcome(done: "Future[Any]", asked: Any, api: Api, header: RequestHeader) -> Any:
+    error = None if done.cancelled() else done.exception()
+    if error is None and not done.cancelled():
+        return done.result()
+    failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return error_reply(asked, api.response, header.api_version, failure)
+
+
+def _bytes(api: Api, header: RequestHeader, response: Any) -> bytes:
+    body = encode_chunks(response, header.api_version)
+    return join_chunks(response_frame(api, header.api_version, header.correlation_id, body))[FRAME_LENGTH:]
+
+
+def _client(context: RequestContext, request: EnvelopeRequest) -> Peer:
+    """Whoever asked the broker, in place of the broker."""
+    asking = context.connection
+    client = Peer(asking.connection, listener=asking.listener, table=asking.table)
+    client.principal = _principal(request.request_principal)
+    try:
+        client.host = str(ipaddress.ip_address(request.client_host_address))
+    except ValueError as error:
+        raise InvalidBytesError(f"an envelope's client has no address: {error}") from error
+    return client
+
+
+def _principal(data: bytes | None) -> str:
+    """As Kafka serialises it: the version of the form, then the form. Older ones only get longer."""
+    if not data:
+        return ANONYMOUS
+    form = decode(DefaultPrincipalData, 0, data, 2)
+    return f"{form.type}:{form.name}"

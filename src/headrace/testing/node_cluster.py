@@ -1,0 +1,151 @@
+"""Several real nodes in one simulated world: each on a machine of its own, under one seed.
+
+    cluster = NodeCluster(World(7), nodes=3)
+    async def script() -> None:
+        await cluster.start()
+        cluster.kill(cluster.controller_id())
+        await cluster.until(lambda: cluster.controller_id() is not None)
+    cluster.world.run(script())
+
+All nodes are brokers and voters, unless `roles` says otherwise. What a node keeps in memory can be looked at
+from outside, as a debugger would.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from headrace.base.ids import uuid_text
+from headrace.node.assembly import Node, start_node
+from headrace.node.storage import format_node
+from headrace.settings.broker_config import BrokerConfig
+from headrace.testing.disk import Crash
+from headrace.testing.machine import SimulatedMachine, Surroundings
+from headrace.testing.world import World
+
+T = TypeVar("T")
+
+PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+BOTH: Final = "broker,controller"
+
+
+class NodeCluster:
+    """Nodes 1 to N on machines node1 to nodeN."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        nodes: int = 3,
+        roles: Mapping[int, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.world = world
+        self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
+        self.nodes: dict[int, Node] = {}
+        self.failures: list[tuple[int, Exception]] = []
+        self._settings = dict(settings or {})
+        self._cluster_id = uuid_text(world.rng.randbytes(16))
+        for node_id in self.roles:
+            machine = self.machine(node_id)
+            format_node(
+                self.config(node_id),
+                self._cluster_id,
+                disk=machine.disk,
+                clock=machine.clock,
+                rng=machine.rng,
+            )
+
+    # --- the nodes ---
+
+    @property
+    def ids(self) -> list[int]:
+        return list(self.roles)
+
+    def machine(self, node_id: int) -> SimulatedMachine:
+        return self.world.machine(f"node{node_id}")
+
+    def config(self, node_id: int) -> BrokerConfig:
+        role = self.roles[node_id]
+        host = f"node{node_id}"
+        voters = [n for n, its in self.roles.items() if "controller" in its]
+        listeners = []
+        if "broker" in role:
+            listeners.append(f"PLAINTEXT://{host}:{PORT}")
+        if "controller" in role:
+            listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
+        return BrokerConfig(
+            {
+                "node.id": str(node_id),
+                "process.roles": role,
+                "listeners": ",".join(listeners),
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": ",".join(f"{n}@node{n}:{CONTROLLER_PORT}" for n in voters),
+                "log.dirs": "/data",
+                "broker.rack": host,
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "3",
+            }
+            | self._settings
+        )
+
+    async def start(self, *node_ids: int) -> None:
+        """Boot these nodes, or all, and wait until each is ready."""
+        await asyncio.gather(*(self.begin_start(node_id) for node_id in node_ids or self.ids))
+
+    def begin_start(self, node_id: int) -> "asyncio.Task[None]":
+        machine = self.machine(node_id)
+        task = machine.boot(lambda own: self._boot(own, node_id), may_fail=True)
+
+        async def started() -> None:
+            await self.world.result(machine, task)
+
+        return self.world.driver.create_task(started())
+
+    async def _boot(self, own: Surroundings, node_id: int) -> Node:
+        node = await start_node(
+            self.config(node_id),
+            loop=own.loop,
+            clock=own.clock,
+            disk=own.disk,
+            network=own.network,
+            rng=own.rng,
+            on_failure=lambda error: self.failures.append((node_id, error)),
+        )
+        self.nodes[node_id] = node
+        return node
+
+    def kill(self, node_id: int, how: Crash = Crash.KILL) -> None:
+        """End a node where it stands."""
+        self.nodes.pop(node_id, None)
+        self.machine(node_id).crash(how)
+
+    async def stop(self, node_id: int) -> None:
+        """A clean stop."""
+        await self.on_node(node_id, self.nodes[node_id].stop())
+        self.nodes.pop(node_id)
+        self.machine(node_id).retire()
+
+    async def on_node(self, node_id: int, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on a node's own loop."""
+        machine = self.machine(node_id)
+        assert machine.process is not None, f"node {node_id} does not run"
+        return await self.world.result(machine, machine.process.loop.create_task(work))
+
+    # --- what can be seen ---
+
+    def controller_id(self) -> int | None:
+        """The active controller, if there is one."""
+        for node_id, node in self.nodes.items():
+            controller = node.parts.own_controller
+            if controller is not None and controller.is_active:
+                return node_id
+        return None
+
+    def unfenced_on(self, node_id: int) -> set[int]:
+        """The brokers that a node believes to be alive."""
+        return {each.id for each in self.nodes[node_id].image.brokers.values() if not each.fenced}
+
+    async def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = 60) -> None:
+        await self.world.until(condition, timeout_s=timeout_s, what=what or repr(condition))
