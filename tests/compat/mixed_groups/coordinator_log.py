@@ -126,10 +126,14 @@ class History:
         del self._open[hold.partition]
 
 
-def read_history(bootstrap: str, topic: str) -> Mapping[str, History]:
+Written = tuple[int, bytes, bytes | None]
+"""A record's time, key and value."""
+
+
+def read_history(records: Iterable[Written], topic: str) -> Mapping[str, History]:
     """The history of every group, as far as it is about this topic."""
     histories: dict[str, History] = defaultdict(History)
-    for at, raw_key, raw_value in _records(bootstrap):
+    for at, raw_key, raw_value in records:
         key = decode_key(raw_key)
         value = decode_value(key, raw_value)
         if isinstance(key, OffsetCommitKey):
@@ -151,7 +155,8 @@ def read_history(bootstrap: str, topic: str) -> Mapping[str, History]:
     return histories
 
 
-def _records(bootstrap: str) -> Iterator[tuple[int, bytes, bytes | None]]:
+def written_by(bootstrap: str) -> Iterator[Written]:
+    """Everything in the coordinator's log, which has one partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

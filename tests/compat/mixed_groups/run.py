@@ -13,7 +13,7 @@ from headrace.clients.errors import ClientError
 from tests.compat.brokers import Broker
 from tests.compat.mixed_groups import schedule
 from tests.compat.mixed_groups.checker import Story, check_group, stories_of
-from tests.compat.mixed_groups.coordinator_log import History, read_history
+from tests.compat.mixed_groups.coordinator_log import History, read_history, written_by
 from tests.compat.mixed_groups.numbering import Numbering
 from tests.compat.mixed_groups.processes import Company
 from tests.compat.mixed_groups.roster import TOPIC, Seat
@@ -69,7 +69,7 @@ def run(
             company.kill_all()
     outcome.records = sum(numbering.ends)
     outcome.violations += numbering.failures + company.troubles
-    _judge(company, seats, numbering.ends, read_history(broker.bootstrap, TOPIC), outcome)
+    _judge(company, seats, numbering.ends, read_history(written_by(broker.bootstrap), TOPIC), outcome)
     (folder / "events.txt").write_text("\n".join(map(str, company.events)))
     return outcome
 

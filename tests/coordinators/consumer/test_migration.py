@@ -265,6 +265,19 @@ def test_a_classic_member_joins_again_for_new_partitions_only(world: World) -> N
     assert sorted(map(len, (old.held["t"], new.held["t"]))) == [3, 3]
 
 
+def test_who_was_put_out_is_told_so_unless_it_has_let_go_of_everything(world: World) -> None:
+    world.join("new", "t")
+    old = Classic(world, "old", "t", cooperative=True)
+    old.join()
+    old.sync()
+    world.pass_time(20_000)  # more than its session
+    old.held = {"t": {0}}
+    (answer,) = old.ask_to_join()
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    old.held = {}
+    old.join()
+
+
 def test_a_static_member_restarts_with_the_other_protocol(world: World) -> None:
     """A classic static member does not say when it leaves: its seat is taken as it comes back, both ways."""
     old = Classic(world, "old", "t")

@@ -77,6 +77,7 @@ class ClassicMember:
         self._instance_id = config.str("group.instance.id") or None
         self._member_id = ""
         self._generation = _NO_GENERATION
+        self._heard_ms = 0  # when the coordinator last heard of this member
         self._assignor: Assignor | None = None
         self._needs_join = True
         self._prepared = False
@@ -93,6 +94,11 @@ class ClassicMember:
     @property
     def is_out(self) -> bool:
         return self._is_lost or self._generation == _NO_GENERATION
+
+    def is_still(self, begun: Membership) -> bool:
+        return (
+            begun == self.identity
+        )  # what was owned in another generation may be somebody else's in this one
 
     @property
     def is_cooperative(self) -> bool:
@@ -119,6 +125,9 @@ class ClassicMember:
         if self._joining is None and self._led_topics_changed():
             self._needs_join = True
         if self._joining is None and self._needs_join:
+            if self._has_been_silent():
+                self._forget_membership(ErrorCode.ILLEGAL_GENERATION)
+                await self._holder.lose(self._holder.owned)
             await self._prepare()
             self._joining = self._world.loop.create_task(self._rejoin())
             self._joining.add_done_callback(lambda _: self._holder.news())
@@ -201,6 +210,7 @@ class ClassicMember:
         self._coordinator.check(response.error_code, f"cannot join the group {self._coordinator.group_id!r}")
         self._member_id = response.member_id
         self._generation = response.generation_id
+        self._heard_ms = self._world.now_ms()
         self._assignor = self._assignors[response.protocol_name or ""]
         self._start_beating()
         return await self._sync(response)
@@ -268,6 +278,13 @@ class ClassicMember:
         """As leader: a topic that somebody wants came, went or grew."""
         return any(self._cluster.view.partition_count(name) != count for name, count in self._led.items())
 
+    def _has_been_silent(self) -> bool:
+        """Whether the coordinator has heard nothing of this member for its session, as after a freeze: then
+        it is out of the group, though a coordinator may take it in again without a word about that.
+        """
+        silent_ms = self._world.now_ms() - self._heard_ms
+        return not self.is_out and silent_ms > self._cluster.config.int("session.timeout.ms")
+
     def _forget_membership(self, code: ErrorCode) -> None:
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
@@ -295,12 +312,13 @@ class ClassicMember:
             if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
                 await self._leave_for_silence()
                 return
+            sent_ms = self._world.now_ms()
             try:
                 code = (await self._coordinator.ask(self._heartbeat())).error_code
             except ClientError:
                 failures += 1
                 continue
-            failures = 0
+            failures, self._heard_ms = 0, sent_ms
             if not self._take_heartbeat(code):
                 return
 

@@ -23,7 +23,9 @@ Committed = Callable[[Places, ClientError | None], None]
 
 
 class Commits:
-    """The commits of one consumer. `identity` raises CommitFailedError where it is out of its group."""
+    """The commits of one consumer. `identity_for` says as whom to make one that was begun with an earlier
+    identity, and raises CommitFailedError where it comes too late.
+    """
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Commits:
         *,
         group: Callable[[], Coordinator],
         identity: Callable[[], Membership],
+        identity_for: Callable[[Membership], Membership],
         begin: Callable[[Coroutine[Any, Any, None]], object],
         is_automatic: bool,
     ) -> None:
@@ -39,12 +42,14 @@ class Commits:
         self._positions = positions
         self._group = group
         self._identity = identity
+        self._identity_for = identity_for
         self._begin = begin
         self._is_automatic = is_automatic
         self._interval_ms = cluster.config.int("auto.commit.interval.ms")
         self._timeout_ms = cluster.config.int("default.api.timeout.ms")
         self._next_ms = float("inf")
         self._turn = asyncio.Lock()
+        self._losses = 0  # how often the consumer was put out of its group
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions, as offsets to commit."""
@@ -56,18 +61,34 @@ class Commits:
 
     async def commit(self, offsets: Places | None = None) -> None:
         """Commit these offsets, or the positions; returns when the coordinator has them."""
+        await self._commit(self.consumed() if offsets is None else offsets, self._identity(), self._losses)
+
+    async def _commit(self, places: Places, begun: Membership, losses: int) -> None:
+        """`begun` and `losses`: as they were when the caller decided to commit this."""
         group = self._group()
-        places = self.consumed() if offsets is None else offsets
+
+        def identity() -> Membership:
+            if losses != self._losses:
+                raise group.not_a_member()
+            return self._identity_for(begun)
+
         async with self._turn:
-            await group.commit(places, self._identity, timeout_ms=self._timeout_ms)
+            await group.commit(places, identity, timeout_ms=self._timeout_ms)
+
+    def give_up(self) -> None:
+        """The consumer was put out of its group: what is under way or waits for its turn comes too late, also
+        when the consumer is in the group again by then.
+        """
+        self._losses += 1
 
     def commit_soon(self, offsets: Places, callback: Committed | None) -> None:
         """Commit beside the polls; the callback hears of the outcome."""
+        begun, losses = self._identity(), self._losses
 
         async def commit() -> None:
             error: ClientError | None = None
             try:
-                await self.commit(offsets)
+                await self._commit(offsets, begun, losses)
             except ClientError as failure:
                 error = failure
                 if callback is None:

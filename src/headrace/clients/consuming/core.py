@@ -74,7 +74,8 @@ class ConsumerCore:
             self.cluster,
             self.positions,
             group=self.need_group,
-            identity=self._member_that_commits,
+            identity=lambda: self.identity,
+            identity_for=self._identity_for,
             begin=self.begin,
             is_automatic=config.bool("enable.auto.commit") and bool(group_id),
         )
@@ -258,8 +259,8 @@ class ConsumerCore:
             return Membership(instance_id=self.config.str("group.instance.id") or None)
         return self._member.identity
 
-    def _member_that_commits(self) -> Membership:
-        if self._member is not None and self._member.is_out:
+    def _identity_for(self, begun: Membership) -> Membership:
+        if self._member is not None and (self._member.is_out or not self._member.is_still(begun)):
             raise self.need_group().not_a_member()
         return self.identity
 
@@ -296,6 +297,7 @@ class ConsumerCore:
             self.positions.remove(given_up)
 
     async def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        self.commits.give_up()
         lost = in_order(partitions)
         if lost:
             await in_caller(self.subscription.listener.on_lost, lost)

@@ -87,6 +87,9 @@ class Kip848Member:
     def is_out(self) -> bool:
         return self._is_lost or self._epoch <= _JOIN
 
+    def is_still(self, begun: Membership) -> bool:
+        return True  # epochs rise while partitions stay where they are; who was put out is told of it
+
     def subscription_changed(self) -> None:
         self._soon.set()
 

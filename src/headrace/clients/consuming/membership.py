@@ -73,6 +73,10 @@ class GroupMember(Protocol):
         """
         ...
 
+    def is_still(self, begun: Membership) -> bool:
+        """Whether a commit that was begun with this identity may be made with that of now."""
+        ...
+
     @property
     def has_work(self) -> bool:
         """Whether `advance` would do something."""

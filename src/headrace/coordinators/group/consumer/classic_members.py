@@ -66,6 +66,11 @@ class ClassicMembers:
             subscription = _check_join(group, request)
             check_room(group, request.member_id, self.protocol.settings_of(group.id).size_max)
             known = self._find(group, request)
+            if known is None and request.member_id and subscription.owned_partitions:
+                # It was put out and does not know it: what it says to own has other owners by now. Without
+                # this answer it would go on as before, and commit to these partitions as a member of now.
+                # (Apache Kafka takes it in.)
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         except ApiError as error:
             answer(join_error(request.member_id, error.code))
             return
