@@ -1,0 +1,57 @@
+"""Feeds of a test: written and read by clients that know nothing of Spark, derived by a pipeline's file."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.clients import ConsumedRecord, Consumer, Producer
+from headrace.spark.pipeline.reports import BatchReport
+from headrace.spark.pipeline.runner import Stop, run
+from headrace.spark.pipeline.spec import read_spec
+from headrace.testing import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Feeds:
+    """A cluster's topics, as a test wants them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.brokers = cluster.bootstrap_servers
+
+    def write(self, topic: str, values: Iterable[Any]) -> None:
+        """Values as they are where they are bytes, else as JSON."""
+        with Producer(bootstrap_servers=self.brokers) as producer:
+            for value in values:
+                producer.send(topic, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+    def read(self, topic: str) -> list[ConsumedRecord]:
+        """All of a topic, by partition and offset."""
+        with Consumer(bootstrap_servers=self.brokers, auto_offset_reset="earliest") as consumer:
+            partitions = consumer.partitions_for(topic)
+            ends = consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            found: list[ConsumedRecord] = []
+            while len(found) < sum(ends.values()):
+                found += consumer.poll(10)
+        return sorted(found, key=lambda each: (each.partition, each.offset))
+
+    def rows(self, topic: str) -> list[Any]:
+        """A topic's values, from JSON."""
+        return [json.loads(record.value or b"null") for record in self.read(topic)]
+
+
+def run_file(
+    spark: "SparkSession", feeds: Feeds, path: Path, text: str
+) -> tuple[list[BatchReport], list[Stop]]:
+    """Run a pipeline that reads what is there and ends; its reports, and where it stopped."""
+    mark = "#" if path.suffix == ".py" else "--"
+    path.write_text(f"{mark} trigger: available now\n{text}")
+    reports: list[BatchReport] = []
+    spec = read_spec(str(path), path.read_text(), {})
+    stops = run(spark, spec, feeds.brokers, tell=reports.append, should_stop=lambda: False)
+    failures = [stop.failure for stop in stops if stop.failure is not None]
+    assert not failures, failures
+    return reports, stops
