@@ -1,14 +1,184 @@
 """A cluster of real nodes in a simulated world: elected, registered, and one controller after the other."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.base.error_codes import ErrorCode
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import World
+from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+
+Script = Callable[[NodeCluster], Coroutine[Any, Any, None]]
 
 
-def test_three_nodes_elect_a_controller_and_register_their_brokers() -> None:
-    cluster = NodeCluster(World(1))
+def run(script: Script, *, seed: int = 1, **options: Any) -> None:
+    cluster = NodeCluster(World(seed), **options)
+    try:
+        cluster.world.run(script(cluster))
+        assert cluster.failures == []
+    finally:
+        cluster.world.close()
 
-    async def script() -> None:
+
+async def create(cluster: NodeCluster, node_id: int, name: str, replicas: int = 1) -> int:
+    """Ask one node for a topic, as its broker would; returns the error code."""
+    topic = CreatableTopic(name, 1, replicas)
+
+    async def ask() -> Any:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        return await cluster.nodes[node_id].parts.controller.create_topics(request)
+
+    code: int = (await cluster.on_node(node_id, ask())).topics[0].error_code
+    return code
+
+
+async def all_there(cluster: NodeCluster) -> None:
+    """Until every broker that runs believes in exactly those that run."""
+    running = {each for each in cluster.nodes if "broker" in cluster.roles[each]}
+    await cluster.until(lambda: all(cluster.unfenced_on(each) == running for each in cluster.nodes))
+
+
+def topics_on(cluster: NodeCluster, node_id: int) -> set[str]:
+    return set(cluster.nodes[node_id].image.topics_by_name)
+
+
+def test_three_nodes_elect_a_controller_and_know_each_others_brokers() -> None:
+    async def script(cluster: NodeCluster) -> None:
         await cluster.start()
-        await cluster.until(lambda: all(cluster.unfenced_on(each) == {1, 2, 3} for each in cluster.ids))
+        await all_there(cluster)
+        for node_id in cluster.ids:
+            assert await create(cluster, node_id, f"t{node_id}", replicas=node_id) == 0
+        assert await create(cluster, 1, "t2") == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert await create(cluster, 2, "wide", replicas=4) == ErrorCode.INVALID_REPLICATION_FACTOR
+        await cluster.until(
+            lambda: all(topics_on(cluster, each) == {"t1", "t2", "t3"} for each in cluster.ids)
+        )
+        for node_id in cluster.ids:
+            await cluster.stop(node_id)
 
-    cluster.world.run(script())
+    run(script)
+
+
+def test_a_killed_controller_is_followed_by_another_within_a_second() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        assert await create(cluster, 1, "before") == 0
+        first = cluster.controller_id()
+        assert first is not None
+        killed_at = cluster.world.virtual_s
+        cluster.kill(first)
+        await cluster.until(lambda: cluster.controller_id() is not None)
+        assert cluster.world.virtual_s - killed_at < 0.5
+        await all_there(cluster)
+        assert cluster.world.virtual_s - killed_at < 1.0, "its broker is fenced at once, too"
+        other = next(iter(cluster.nodes))
+        assert await create(cluster, other, "after") == 0
+        await cluster.start(first)
+        await all_there(cluster)
+        await cluster.until(lambda: topics_on(cluster, first) == {"before", "after"})
+
+    for seed in range(5):
+        run(script, seed=seed)
+
+
+def test_a_paused_node_is_not_taken_for_dead() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        broker = next(each for each in cluster.ids if each != cluster.controller_id())
+        cluster.machine(broker).pause()
+        await asyncio.sleep(6)
+        active = cluster.controller_id()
+        assert active is not None
+        assert broker in cluster.unfenced_on(active), "only silence for a whole session tells"
+        cluster.machine(broker).resume()
+        await asyncio.sleep(6)
+        assert broker in cluster.unfenced_on(active)
+
+    run(script)
+
+
+def test_a_paused_controller_loses_its_office_and_what_it_had_not_committed() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        first = cluster.controller_id()
+        assert first is not None
+        others = [each for each in cluster.ids if each != first]
+        cluster.world.network.partition([f"node{first}"], [f"node{each}" for each in others])
+        lost = cluster.machine(first).process
+        assert lost is not None
+        asked = lost.loop.create_task(_ask_own(cluster, first, "never"))
+        await cluster.until(lambda: any(_leads(cluster, each) for each in others))
+        assert await create(cluster, others[0], "instead") == 0
+        cluster.world.network.heal()
+        await cluster.until(lambda: asked.done())
+        assert isinstance(asked.exception(), Exception), "nobody was told that it was made"
+        await all_there(cluster)
+        await cluster.until(lambda: all(topics_on(cluster, each) == {"instead"} for each in cluster.ids))
+        controller = cluster.nodes[first].parts.own_controller
+        assert controller is not None
+        assert set(controller.core.image.topics_by_name) == {"instead"}
+
+    run(script)
+
+
+async def _ask_own(cluster: NodeCluster, node_id: int, name: str) -> Any:
+    controller = cluster.nodes[node_id].parts.own_controller
+    assert controller is not None
+    return await controller.create_topics(CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1_000))
+
+
+def _leads(cluster: NodeCluster, node_id: int) -> bool:
+    controller = cluster.nodes[node_id].parts.own_controller
+    return controller is not None and controller.is_active
+
+
+def test_brokers_and_controllers_on_nodes_of_their_own() -> None:
+    roles = {1: "controller", 2: "controller", 3: "controller", 4: "broker", 5: "broker"}
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        assert await create(cluster, 4, "a", replicas=2) == 0
+        first = cluster.controller_id()
+        assert first is not None
+        await cluster.stop(first)
+        await cluster.until(lambda: cluster.controller_id() is not None)
+        assert await create(cluster, 5, "b", replicas=2) == 0
+        cluster.kill(4)
+        await all_there(cluster)
+        await cluster.start(4)
+        await all_there(cluster)
+        await cluster.until(lambda: all(topics_on(cluster, each) == {"a", "b"} for each in cluster.nodes))
+
+    run(script, nodes=5, roles=roles)
+
+
+def test_a_node_that_was_away_for_long_begins_with_a_snapshot() -> None:
+    settings = {
+        "metadata.log.max.record.bytes.between.snapshots": "2000",
+        "metadata.max.retention.bytes": "4000",
+    }
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        away = next(each for each in cluster.ids if each != cluster.controller_id())
+        cluster.kill(away)
+        active = cluster.controller_id()
+        assert active is not None
+        driver = cluster.nodes[active].quorum.driver
+        number = 0
+        while driver.log.log.log_start_offset == 0:
+            assert await create(cluster, active, f"topic{number}") == 0
+            number += 1
+        await cluster.start(away)
+        own = cluster.nodes[away].quorum.driver
+        assert own.log.log.log_start_offset > 0
+        await cluster.until(lambda: topics_on(cluster, away) == topics_on(cluster, active))
+        assert len(topics_on(cluster, away)) == number
+
+    run(script, settings=settings)

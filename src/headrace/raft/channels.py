@@ -129,9 +129,9 @@ class Channels:
         asked.add_done_callback(lambda done: self._answered(message, done))
 
     def _answered(self, message: Message, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
         if done.cancelled() or not self._driver.running:
             return
-        error = done.exception()
         if error is not None:
             logger.debug("node %s did not answer %s: %s", message.to, type(message).__name__, error)
             return

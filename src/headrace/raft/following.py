@@ -110,9 +110,9 @@ class Following:
         driver = self._driver
         epoch = driver.core.epoch
         asked = peer.send(self._request(), timeout_ms=WAIT_MS + self._channels.request_ms)
+        asked.add_done_callback(_forget)  # this task may end, or lose interest, before it is answered
         await asyncio.wait([asked, self._changed], return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            asked.add_done_callback(_forget)
             return True  # somebody else leads by now
         try:
             response = asked.result()

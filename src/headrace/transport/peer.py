@@ -161,9 +161,9 @@ class Peer:
 
     def _made(self, task: asyncio.Task[None]) -> None:
         self._connecting = None
+        error = None if task.cancelled() else task.exception()
         if task.cancelled() or self._closed:
             return
-        error = task.exception()
         if error is None:
             self._failures = 0
             while self._held:
