@@ -236,3 +236,28 @@ def test_key_hash_twins(chosen: list[Record], secret: tuple[int, int]) -> None:
             getattr(twin, name)(body, spans.key_at, spans.key_size, *arguments, hashes)
             answers.append(hashes.tolist())
         assert answers[0] == answers[1]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.integers(0, 20_000), min_size=1, max_size=3),
+    st.integers(0, 300),
+    st.integers(-20_000, 20_000),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), max_size=2),
+)
+def test_scan_records_of_usual_shape(
+    sizes: list[int], first: int, timestamp: int, changes: list[tuple[int, int]]
+) -> None:
+    """Records around the borders of what the compiled kernel has a quick way for, some with a broken byte."""
+    section = bytearray(b"".join(raw_record(offset_delta=n, value=b"") for n in range(first)))
+    at = len(section)
+    for number, size in enumerate(sizes):
+        key = (None, b"", b"k" * (size % 200))[size % 3]
+        section += raw_record(
+            offset_delta=first + number, timestamp_delta=timestamp, key=key, value=b"v" * size
+        )
+    for position, byte in changes:
+        section[min(at + position, len(section) - 1)] = byte
+    count = first + len(sizes)
+    expected = kernels_plain.scan_records(bytes(section), count, 1000)
+    assert kernels_compiled.scan_records(bytes(section), count, 1000) == expected
