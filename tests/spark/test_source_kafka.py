@@ -25,7 +25,6 @@ from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.prepare import UnavailableError
 from tests.spark.source_topics import (
     FIRST_MS,
-    HOUR_MS,
     delete_records,
     eventually,
     fill,
@@ -130,13 +129,13 @@ def test_a_compacted_log_has_gaps(kafka: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(range_fetcher, "_POLL_MS", 50)
     settings = {name.replace(".", "_"): value for name, value in COMPACTED.items()}
     topic = make_topic(kafka, 1, **settings)
-    hours = count(FIRST_MS, HOUR_MS)  # so every batch is late enough for a segment of its own
+    minutes = count(FIRST_MS, 60_000)  # so every batch is late enough for a segment of its own
     for start in (0, 100, 200):
-        fill(kafka, topic, numbered(100, start), key=b"same", first_ms=next(hours), step_ms=0)
+        fill(kafka, topic, numbered(100, start), key=b"same", first_ms=next(minutes), step_ms=0)
     options = options_for(kafka, topic)
 
     def is_compacted() -> bool:
-        fill(kafka, topic, [b"last"], key=b"other", first_ms=next(hours))
+        fill(kafka, topic, [b"last"], key=b"other", first_ms=next(minutes))
         (whole,) = planned(options)
         return numbered(1, 299)[0] in values_of(whole, options) and len(values_of(whole, options)) < 250
 

@@ -96,6 +96,11 @@ def test_later_batches_begin_where_the_one_before_ended() -> None:
     assert batch_ranges(start, end) == ([OffsetRange("a", 0, 120, 150)], [])
 
 
+def test_an_end_that_is_kept_reads_nothing_again() -> None:
+    end = StreamOffset({A0: 120}, {A0: 100})
+    assert batch_ranges(end, end) == ([], [])
+
+
 def test_a_new_partition_begins_where_it_was_first_seen() -> None:
     start = StreamOffset({A0: 120})
     end = start.followed_by({A0: 120, A1: 9}, {A0: 120, A1: 2})

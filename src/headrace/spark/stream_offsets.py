@@ -66,7 +66,10 @@ def batch_ranges(start: StreamOffset, end: StreamOffset) -> tuple[list[OffsetRan
 
     The connector leaves those open: they begin at their oldest record.
     """
-    ranges, unsaid = [], []
+    ranges: list[OffsetRange] = []
+    unsaid: list[TopicPartition] = []
+    if start == end:  # an end that was kept for want of news; its starts are those of an earlier batch
+        return ranges, unsaid
     for each, until in sorted(end.offsets.items()):
         begin = end.starts.get(each, start.offsets.get(each))
         if begin is None:
