@@ -18,6 +18,20 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(fields[at]) for at in (11, 12)) / TICK
 
 
+def tree_cpu_seconds(root: int) -> float:
+    """User and system seconds of a process and all below it, those that have ended included."""
+    fields: dict[int, list[str]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):  # it has just ended
+                fields[int(folder.name)] = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+    below, is_growing = {root}, True
+    while is_growing:
+        more = {pid for pid, each in fields.items() if int(each[1]) in below} - below
+        below, is_growing = below | more, bool(more)
+    return sum(int(fields[pid][at]) for pid in below if pid in fields for at in (11, 12, 13, 14)) / TICK
+
+
 def rss_mb(pid: int) -> float:
     found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     assert found is not None

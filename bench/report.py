@@ -51,6 +51,9 @@ UNITS = {
     "end_to_end_p50_ms": "end to end p50, ms",
     "end_to_end_p99_ms": "end to end p99, ms",
     "cores": "broker cores busy",
+    "rows_s": "rows/s",
+    "broker_cpu_us": "broker CPU µs a row",
+    "spark_cpu_us": "Spark CPU µs a row",
     "ready_s": "start to ready, s",
     "idle_rss_mb": "memory at idle, MB",
 }

@@ -1,0 +1,238 @@
+"""python -m bench.spark [--quick] [--rounds N] [--json FILE]: our source and sink beside Spark's JVM
+connector.
+
+The connector, from Maven Central, works on Apache Kafka; ours on headrace. Same machine, same Spark, same
+queries: write rows, read them all, read them by availableNow in five batches; 5 million rows of 100 B and
+1 million of 1 KB in four partitions. headrace is read a second time directly from its segment files
+(`read.mode=segments`). Each side has a broker and a Spark of its own, which run one after the other; what
+is measured was warmed up by a small round of the same. Figures are medians over the rounds.
+
+CPU is that of the broker for each row, and that of Spark (its JVM and Python workers).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.brokers import KAFKA_LIBS, ROOT, Broker, Headrace, Kafka
+from bench.machine import cpu_seconds, tree_cpu_seconds
+from bench.report import Goal, as_markdown, at_least, at_most
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = 4
+BATCHES = 5
+WARM_UP_ROWS = 100_000
+
+
+class Load(NamedTuple):
+    """So many rows with values of so many bytes."""
+
+    name: str
+    rows: int
+    size: int
+
+    @property
+    def topic(self) -> str:
+        return f"load-{self.size}"
+
+
+LOADS = (Load("100 B", 5_000_000, 100), Load("1 KB", 1_000_000, 1000))
+
+GOALS: dict[str, Goal] = {
+    "read 100 B | rows_s": at_least(2),
+    "read 1 KB | rows_s": at_least(1.5),
+    "availableNow 100 B | rows_s": at_least(2),
+    "availableNow 1 KB | rows_s": at_least(1.5),
+    "direct read 100 B | rows_s": at_least(2.5),
+    "direct read 1 KB | rows_s": at_least(2),
+    # None at all, but for the manifest.
+    "direct read 100 B | broker_cpu_us": at_most(0.05),
+    "direct read 1 KB | broker_cpu_us": at_most(0.05),
+    "write 100 B | rows_s": at_least(3),
+    "write 1 KB | rows_s": at_least(3),
+}
+
+Figures = dict[str, dict[str, float]]
+
+
+class Bench:
+    """One side, inside its own Spark."""
+
+    def __init__(self, spark: "SparkSession", format_name: str, broker: str, broker_pid: int) -> None:
+        self._spark = spark
+        self._format = format_name
+        self._options = {"kafka.bootstrap.servers": broker}
+        self._broker_pid = broker_pid
+        self.figures: Figures = {}
+
+    def run(self, load: Load) -> None:
+        """A small round that nobody counts, then the real one."""
+        self._round(load._replace(rows=WARM_UP_ROWS), f"{load.topic}-warm")
+        self.figures.clear()
+        self._round(load, load.topic)
+
+    def _round(self, load: Load, topic: str) -> None:
+        self._measure(f"write {load.name}", load, lambda: self._write(load, topic))
+        self._measure(f"read {load.name}", load, lambda: self._read(load, topic))
+        self._measure(f"availableNow {load.name}", load, lambda: self._available_now(load, topic))
+        if self._format == "headrace":
+            direct = {"read.mode": "segments"}
+            self._measure(f"direct read {load.name}", load, lambda: self._read(load, topic, **direct))
+
+    def _measure(self, step: str, load: Load, work: Callable[[], None]) -> None:
+        spark_s, broker_s, began = (
+            tree_cpu_seconds(os.getpid()),
+            cpu_seconds(self._broker_pid),
+            time.monotonic(),
+        )
+        work()
+        seconds = time.monotonic() - began
+        self.figures[step] = {
+            "rows_s": load.rows / seconds,
+            "broker_cpu_us": (cpu_seconds(self._broker_pid) - broker_s) / load.rows * 1e6,
+            "spark_cpu_us": (tree_cpu_seconds(os.getpid()) - spark_s) / load.rows * 1e6,
+        }
+
+    def _write(self, load: Load, topic: str) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        value = F.rpad(F.col("id").cast("string"), load.size, "x")
+        rows = self._spark.range(0, load.rows, 1, PARTITIONS).select(
+            F.col("id").cast("string").cast("binary").alias("key"), value.cast("binary").alias("value")
+        )
+        writer = rows.write.format(self._format).options(**self._options).option("topic", topic)
+        writer.mode("append").save()
+
+    def _read(self, load: Load, topic: str, **options: str) -> None:
+        reader = self._spark.read.format(self._format).options(**self._options, **options)
+        ((rows, length, _),) = self._sum(reader.option("subscribe", topic).load()).collect()
+        assert (rows, length) == (load.rows, load.rows * load.size), (rows, length)
+
+    def _available_now(self, load: Load, topic: str) -> None:
+        reader = self._spark.readStream.format(self._format).options(**self._options)
+        stream = (
+            reader.option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", load.rows // BATCHES)
+            .load()
+        )
+        with tempfile.TemporaryDirectory(prefix="bench-checkpoint-") as folder:
+            query = (
+                self._sum(stream)
+                .writeStream.format("noop")
+                .outputMode("complete")
+                .option("checkpointLocation", folder)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            assert sum(each["numInputRows"] for each in query.recentProgress) == load.rows
+
+    def _sum(self, rows: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return rows.agg(F.count("*"), F.sum(F.length("value")), F.max("offset"))
+
+
+def work(arguments: dict[str, Any]) -> None:
+    """The child process: one broker, one format, one load after the other; figures as a line of JSON."""
+    from headrace.spark.session import spark_session
+
+    config = {
+        "spark.driver.memory": "3g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.jars": arguments["jars"],
+    }
+    spark = spark_session("bench", master="local[2]", config=config, tell=lambda _: None)
+    figures: Figures = {}
+    for load in (Load(*each) for each in arguments["loads"]):
+        bench = Bench(spark, arguments["format"], arguments["broker"], arguments["pid"])
+        bench.run(load)
+        figures |= bench.figures
+    spark.stop()
+    print("figures " + json.dumps(figures), flush=True)
+
+
+def measure(broker: Broker, format_name: str, jars: str, loads: list[Load]) -> Figures:
+    """Everything for one side, in a process of its own."""
+    from bench.loads import create
+
+    for load in loads:
+        for topic in (load.topic, f"{load.topic}-warm"):
+            create(broker, topic, PARTITIONS)
+    arguments = {
+        "format": format_name,
+        "broker": broker.address,
+        "pid": broker.pid,
+        "jars": jars,
+        "loads": [list(load) for load in loads],
+    }
+    command = [sys.executable, "-m", "bench.spark", "--work", json.dumps(arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        if line.startswith("figures "):
+            found: Figures = json.loads(line.removeprefix("figures "))
+            return found
+    raise RuntimeError(f"Spark with {format_name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--loads", nargs="+", choices=[load.name for load in LOADS], metavar="SIZE")
+    parser.add_argument("--json", type=Path, help="also write all figures here")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(json.loads(options.work))
+        return 0
+    if not KAFKA_LIBS.is_dir():
+        print(f"bench: no Apache Kafka in {KAFKA_LIBS}: run ./test --all once", file=sys.stderr)
+        return 2
+    from tests.compat.prepare import connector_libs
+
+    jars = ",".join(sorted(map(str, connector_libs().glob("*.jar"))))
+    loads = [load for load in LOADS if not options.loads or load.name in options.loads]
+    if options.quick:
+        loads = [load._replace(rows=load.rows // 10) for load in loads]
+    figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number in range(1 if options.quick else options.rounds):
+        print(f"round {number + 1}", flush=True)
+        for kind, name, with_jars in ((Kafka, "kafka", jars), (Headrace, "headrace", "")):
+            with kind() as broker:
+                for step, found in measure(broker, name, with_jars, loads).items():
+                    for unit, value in found.items():
+                        figures[f"{step} | {unit}"][kind.name].append(value)
+                        print(f"  {kind.name:9} {step:24} {unit:14} {value:12.2f}", flush=True)
+    print(as_markdown(compared(figures), GOALS))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+    return 0
+
+
+def compared(figures: dict[str, dict[str, list[float]]]) -> Figures:
+    """Medians. The connector has no direct read: ours is held against its only one."""
+    medians = {
+        step: {name: statistics.median(values) for name, values in sides.items()}
+        for step, sides in figures.items()
+    }
+    for step, sides in medians.items():
+        if step.startswith("direct ") and "kafka" in (plain := medians.get(step.removeprefix("direct "), {})):
+            sides["kafka"] = plain["kafka"]
+    return medians
+
+
+if __name__ == "__main__":
+    sys.exit(main())
