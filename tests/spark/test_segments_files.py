@@ -1,7 +1,10 @@
 """Rows out of a partition's files: all codecs, useless indexes, gaps, tails that are half written."""
 
+import itertools
 import os
 import random
+import shutil
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -348,6 +351,39 @@ def merge_segments(logs, *, first, count):
         path.with_suffix(INDEX).unlink()
     for path in paths[1:]:
         path.unlink()
+
+
+def test_nothing_is_missed_while_segments_are_swapped(tmp_path):
+    """Renames in a compaction's order, over and over, each time for other segments."""
+    logs = builder(tmp_path)
+    many_segments(logs)
+    given = options(logs.root)
+    stopped = threading.Event()
+    names = sorted(path.name for path in Path(logs.folder).glob(f"*{LOG}"))
+
+    def keep_swapping():
+        for number in itertools.cycle(range(len(names) - 2)):
+            if stopped.is_set():
+                return
+            paths = [Path(logs.folder) / name for name in names[number : number + 2]]
+            for path in paths:
+                shutil.copyfile(path, f"{path}.cleaned")
+            for path in paths:
+                os.rename(f"{path}.cleaned", f"{path}.swap")
+            for path in paths:
+                os.rename(path, f"{path}.deleted")
+            for path in paths:
+                os.rename(f"{path}.swap", path)
+                os.unlink(f"{path}.deleted")
+
+    swapping = threading.Thread(target=keep_swapping)
+    swapping.start()
+    try:
+        for _ in range(100):
+            assert offsets(read(given)) == list(range(120))
+    finally:
+        stopped.set()
+        swapping.join()
 
 
 def test_a_swap_that_never_ends_is_an_error(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ Memory stays at a chunk and what it unpacks to, however large a segment is.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
@@ -23,6 +23,9 @@ from headrace.spark.segments.listing import ListedSegment, list_segments, number
 from headrace.spark.segments.manifest import PartitionManifest
 from headrace.spark.segments.places import open_segment, position_of
 from headrace.spark.segments.transactions import aborted_between
+
+# How often a folder is listed anew for one offset: each time, a compaction may be in the way once more.
+LOOKS_MAX: Final = 3
 
 
 class PartitionRows:
@@ -48,12 +51,13 @@ class PartitionRows:
         """Record batches in order. NotInFilesError where the files lack `next_offset`; what came before is
         complete."""
         end = self._within_bound.end
-        looked_at = -1
+        looked_at, looks = -1, 0
         while self.next_offset < end:
             try:
                 yield from self._read_listed(end)
             except NotInFilesError:
-                if looked_at == self.next_offset:
+                looks = looks + 1 if looked_at == self.next_offset else 1
+                if looks > LOOKS_MAX:
                     raise
                 looked_at = self.next_offset
                 self._segments = ()
