@@ -203,12 +203,10 @@ class Partition:
     ) -> AppendResult:
         """Append one batch as leader and move the high watermark where nobody else is in sync to wait for."""
         log = self.leading_log()
-        in_sync = len(self._in_sync)
-        # No more can be asked for than there are (KIP-966): one replica with a minimum of two takes writes.
-        if acks == ALL_IN_SYNC and in_sync < self._replica_count and in_sync < log.config.min_insync_replicas:
+        if acks == ALL_IN_SYNC and self._lacks_replicas(log):
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {in_sync} of {self._replica_count} replicas in sync, "
+                f"{self.topic_partition} has {len(self._in_sync)} of {self._replica_count} replicas in sync, "
                 f"min.insync.replicas is {log.config.min_insync_replicas}",
             )
         result = log.append_as_leader(
@@ -220,16 +218,24 @@ class Partition:
             self._advance_high_watermark()
         return result
 
+    def _lacks_replicas(self, log: PartitionLog) -> bool:
+        """Whether fewer are in sync than `min.insync.replicas` asks for.
+
+        No more can be asked for than there are (KIP-966): one replica with a minimum of two takes writes.
+        """
+        in_sync = len(self._in_sync)
+        return in_sync < self._replica_count and in_sync < log.config.min_insync_replicas
+
     def append_run(self, view: memoryview, run: RunHead, rows: list[RunRow], *, now_ms: int) -> int:
-        """Append the batches of a run of requests where all of them can be answered at once; how many, from
-        the first on. What is not taken is for `append`, which tells why.
+        """Append the batches of a run of requests; how many, from the first on. What is not taken is for
+        `append`, which tells why.
         """
         log = self.log
         if (
             log is None
             or self.leader_id != self.node_id
             or log.config.flush_messages != FLUSH_NEVER
-            or (run.acks == ALL_IN_SYNC and (len(self._in_sync) > 1 or self._replica_count > 1))
+            or (run.acks == ALL_IN_SYNC and self._lacks_replicas(log))
         ):
             return 0
         taken = log.append_run(view, run, rows, leader_epoch=self.leader_epoch, now_ms=now_ms)

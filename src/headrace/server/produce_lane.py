@@ -4,20 +4,24 @@ Producers that do not wait for each reply have several requests in every read, o
 alike. `records.produce_run` finds such a run, the partition appends it with one write, and the replies are
 copies of one form with the offsets filled in. Nothing is decoded into objects.
 
-The lane answers only what succeeds at once. Whatever is not plain, whatever the partition does not take as it
-is, and whoever must wait for other replicas is left in the buffer for the handler (`handlers/produce.py`),
-which is the one that knows what to refuse and why. So the lane must never take what the handler would refuse.
+Whatever is not plain, and whatever the partition does not take as it is, is left in the buffer for the
+handler (`handlers/produce.py`), which is the one that knows what to refuse and why. So the lane must never
+take what the handler would refuse. What it took may still have to wait for other replicas, and fail there:
+then every request of the run is answered by itself.
 """
 
 from __future__ import annotations
 
 import struct
+from asyncio import Future
 from typing import TYPE_CHECKING, Final
 
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.base.internal_topics import INTERNAL_TOPICS
 from headrace.records.kernel_choice import kernels
 from headrace.records.produce_run import IDS_FROM, RunHead, RunRow
+from headrace.replication.partition import ALL_IN_SYNC, Partition
+from headrace.server.produce_waiting import Unsafe, when_safe
 from headrace.wire.apis import API
 from headrace.wire.codec import writer
 from headrace.wire.framing import response_frame
@@ -26,7 +30,7 @@ from headrace.wire.schemas.produce import PartitionProduceResponse, ProduceRespo
 if TYPE_CHECKING:
     from headrace.server.context import Peer
     from headrace.server.parts import Parts
-    from headrace.transport.connection import Connection
+    from headrace.transport.connection import Connection, ReplySlot
     from headrace.transport.frame_reader import FrameReader
 
 PRODUCE: Final = 0
@@ -53,15 +57,18 @@ class _Target:
     def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, version: int) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        name, index = topic_partition
-        answer = PartitionProduceResponse(index, 0, _SOME_OFFSET, -1, _SOME_START)
-        response = ProduceResponse([TopicProduceResponse(name, topic_id, [answer])])
-        body = writer(ProduceResponse, version)(response)
-        form = bytearray().join(response_frame(API[PRODUCE], version, 0, body))  # type: ignore[arg-type]
+        answer = PartitionProduceResponse(topic_partition.partition, 0, _SOME_OFFSET, -1, _SOME_START)
+        form = self.reply(version, 0, answer)
         self._form = form
         self._size = len(form)
         self._offset_at = form.index(_OFFSET.pack(_SOME_OFFSET))
         self._start_at = form.find(_OFFSET.pack(_SOME_START))  # only from v5 on
+
+    def reply(self, version: int, correlation_id: int, answer: PartitionProduceResponse) -> bytearray:
+        """The frame for one row, whatever became of it."""
+        topic = TopicProduceResponse(self.topic_partition.topic, self.topic_id, [answer])
+        body = writer(ProduceResponse, version)(ProduceResponse([topic]))
+        return bytearray().join(response_frame(API[PRODUCE], version, correlation_id, body))  # type: ignore[arg-type]
 
     def replies(self, rows: list[RunRow], offset: int, log_start_offset: int) -> bytearray:
         """One frame for each row, the first of which begins at `offset`."""
@@ -126,8 +133,39 @@ class ProduceLane:
         if taken:
             if taken < run.requests:
                 rows = rows[:taken]
-            connection.send((target.replies(rows, first_offset, log.log_start_offset),))
+            if run.acks != ALL_IN_SYNC or partition.replicated_to(log.log_end_offset):
+                connection.send((target.replies(rows, first_offset, log.log_start_offset),))
+            else:
+                self._reply_when_safe(connection.begin_reply(), target, partition, run, rows, first_offset)
         return taken
+
+    def _reply_when_safe(
+        self,
+        slot: ReplySlot,
+        target: _Target,
+        partition: Partition,
+        run: RunHead,
+        rows: list[RunRow],
+        offset: int,
+    ) -> None:
+        """Answer when the in-sync replicas have the run, or when that has become impossible."""
+        unsafe = []
+        log = partition.log
+        start_offset = -1 if log is None else log.log_start_offset
+        for row in rows:
+            answer = PartitionProduceResponse(run.partition, 0, offset, -1, start_offset)
+            offset += row[4]
+            unsafe.append(Unsafe(partition, answer, replicated_to=offset, durable_to=0))
+
+        def reply(_: object) -> None:
+            frames = zip(rows, unsafe, strict=True)
+            slot.send([target.reply(run.version, row[1], each.result) for row, each in frames])
+
+        waiting = when_safe(self._parts, run.timeout_ms, unsafe, unsafe)
+        if isinstance(waiting, Future):
+            waiting.add_done_callback(reply)
+        else:
+            reply(waiting)
 
     def _find(self, run: RunHead, topic: bytes) -> _Target | None:
         """Look at a name or id for the first time; None where clients cannot write there."""

@@ -20,9 +20,10 @@ from headrace.base.ids import TopicId
 from headrace.base.internal_topics import INTERNAL_TOPICS
 from headrace.log.append import Origin
 from headrace.records.validate import InvalidRecords
-from headrace.replication.partition import ALL_IN_SYNC, Partition
+from headrace.replication.partition import ALL_IN_SYNC
 from headrace.server.context import NO_REPLY, NoReply, RequestContext
 from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
+from headrace.server.produce_waiting import Unsafe, when_safe
 from headrace.wire.schemas.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -61,41 +62,11 @@ _WITHOUT_LOG_START: Final = LEADER_ERRORS | {
 }
 
 
-class _Unsafe:
-    """An append that must reach the in-sync replicas, or the disk, before it is acknowledged."""
-
-    __slots__ = ("durable_to", "leader_epoch", "partition", "replicated_to", "result")
-
-    def __init__(
-        self, partition: Partition, result: PartitionProduceResponse, *, replicated_to: int, durable_to: int
-    ) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.result = result
-        self.replicated_to = replicated_to
-        self.durable_to = durable_to
-
-    def outcome(self) -> ErrorCode | None:
-        """None while it must be waited for."""
-        partition = self.partition
-        log = partition.log
-        if log is None or log.failure is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR if log is None or log.failure is None else log.failure.code
-        if not partition.is_leader or partition.leader_epoch != self.leader_epoch:
-            # Whatever is at these offsets by now, another leader may have put it there.
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if log.high_watermark < self.replicated_to or log.recovery_point < self.durable_to:
-            return None
-        if self.replicated_to and not partition.has_enough_in_sync():
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
-
-
 def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | NoReply | Future[ProduceResponse]:
     """Append everything, then answer, or wait for the replicas."""
-    unsafe: list[_Unsafe] = []
+    unsafe: list[Unsafe] = []
     response = ProduceResponse(
         [_produce_topic(context, request, topic, unsafe) for topic in request.topic_data]
     )
@@ -105,14 +76,14 @@ def handle(
         _add_leader_hints(context, response)
     if not unsafe:
         return response
-    return _when_safe(context.parts, request.timeout_ms, unsafe, response)
+    return when_safe(context.parts, request.timeout_ms, unsafe, response)
 
 
 def _produce_topic(
     context: RequestContext,
     request: ProduceRequest,
     topic: TopicProduceData,
-    unsafe: list[_Unsafe],
+    unsafe: list[Unsafe],
 ) -> TopicProduceResponse:
     name = topic.name
     if context.api_version >= TOPIC_IDS_SINCE:
@@ -132,7 +103,7 @@ def _append(
     request: ProduceRequest,
     name: str,
     data: PartitionProduceData,
-    unsafe: list[_Unsafe],
+    unsafe: list[Unsafe],
 ) -> PartitionProduceResponse:
     parts = context.parts
     acks = request.acks
@@ -158,7 +129,7 @@ def _append(
     # `flush.messages`: the disk must have it before the client hears of it.
     durable_to = end_offset if partition.must_flush(now_ms) else 0
     if replicated_to or durable_to:
-        unsafe.append(_Unsafe(partition, answer, replicated_to=replicated_to, durable_to=durable_to))
+        unsafe.append(Unsafe(partition, answer, replicated_to=replicated_to, durable_to=durable_to))
     return answer
 
 
@@ -202,23 +173,3 @@ def _add_leader_hints(context: RequestContext, response: ProduceResponse) -> Non
     if leaders:
         known = addresses(image, leaders, context.connection.listener)
         response.node_endpoints = [NodeEndpoint(*address) for address in known]
-
-
-def _when_safe(
-    parts: Parts, timeout_ms: int, unsafe: list[_Unsafe], response: ProduceResponse
-) -> ProduceResponse | Future[ProduceResponse]:
-    def attempt(expired: bool) -> ProduceResponse | None:
-        waits = False
-        for each in unsafe:
-            outcome = each.outcome()
-            if outcome is None and not expired:
-                waits = True
-            elif outcome is not ErrorCode.NONE:
-                each.result.error_code = outcome or ErrorCode.REQUEST_TIMED_OUT
-        return None if waits else response
-
-    # A flush that could not even begin has said so before anybody watched.
-    answer = attempt(False)
-    if answer is not None:
-        return answer
-    return parts.waiting.watch([each.partition.topic_partition for each in unsafe], attempt, timeout_ms)

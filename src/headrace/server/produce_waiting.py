@@ -1,0 +1,65 @@
+"""Appends that are not safe yet: what acks=all and `flush.messages` wait for before they are acknowledged."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.base.error_codes import ErrorCode
+from headrace.replication.partition import Partition
+from headrace.wire.schemas.produce import PartitionProduceResponse
+
+if TYPE_CHECKING:
+    from headrace.server.parts import Parts
+
+T = TypeVar("T")
+
+
+class Unsafe:
+    """An append that must reach the in-sync replicas, or the disk, before it is acknowledged."""
+
+    __slots__ = ("durable_to", "leader_epoch", "partition", "replicated_to", "result")
+
+    def __init__(
+        self, partition: Partition, result: PartitionProduceResponse, *, replicated_to: int, durable_to: int
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.result = result
+        self.replicated_to = replicated_to
+        self.durable_to = durable_to
+
+    def outcome(self) -> ErrorCode | None:
+        """None while it must be waited for."""
+        partition = self.partition
+        log = partition.log
+        if log is None or log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR if log is None or log.failure is None else log.failure.code
+        if not partition.is_leader or partition.leader_epoch != self.leader_epoch:
+            # Whatever is at these offsets by now, another leader may have put it there.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if log.high_watermark < self.replicated_to or log.recovery_point < self.durable_to:
+            return None
+        if self.replicated_to and not partition.has_enough_in_sync():
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+
+def when_safe(parts: Parts, timeout_ms: int, unsafe: list[Unsafe], answer: T) -> T | Future[T]:
+    """The answer, once all appends are safe, failed or out of time; those that are not safe then say why."""
+
+    def attempt(expired: bool) -> T | None:
+        waits = False
+        for each in unsafe:
+            outcome = each.outcome()
+            if outcome is None and not expired:
+                waits = True
+            elif outcome is not ErrorCode.NONE:
+                each.result.error_code = outcome or ErrorCode.REQUEST_TIMED_OUT
+        return None if waits else answer
+
+    # A flush that could not even begin has said so before anybody watched.
+    at_once = attempt(False)
+    if at_once is not None:
+        return at_once
+    return parts.waiting.watch([each.partition.topic_partition for each in unsafe], attempt, timeout_ms)
