@@ -318,8 +318,7 @@ def test_a_fetcher_serves_one_task_after_another(cluster: Cluster, make_topic: M
     assert values_of(OffsetRange(first, 0, 0, 5), options) == numbered(5)
     assert values_of(OffsetRange(second, 1, 1, 4), options) == numbered(3, 101)
     assert values_of(OffsetRange(first, 0, 4, 5), options) == numbered(1, 4)
-    (idle,) = [found for key, found in range_fetcher._IDLE.items() if ("", "one-after-another") in key]
-    assert len(idle) == 1
+    assert len(idle_fetchers("one-after-another")) == 1
 
 
 def test_a_task_that_is_given_up_leaves_nothing_behind(cluster: Cluster, make_topic: MakeTopic) -> None:
@@ -329,8 +328,20 @@ def test_a_task_that_is_given_up_leaves_nothing_behind(cluster: Cluster, make_to
     rows = read_range(OffsetRange(topic, 0, 0, 50), options)
     assert next(rows).num_rows == 5
     rows.close()  # type: ignore[attr-defined]  # a generator
-    (idle,) = [found for key, found in range_fetcher._IDLE.items() if ("", "given-up") in key]
-    assert idle == []
+    assert idle_fetchers("given-up") == []
+
+
+def test_a_worker_keeps_a_few_fetchers_only(cluster: Cluster, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    fill(cluster.bootstrap_servers, topic, numbered(1))
+    for number in range(6):
+        options = options_for(cluster.bootstrap_servers, topic, groupIdPrefix=f"query-{number}")
+        assert values_of(OffsetRange(topic, 0, 0, 1), options) == numbered(1)
+    assert [len(idle_fetchers(f"query-{number}")) for number in range(6)] == [0, 0, 1, 1, 1, 1]
+
+
+def idle_fetchers(prefix: str) -> list[range_fetcher.RangeFetcher]:
+    return [fetcher for key, fetcher in range_fetcher._IDLE if ("", prefix) in key]
 
 
 def test_brokers_that_say_nothing() -> None:

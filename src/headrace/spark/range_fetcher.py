@@ -154,25 +154,38 @@ class RangeFetcher:
         return first[partition].offset, last[partition].offset
 
 
-# Fetchers that no task of this worker uses now.
-_IDLE: dict[tuple[tuple[str, str], ...], list[RangeFetcher]] = {}
+_Key = tuple[tuple[str, str], ...]
+
+# Fetchers that no task of this worker uses now, the longest unused first. A worker runs one task at a time, and
+# may serve a few queries with settings of their own.
+_IDLE: list[tuple[_Key, RangeFetcher]] = []
+_IDLE_MAX: Final = 4
 
 
 @contextlib.contextmanager
 def borrowed_fetcher(options: ReadOptions) -> Iterator[RangeFetcher]:
     """A fetcher with these settings: one that an earlier task has left, or a new one."""
     key = _key(options.settings, options)
-    idle = _IDLE.setdefault(key, [])
-    fetcher = idle.pop() if idle else RangeFetcher(options)
+    fetcher = _idle(key) or RangeFetcher(options)
     try:
         yield fetcher
     except BaseException:  # also GeneratorExit: Spark wants no more rows
         fetcher.close()
         raise
     fetcher.rest()
-    idle.append(fetcher)
+    _IDLE.append((key, fetcher))
+    if len(_IDLE) > _IDLE_MAX:
+        _IDLE.pop(0)[1].close()
 
 
-def _key(settings: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, str], ...]:
+def _idle(key: _Key) -> RangeFetcher | None:
+    for index, (settings, fetcher) in enumerate(_IDLE):
+        if settings == key:
+            del _IDLE[index]
+            return fetcher
+    return None
+
+
+def _key(settings: Mapping[str, str], options: ReadOptions) -> _Key:
     more = (("", options.group_id_prefix), ("", str(options.poll_timeout_ms)))
     return (*sorted(settings.items()), *more)
