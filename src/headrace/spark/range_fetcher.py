@@ -156,8 +156,8 @@ class RangeFetcher:
 
 _Key = tuple[tuple[str, str], ...]
 
-# Fetchers that no task of this worker uses now, the longest unused first. A worker runs one task at a time, and
-# may serve a few queries with settings of their own.
+# Fetchers that no task of this worker uses now, the longest unused first. A worker runs one task at a time,
+# and may serve a few queries with settings of their own.
 _IDLE: list[tuple[_Key, RangeFetcher]] = []
 _IDLE_MAX: Final = 4
 
