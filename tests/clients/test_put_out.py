@@ -3,6 +3,7 @@
 An administrator's request takes the member out, which is what a session that ends does, too.
 """
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer
+from headrace.clients.assignors.base import encode_assignment
 from headrace.clients.consuming.async_face import AsyncConsumer
 from headrace.clients.consuming.coordinator import OffsetAndMetadata
 from headrace.clients.consuming.records import ConsumedRecord
@@ -18,12 +20,16 @@ from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbea
 from headrace.wire.schemas.delete_groups import DeleteGroupsRequest
 from headrace.wire.schemas.find_coordinator import Coordinator as Found
 from headrace.wire.schemas.find_coordinator import FindCoordinatorResponse
-from headrace.wire.schemas.leave_group import LeaveGroupRequest, MemberIdentity
+from headrace.wire.schemas.heartbeat import HeartbeatResponse
+from headrace.wire.schemas.join_group import JoinGroupResponse
+from headrace.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from headrace.wire.schemas.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from headrace.wire.schemas.offset_fetch import OffsetFetchResponse
+from headrace.wire.schemas.sync_group import SyncGroupResponse
 from tests.clients.scripted import TOPIC_ID, ScriptedCluster
 from tests.clients.test_consuming import fill
 from tests.clients.test_groups import BROKER, WAYS, member, shared
@@ -206,6 +212,52 @@ def test_a_commit_under_way_is_made_before_partitions_change_hands(way: str) -> 
     play(script, **BROKER)
 
 
+def test_no_heartbeat_goes_out_for_a_generation_that_came_to_nothing() -> None:
+    with ScriptedCluster() as scripted:
+        beats: list[str] = []
+        is_in = threading.Event()
+
+        def join(request: Any, node: int) -> JoinGroupResponse:
+            joins = len(scripted.asked("JoinGroup"))
+            if joins > 1:
+                scripted.closing.wait(0.5)  # for others, while heartbeats of the first would be due
+            names = [each.name for each in request.protocols]
+            return JoinGroupResponse(
+                generation_id=joins, protocol_name=names[0], leader="another", member_id=f"m-{joins}"
+            )
+
+        def sync(request: Any, node: int) -> SyncGroupResponse:
+            if request.generation_id == 1:
+                return SyncGroupResponse(error_code=25)  # UNKNOWN_MEMBER_ID
+            is_in.set()
+            return SyncGroupResponse(assignment=encode_assignment([T0]))
+
+        def beat(request: Any, node: int) -> HeartbeatResponse:
+            beats.append(request.member_id)
+            return HeartbeatResponse(error_code=0 if request.member_id == "m-2" else 82)
+
+        scripted.handlers |= {"JoinGroup": join, "SyncGroup": sync, "Heartbeat": beat}
+        scripted.handlers["OffsetFetch"] = lambda request, node: OffsetFetchResponse()
+        scripted.handlers["LeaveGroup"] = lambda request, node: LeaveGroupResponse()
+        scripted.handlers["FindCoordinator"] = coordinator_at(scripted)
+        settings = {"group_id": "g", "group_instance_id": "i", "enable_auto_commit": "false"}
+        with Consumer(
+            bootstrap_servers=scripted.address, heartbeat_interval_ms=20, retry_backoff_ms=20, **settings
+        ) as consumer:
+            consumer.subscribe(["t"])
+            for _ in range(200):
+                consumer.poll(0.05)
+                if is_in.is_set() and beats:
+                    break
+        assert set(beats) == {"m-2"}
+
+
+def coordinator_at(scripted: ScriptedCluster) -> Any:
+    return lambda request, node: FindCoordinatorResponse(
+        coordinators=[Found(key="g", node_id=1, host="127.0.0.1", port=scripted.ports[1])]
+    )
+
+
 def test_commits_reach_the_coordinator_in_order_whatever_has_to_be_tried_again() -> None:
     with ScriptedCluster() as scripted:
         refusals = [14, 14]  # COORDINATOR_LOAD_IN_PROGRESS
@@ -220,9 +272,7 @@ def test_commits_reach_the_coordinator_in_order_whatever_has_to_be_tried_again()
             return OffsetCommitResponse(topics=[topic])
 
         scripted.handlers["OffsetCommit"] = take
-        scripted.handlers["FindCoordinator"] = lambda request, node: FindCoordinatorResponse(
-            coordinators=[Found(key="g", node_id=1, host="127.0.0.1", port=scripted.ports[1])]
-        )
+        scripted.handlers["FindCoordinator"] = coordinator_at(scripted)
         with Consumer(
             bootstrap_servers=scripted.address, group_id="g", enable_auto_commit="false", retry_backoff_ms=20
         ) as consumer:

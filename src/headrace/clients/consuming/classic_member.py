@@ -167,14 +167,15 @@ class ClassicMember:
 
     async def _rejoin(self) -> Assigned:
         """Join until a generation is agreed on; the member's partitions in it."""
-        self._stop_beating()
         self._needs_join = False
         failures = 0
         try:
             while True:
+                self._stop_beating()
                 try:
                     return await self._join_once()
                 except RefusedError as error:
+                    self._stop_beating()  # it began with a generation that came to nothing
                     if error.code in _FORGOTTEN:
                         # Cooperative assignors keep partitions over a join: now they are others'.
                         self._forget_membership(error.code)
