@@ -2,6 +2,8 @@
 
 from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
+from headrace.records.batch import Record, build_batch
+from headrace.replication.upkeep import RETENTION_SLICE
 from tests.server.beside_kafka.produce import produce
 from tests.server.beside_kafka.talk import RECORD_MS, batch
 from tests.server.node_world import NodeWorld, simulated
@@ -167,3 +169,18 @@ async def test_nothing_happens_after_a_stop(world: NodeWorld) -> None:
     await world.pass_time(30 * MINUTE_MS)
     assert world.machine.disk.faults.operations == before
     world.kill()
+
+
+@simulated()
+async def test_retention_reaches_every_log_slice_by_slice(world: NodeWorld) -> None:
+    settings = {"segment.ms": "60000", "retention.ms": "60000", "file.delete.delay.ms": "0"}
+    await world.create_topic("t", 3 * RETENTION_SLICE, settings)
+    client = await world.connect()
+    for partition in (0, RETENTION_SLICE, 3 * RETENTION_SLICE - 1):
+        for timestamp in (RECORD_MS, RECORD_MS + 2 * MINUTE_MS):
+            rows = [Record(0, timestamp, None, b"v", ())]
+            await client.ask(produce("t", build_batch(rows), partitions=[partition]), 12)
+        assert len(world.log("t", partition).segments) == 2
+    await world.pass_time(6 * MINUTE_MS)
+    starts = [world.log("t", partition).log_start_offset for partition in range(3 * RETENTION_SLICE)]
+    assert {n: start for n, start in enumerate(starts) if start} == {0: 2, RETENTION_SLICE: 2, 299: 2}

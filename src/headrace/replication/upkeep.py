@@ -13,6 +13,7 @@ from headrace.base.errors import ApiError
 from headrace.log.file_names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from headrace.log.log_folder import LogFolder
 from headrace.log.log_store import LogStore
+from headrace.log.partition_log import PartitionLog
 from headrace.replication.flushing import Flushing
 from headrace.settings.broker_config import BrokerConfig
 
@@ -24,6 +25,8 @@ SOON_MS: Final = 1_000
 FLUSH_CHECK_MS_MAX: Final = 5_000
 # Retention begins a while after the start, which has enough to do (Kafka waits as long).
 FIRST_RETENTION_MS: Final = 30_000
+# Logs that retention looks at in one turn of the loop: some 2 ms where nothing is to be dropped.
+RETENTION_SLICE: Final = 100
 
 
 class Upkeep:
@@ -98,14 +101,20 @@ class Upkeep:
                 self._flushing.request(log)
 
     def _apply_retention(self) -> None:
+        self._retain(list(self._store.logs()), 0)
+
+    def _retain(self, logs: list[PartitionLog], dropped: int) -> None:
+        """A slice of the logs now, the others when whoever came meanwhile was served."""
         now_ms = self._store.clock.now_ms()
-        dropped = 0
-        for log in list(self._store.logs()):
+        for log in logs[:RETENTION_SLICE]:
             try:
                 dropped += log.apply_retention(now_ms)
             except ApiError as error:
                 logger.error("retention of %s: %s", log.topic_partition, error)
-        if dropped:
+        del logs[:RETENTION_SLICE]
+        if logs:
+            self._timers["retention, the rest"] = self._loop.call_later(0, self._retain, logs, dropped)
+        elif dropped:
             logger.info("retention dropped %d segments", dropped)
 
     def _checkpoint(self, name: str) -> None:
