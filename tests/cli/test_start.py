@@ -18,7 +18,8 @@ def start(*words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--nodes", "3"), 2, "3 nodes cannot be run yet, only 1"),
+        (("--nodes", "0"), 2, "0 is not in the range"),
+        (("--nodes", "3", "--set", "num.partition=3"), 1, "did you mean num.partitions?"),
         (("--set", "num.partitions"), 2, "'num.partitions' is not NAME=VALUE"),
         (
             ("--set", "num.partition=3"),

@@ -60,6 +60,7 @@ class ActiveController(ControllerRequests):
         self._new_peer = new_peer
         self._is_stopping = is_stopping
         self._peer: Peer | None = None
+        self._refused = False
         self._asking: set[asyncio.Task[Any]] = set()
 
     def ask(
@@ -79,6 +80,10 @@ class ActiveController(ControllerRequests):
         task.add_done_callback(self._asking.discard)
         return task
 
+    @property
+    def is_gone(self) -> bool:
+        return self._refused and not (self._local is not None and self._local.is_active)
+
     def stop(self) -> None:
         for task in list(self._asking):
             task.cancel()
@@ -94,8 +99,11 @@ class ActiveController(ControllerRequests):
                 if self._local is not None and self._local.is_active:
                     return await self._local.ask(request, api_version=api_version)
                 if self._raft.core.leader_id not in (-1, self._raft.core.node_id):
-                    return await self._ask_peer(request, api_version, principal, host)
+                    response = await self._ask_peer(request, api_version, principal, host)
+                    self._refused = False
+                    return response
             except (ConnectionError, InvalidBytesError) as error:
+                self._refused = isinstance(error, ConnectionRefusedError)
                 reason = str(error)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:

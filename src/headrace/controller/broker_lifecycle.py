@@ -33,6 +33,9 @@ SHUTDOWN_POLL_S: Final = 0.02
 HAND_OVER_S: Final = 3.0
 """How long a broker that wants to go waits for a controller that does not answer."""
 
+ELECTION_S: Final = 0.7
+"""How long it waits for another one where the last is gone: they may all be stopping."""
+
 UNFENCE_POLL_S: Final = 0.02
 """How often a broker that waits to be let in tells how far it has got."""
 
@@ -136,13 +139,23 @@ class BrokerLifecycle:
         if self.epoch == UNKNOWN_EPOCH:
             return
         try:
-            while not (
-                await asyncio.wait_for(self._heartbeat(want_shut_down=True), HAND_OVER_S)
-            ).should_shut_down:
+            while not (await self._last_heartbeat()).should_shut_down:
                 await asyncio.sleep(SHUTDOWN_POLL_S)
         except (ApiError, TimeoutError) as error:
             logger.warning("the broker stops without handing over: %s", error)
         self.fenced = True
+
+    async def _last_heartbeat(self) -> BrokerHeartbeatResponse:
+        """TimeoutError where no controller answers; sooner where the last one is gone with its process."""
+        asked = self._heartbeat(want_shut_down=True)
+        for patience_s in (ELECTION_S, HAND_OVER_S - ELECTION_S):
+            await asyncio.wait([asked], timeout=patience_s)
+            if asked.done():
+                return asked.result()
+            if self._controller.is_gone:
+                break
+        asked.cancel()
+        raise TimeoutError("no controller answers")
 
     def report_failed_directory(self, directory_id: bytes) -> None:
         """A log directory went offline: its replicas must not lead or count as in sync any more."""

@@ -36,6 +36,11 @@ from headrace.wire.schemas import (
 class ControllerRequests(ABC):
     """The requests by name; `ask` is what a kind of controller does with each."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the last that was heard of the controller is that nothing listens where it was."""
+        return False
+
     @abstractmethod
     def ask(self, request: Any, *, api_version: int | None = None) -> "Future[Any]":
         """The reply to a request of any kind; `api_version` where its meaning depends on that."""

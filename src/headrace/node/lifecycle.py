@@ -30,15 +30,24 @@ logger = logging.getLogger(__name__)
 # Requests are freed by reference counts; the collector only finds rare cycles, so it looks seldom.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
+STDIN: Final = 0
+
 OnReady = Callable[[list[tuple[str, int]]], None]
 """Called with the addresses for clients once they can be served."""
 
 
-def run(config: BrokerConfig, on_ready: OnReady, *, on_progress: Callable[[str], None] | None = None) -> int:
-    """Run a node until a signal ends it. Returns the exit status; start-up errors are raised."""
+def run(
+    config: BrokerConfig,
+    on_ready: OnReady,
+    *,
+    on_progress: Callable[[str], None] | None = None,
+    supervised: bool = False,
+) -> int:
+    """Run a node until a signal ends it; one that is supervised, also until stdin is closed. Returns the
+    exit status; start-up errors are raised."""
     allow_many_files()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(config, on_ready, on_progress))
+        return runner.run(_serve(config, on_ready, on_progress, supervised))
 
 
 def allow_many_files() -> None:
@@ -76,11 +85,15 @@ def system_network(config: BrokerConfig) -> SystemNetwork:
     )
 
 
-async def _serve(config: BrokerConfig, on_ready: OnReady, on_progress: Callable[[str], None] | None) -> int:
+async def _serve(
+    config: BrokerConfig, on_ready: OnReady, on_progress: Callable[[str], None] | None, supervised: bool
+) -> int:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _on_signal, stop, number)
+    if supervised:
+        loop.add_reader(STDIN, _on_stdin, loop, stop)
     node = await start_node(
         config,
         loop=loop,
@@ -106,6 +119,14 @@ async def _until_stopped(node: Node, stop: "asyncio.Future[int]") -> int:
         status = 1
     await node.stop()
     return status
+
+
+def _on_stdin(loop: asyncio.AbstractEventLoop, stop: "asyncio.Future[int]") -> None:
+    """Nobody writes there: it is readable when the process at its other end has ended."""
+    if not os.read(STDIN, 1):
+        loop.remove_reader(STDIN)
+        if not stop.done():
+            stop.set_result(signal.SIGTERM)
 
 
 def _on_failure(stop: "asyncio.Future[int]", error: Exception) -> None:

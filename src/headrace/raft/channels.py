@@ -1,13 +1,13 @@
 """The ways to the other members of the quorum: where each listens, and a connection to it when it is needed.
 
-Where a voter listens is said by the settings or by the log; where the leader listens, by its own announcement
-and by whoever answers a request that was not for it. A node that knows nothing yet asks the addresses of
-controller.quorum.bootstrap.servers.
+Where a voter listens is said by the settings, or else by the log; where the leader listens, by its own
+announcement and by whoever answers a request that was not for it. A node that knows nothing yet asks the
+addresses of controller.quorum.bootstrap.servers.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -38,6 +38,7 @@ class Channels:
         rng: Random,
         listeners: Sequence[str],
         bootstrap: Sequence[Address],
+        configured: Mapping[int, Address],
         endpoints: Callable[[], Endpoints],
         request_ms: int,
     ) -> None:
@@ -45,6 +46,7 @@ class Channels:
         self.cluster_id = cluster_id
         self._listeners = listeners
         self._bootstrap = bootstrap
+        self._configured = configured
         self._endpoints = endpoints
         self.request_ms = request_ms
         self._learned: dict[int, Address] = {}
@@ -87,7 +89,7 @@ class Channels:
         voters = self._driver.log.voters
         voter = None if voters is None else voters.by_id.get(node_id)
         known = None if voter is None else _by_listener(voter.endpoints, self._listeners)
-        return self._learned.get(node_id, known)
+        return self._learned.get(node_id) or self._configured.get(node_id) or known
 
     def public_address_of(self, node_id: int) -> Address | None:
         """What others are told; for this node its own listener."""

@@ -13,6 +13,7 @@ from headrace.raft.channels import Channels
 from headrace.raft.driver import RaftDriver
 from headrace.raft.following import Following
 from headrace.raft.serving import Serving
+from headrace.raft.voters import VoterSet
 from headrace.raft.wire_words import Endpoints
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.network import Network
@@ -47,6 +48,7 @@ class Quorum:
             rng=rng,
             listeners=config.controller_listener_names,
             bootstrap=[address_of(text) for text in config.list("controller.quorum.bootstrap.servers")],
+            configured=_configured_voters(config),
             endpoints=endpoints,
             request_ms=config.int("controller.quorum.request.timeout.ms"),
         )
@@ -76,6 +78,12 @@ class Quorum:
         self._following.abandon()
         self.driver.abandon()
         self.channels.close()
+
+
+def _configured_voters(config: BrokerConfig) -> dict[int, Address]:
+    """Where the settings say that voters listen."""
+    voters = VoterSet.from_setting(config.list("controller.quorum.voters"))
+    return {voter.id: next(iter(voter.endpoints.values())) for voter in voters.by_id.values()}
 
 
 def address_of(text: str) -> Address:
