@@ -170,6 +170,35 @@ def test_frames_are_writable_in_place(place):
     place.run(main())
 
 
+def test_frames_that_go_together_are_offered_first(place):
+    """Whatever is taken together and whatever singly: everything is answered once, in order."""
+    together = []
+
+    def on_frames(connection, reader):
+        """Takes frames that begin with a digit; of what it does not want, it has looked at the first."""
+        while reader.buffer is not None and reader.end - reader.start > 4:
+            begin = reader.start + 4
+            end = begin + int.from_bytes(reader.buffer.data[reader.start : begin], "big")
+            if end > reader.end or not chr(reader.buffer.data[begin]).isdigit():
+                break
+            body = bytes(reader.buffer.view[begin:end])
+            together.append(body)
+            connection.send((frame(b"together " + body),))
+            reader.pass_over(end, len(body))
+        return 1
+
+    async def main():
+        listener = place.listen(echo, limits=ConnectionLimits(), on_frames=on_frames)
+        peer = await place.peer(listener)
+        bodies = [b"1", b"22", b"a", b"333" * 5000, b"b", b"c", b"4"] * 5
+        await peer.write(b"".join(map(frame, bodies)))
+        expected = [b"together " + body if body[:1].isdigit() else body for body in bodies]
+        assert [await peer.read_frame() for _ in bodies] == expected
+
+    place.run(main())
+    assert len(together) == 20
+
+
 def test_a_peer_that_reads_nothing_holds_a_bounded_amount(place):
     """Requests are small and replies large: without a bound, a few kilobytes sent would cost gigabytes."""
     limits = ConnectionLimits(unsent_bytes_max=100_000)
