@@ -230,7 +230,7 @@ def test_no_heartbeat_goes_out_for_a_generation_that_came_to_nothing() -> None:
             if request.generation_id == 1:
                 return SyncGroupResponse(error_code=25)  # UNKNOWN_MEMBER_ID
             is_in.set()
-            return SyncGroupResponse(assignment=encode_assignment([T0]))
+            return SyncGroupResponse(assignment=encode_assignment([]))
 
         def beat(request: Any, node: int) -> HeartbeatResponse:
             beats.append(request.member_id)
