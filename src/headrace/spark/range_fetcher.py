@@ -11,6 +11,7 @@ is raised; who reads decides whether to go on behind it.
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -73,6 +74,8 @@ class RangeFetcher:
             send_buffer_bytes=self._config.int("send.buffer.bytes"),
             receive_buffer_bytes=self._config.int("receive.buffer.bytes"),
         )
+        # Those are for rows; columns have kernels of their own.
+        world = replace(world, load_kernels=lambda: None)
         with self._background.closed_on_error():
             self._core = self._background.call(ConsumerCore, world, self._config)
         self._now_ms = world.now_ms
