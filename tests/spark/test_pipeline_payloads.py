@@ -225,7 +225,9 @@ def test_protobuf_descriptors_that_will_not_do() -> None:
 
 def test_dead_letters_say_where_they_are_from(spark: "SparkSession") -> None:
     rows = parsed(records(spark, [b'{"id": 1}', b"{", b"x" * 5_000]), Json("id LONG"))
-    letters = dead_letters(rows.where("error IS NOT NULL"), value_bytes_max=1_000).orderBy("key").collect()
+    bad = rows.where("error IS NOT NULL")
+    columns = ["key", "value", "topic", "partition", "offset"]
+    letters = dead_letters(bad, columns=columns, value_bytes_max=1_000).orderBy("key").collect()
     assert [bytes(row.key) for row in letters] == [b"k1", b"k2"]
     assert bytes(letters[0].value) == b"{"
     said = {header.key: bytes(header.value) for header in letters[0].headers}

@@ -4,6 +4,7 @@ Ctrl-C lets the batch finish and says where it stopped; a second one does not wa
 """
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -106,6 +107,16 @@ def check(file: str, pairs: tuple[str, ...], bootstrap: str) -> None:
     click.echo(f"{file}: {inputs} to {main.output.kind} {main.output.place}".rstrip())
     for each in dead:
         click.echo(f"{each.name} to feed {each.output.place}")
+
+
+@pipeline.command(epilog=examples('eval "$(headrace pipeline environment)" && spark-pipelines run'))
+def environment() -> None:
+    """Print what Spark's own commands need to know here, for a shell: where Java and Python are."""
+    from headrace.spark.session import prepare_environment
+
+    prepare_environment()
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        click.echo(f"export {name}={shlex.quote(os.environ[name])}")
 
 
 def _read(file: str, pairs: tuple[str, ...]) -> "PipelineSpec":

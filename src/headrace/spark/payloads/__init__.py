@@ -41,7 +41,6 @@ def parsed(records: "DataFrame", payload: Payload, column: str = "value") -> "Da
     """The columns `data`, `error` and `record`, a struct of the columns that there were."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    both = records.select(
-        payload.parse(records[column]).alias("payload"), F.struct(*records.columns).alias("record")
-    )
+    # Nothing here asks Spark what the columns are: Declarative Pipelines do not allow that.
+    both = records.select(payload.parse(F.col(column)).alias("payload"), F.struct("*").alias("record"))
     return both.select("payload.data", "payload.error", "record")

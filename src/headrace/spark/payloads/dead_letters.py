@@ -5,7 +5,10 @@ in its headers where it came from and what was wrong. A value larger than `VALUE
 feed's brokers would refuse it and the query would stop at the very record that must not stop it.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+
+from headrace.spark.columns import PLAIN_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -16,8 +19,12 @@ _PREFIX: Final = "headrace.dead-letter."
 _PLACES: Final = ("topic", "partition", "offset", "timestamp")
 
 
-def dead_letters(rows: "DataFrame", *, value_bytes_max: int = VALUE_BYTES_MAX) -> "DataFrame":
+def dead_letters(
+    rows: "DataFrame", *, columns: Sequence[str] = PLAIN_COLUMNS, value_bytes_max: int = VALUE_BYTES_MAX
+) -> "DataFrame":
     """The columns key, value and headers, from rows with `record` and `error`.
+
+    `columns` are those of the record: to be given where the source was not read with its usual ones.
 
     Headers: headrace.dead-letter.error, .topic, .partition, .offset, .timestamp and, where the value was cut,
     .bytes with its full size. The record's own headers, where they were read, come first.
@@ -25,13 +32,12 @@ def dead_letters(rows: "DataFrame", *, value_bytes_max: int = VALUE_BYTES_MAX) -
     from pyspark.sql import functions as F  # noqa: N812
 
     record = F.col("record")
-    there = rows.select("record.*").columns
     said = [_header("error", F.col("error"))]
-    said += [_header(name, record[name]) for name in _PLACES if name in there]
+    said += [_header(name, record[name]) for name in _PLACES if name in columns]
     size = F.octet_length(record["value"])
     cut = F.when(size > value_bytes_max, F.array(_header("bytes", size))).otherwise(F.array())
-    own = F.coalesce(record["headers"], F.array()) if "headers" in there else F.array()
-    key = record["key"] if "key" in there else F.lit(None).cast("binary")
+    own = F.coalesce(record["headers"], F.array()) if "headers" in columns else F.array()
+    key = record["key"] if "key" in columns else F.lit(None).cast("binary")
     return rows.select(
         key.alias("key"),
         F.substring(record["value"], 1, value_bytes_max).alias("value"),

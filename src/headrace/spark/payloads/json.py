@@ -1,6 +1,6 @@
 """JSON, by Spark's own parser.
 
-`Json("service STRING, at TIMESTAMP")`: the fields wanted, in SQL's words or as a StructType. Text that is not
+`Json("service STRING, at TIMESTAMP")`: the fields wanted, in SQL's words. Text that is not
 JSON and fields of another type are errors; fields that are missing are null, and others are passed over.
 """
 
@@ -11,7 +11,6 @@ from headrace.spark.payloads.errors import PayloadError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import StructType
 
 # Where Spark puts the text that it could not parse.
 _CORRUPT: Final = "_corrupt_record"
@@ -21,27 +20,19 @@ _CORRUPT: Final = "_corrupt_record"
 class Json:
     """See above."""
 
-    schema: "str | StructType"
-
-    def spark_schema(self) -> "StructType":
-        """The fields wanted; Spark's own error where they are not said as it wants them."""
-        from pyspark.sql.types import StructType
-
-        found = self.schema if isinstance(self.schema, StructType) else StructType.fromDDL(self.schema)
-        if not isinstance(found, StructType):
-            raise PayloadError(f"{self.schema!r} names no fields: write NAME TYPE, NAME TYPE, …")
-        return found
+    schema: str
 
     def parse(self, value: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.types import StructType
 
-        schema = self.spark_schema()
-        wanted = StructType([*schema.fields]).add(_CORRUPT, "string")
+        if not self.schema.strip():
+            raise PayloadError("the schema names no fields: write NAME TYPE, NAME TYPE, …")
         text = F.when(F.is_valid_utf8(value), value.cast("string"))
-        found = F.from_json(text, wanted, {"columnNameOfCorruptRecord": _CORRUPT})
+        found = F.from_json(
+            text, f"{self.schema}, {_CORRUPT} STRING", {"columnNameOfCorruptRecord": _CORRUPT}
+        )
         is_bad = found[_CORRUPT].isNotNull() | (value.isNotNull() & found.isNull())
-        fields = F.struct(*(found[field.name].alias(field.name) for field in schema.fields))
+        fields = found.dropFields(_CORRUPT)
         return F.struct(
             F.when(value.isNotNull() & ~is_bad, fields).alias("data"),
             F.when(~F.is_valid_utf8(value), F.lit("not UTF-8"))

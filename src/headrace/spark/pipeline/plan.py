@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException, QueryContextType
+from pyspark.sql.types import StructType
 
 from headrace.spark.loads.batches import BatchWriter, TableTarget
 from headrace.spark.option_values import OptionError
@@ -86,7 +87,8 @@ class _Planner:
         for each in self._spec.inputs:
             if each.dead_letters is None:
                 continue
-            rows = dead_letters(self._parsed[each.name].where("error IS NOT NULL"))
+            bad = self._parsed[each.name].where("error IS NOT NULL")
+            rows = dead_letters(bad, columns=bad.select("record.*").columns)
             output = OutputSpec(each.line, "feed", each.dead_letters)
             counted = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
             place = f"{self._spec.checkpoint}/dead-letters-{each.name}"
@@ -118,8 +120,9 @@ class _Planner:
         records = self._spark.readStream.format(FORMAT).options(**options).load()
         if given.payload is None:
             return records
-        payload = self._payload(given.payload)
-        both = self._blamed(given.payload.line, lambda: parsed(records, payload))
+        line = given.payload.line
+        payload = self._blamed(line, partial(self._payload, given.payload))
+        both = self._blamed(line, lambda: parsed(records, payload))
         self._parsed[given.name] = both
         return both.where("error IS NULL AND data IS NOT NULL").select("data.*", "record")
 
@@ -133,6 +136,7 @@ class _Planner:
 
     def _payload(self, given: PayloadSpec) -> Payload:
         if given.kind == "json":
+            StructType.fromDDL(given.schema)  # else the error would be of the whole expression
             return Json(given.schema)
         content = Path(given.schema).read_bytes()
         if given.kind == "avro":
@@ -147,7 +151,12 @@ class _Planner:
         if self._spec.is_python:
             return call_query(header, self._spark, self._inputs)
         # The head is comments: with the whole file, lines in errors are the file's.
-        return self._blamed(header.body_line, lambda: self._spark.sql(header.text))
+        try:
+            return self._spark.sql(header.text)
+        except PySparkException as error:
+            raise self._error(
+                spark_line(error, header.text) or header.body_line, spark_reason(error)
+            ) from error
 
     # The output
 
@@ -158,7 +167,7 @@ class _Planner:
             if missing:
                 raise self._error(output.line, f"the query has no column {missing[0]!r} to partition by")
             return rows
-        rows = _as_records(rows, output, self._payload(output.payload) if output.payload else Json(""))
+        rows = _as_records(rows, output, self._payload(output.payload) if output.payload else Json("*"))
         topic = output.place if output.kind == "feed" else None
         check_columns(rows.schema, topic)
         write_options(sink_options(output, self._brokers))
@@ -176,9 +185,7 @@ class _Planner:
         except (OptionError, SinkError, PayloadError) as error:
             raise self._error(line, str(error)) from error
         except PySparkException as error:
-            raise self._error(
-                spark_line(error, self._spec.header.text) or line, spark_reason(error)
-            ) from error
+            raise self._error(line, spark_reason(error)) from error
         except (OSError, UnicodeDecodeError) as error:
             raise self._error(line, str(error)) from error
 
@@ -218,7 +225,8 @@ def spark_line(error: PySparkException, text: str) -> int | None:
         return int(match[1])
     if isinstance(error, AnalysisException):
         for context in error.getQueryContext():
-            return text.count("\n", 0, context.startIndex()) + 1
+            if context.contextType() is QueryContextType.SQL:
+                return text.count("\n", 0, context.startIndex()) + 1
     return None
 
 

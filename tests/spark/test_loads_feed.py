@@ -1,0 +1,65 @@
+"""Loads of a feed, by the command: into each kind of table, partitioned, resumed, each record once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.main import cli
+from headrace.spark import session
+from headrace.testing import Cluster
+from tests.spark.feeds import Feeds
+from tests.spark.test_loads_batches import KINDS, read_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def command(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command in this process, on the tests' session, which it does not stop."""
+    monkeypatch.setattr(session, "spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+
+    def run(*arguments: str) -> list[Any]:
+        done = CliRunner().invoke(cli, [*arguments, "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_load_goes_on_where_the_last_one_ended(
+    kind: str, command: Callable[..., Any], cluster: Cluster, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    feeds, topic = Feeds(cluster), make_topic(2)
+    path = tmp_path / "table"
+    arguments = [
+        *("load", topic, str(path), "--to", kind, "-b", feeds.brokers),
+        *("--select", "offset * 2 + partition AS id", "--select", "cast(value AS string) AS line"),
+        *("--partition-by", "day=concat('p', partition)", "--rows-per-batch", "20"),
+    ]
+    feeds.write(topic, [b"%d" % number for number in range(60)])
+    first = command(*arguments)
+    batches = [each for each in first if each["event"] == "batch"]
+    [loaded] = [each for each in first if each["event"] == "loaded"]
+    assert len(batches) >= 3
+    assert (sum(each["rows_in"] for each in batches), loaded["rows"]) == (60, 60)
+    assert loaded["files"] <= 2 * len(batches)
+    feeds.write(topic, [b"%d" % number for number in range(60, 70)])
+    again = command(*arguments)
+    assert [each["rows"] for each in again if each["event"] == "loaded"] == [10]
+    assert again[-1]["failure"] is None
+    assert sum(again[-1]["ends"][topic].values()) == 70
+    nothing = command(*arguments)
+    assert [each["rows"] for each in nothing if each["event"] == "loaded"] == [0]
+
+    found = read_back(kind, path)
+    assert sorted(int(row["line"]) for row in found) == list(range(70))
+    assert {row["day"] for row in found} <= {"p0", "p1"}
