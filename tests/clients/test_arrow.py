@@ -80,3 +80,41 @@ def test_tables_survive_cuts(seed: int) -> None:
         assert world.values("t") == [b"%d" % number for number in range(5_000)]
 
     play(script, seed)
+
+
+def test_memory_is_used_again_only_when_a_broker_has_answered() -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer(request_timeout_ms=500, retry_backoff_ms=20) as producer:
+            data = table(0, 60_000)
+            for number in range(6):
+                deliveries = await producer.send_arrow("t", data)
+                assert len(deliveries) > 1
+                if number % 2:
+                    world.cut_all()
+            await producer.flush()
+            spare = producer.core._spare
+            assert spare is not None
+            assert 0 < len(spare._spare) <= 7
+            assert len(set(map(id, spare._spare))) == len(spare._spare)
+        expected = [b"%d" % number for number in range(60_000)]
+        assert world.values("t") == expected * 6
+
+    play(script)
+
+
+def test_a_table_in_chunks_fills_its_batches() -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t", 2)
+        chunks = [
+            table(first, first + 10, partition=[index % 2] * 10)
+            for index, first in enumerate(range(0, 200, 10))
+        ]
+        async with world.producer() as producer:
+            deliveries = await producer.send_arrow("t", pa.concat_tables(chunks))
+            assert len(deliveries) == 2
+            with pytest.raises(ValueError, match="partitions go from 0 to 1"):
+                await producer.send_arrow("t", table(0, 2, partition=[0, 2]))
+        assert len(world.values("t", 0)) == len(world.values("t", 1)) == 100
+
+    play(script)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.records import columns_encode, columns_spans, kernels_columns_plain
+from headrace.records import columns_spans, columns_write, kernels_columns_plain
 from headrace.records.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
 from headrace.records.columns import (
     arrow_from_batches,
@@ -16,8 +16,8 @@ from headrace.records.columns import (
     batches_from_arrow,
     partition_for_keys,
 )
-from headrace.records.columns_encode import BatchForm
 from headrace.records.columns_spans import header_spans, value_spans
+from headrace.records.columns_write import BatchForm
 from headrace.records.kernel_choice import partition_for_key
 from tests.records.column_cases import records
 
@@ -63,7 +63,7 @@ def test_twins(rows: list[Record], batch_bytes: int) -> None:
     data = columns_of(rows)
     compiled = batches_from_arrow(data, batch_bytes=batch_bytes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_encode, "column_kernels", lambda: kernels_columns_plain)
+        patch.setattr(columns_write, "column_kernels", lambda: kernels_columns_plain)
         assert batches_from_arrow(data, batch_bytes=batch_bytes) == compiled
     if batch_bytes == 400 and len(compiled) == 1:
         assert compiled == [build_batch(rows)]

@@ -15,12 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from headrace.base.chunks import Buffer
 from headrace.records.codecs import UnpackedTooLargeError
 from headrace.records.columns_arrow import arrow
-from headrace.records.columns_encode import (
-    BatchForm,
-    batches_by_partition,
-    batches_from_arrow,
-    partition_for_keys,
-)
+from headrace.records.columns_encode import batches_by_partition, batches_from_arrow, partition_for_keys
 from headrace.records.columns_read import ReadColumns
 from headrace.records.columns_sections import (
     SECTION_BYTES_MAX,
@@ -28,6 +23,7 @@ from headrace.records.columns_sections import (
     AbortedTransaction,
     find_sections,
 )
+from headrace.records.columns_write import BatchForm
 
 __all__ = [
     "COLUMNS",

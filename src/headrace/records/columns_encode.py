@@ -1,57 +1,43 @@
 """Arrow columns as record batches, ready to be sent.
 
-The columns are `key`, `value`, `headers` and `timestamp`; each may be missing, others are ignored. One kernel
-writes all records of one partition, batch after batch with room for the headers in between, into one buffer.
-What remains per batch is a header, a CRC and where wanted compression. Which partition a row goes to is said
-by a column `partition`, or by its key as every Kafka producer does it.
+The columns are `key`, `value`, `headers` and `timestamp`; each may be missing, others are ignored. Which
+partition a row goes to is said by a column `partition`, or by its key as every Kafka producer does it. All
+columns are checked before the first batch is written; `columns_write` writes them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.base.chunks import Buffer
-from headrace.records.codecs import Codec, compress
-from headrace.records.columns_arrow import arrow, column_kernels
+from headrace.records.codecs import Codec
+from headrace.records.columns_arrow import arrow
 from headrace.records.columns_spans import Spans, header_spans, no_values, timestamps_of, value_spans
+from headrace.records.columns_write import (
+    BATCH_BYTES,
+    BatchForm,
+    LaneWriter,
+    Rows,
+    Take,
+    Written,
+    fresh_memory,
+)
 from headrace.records.header import (
-    HEADER_BYTES,
-    MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    TRANSACTIONAL,
-    BatchHeader,
-    join_batch,
+    stamp_producer,
 )
 from headrace.records.kernel_choice import kernels, load_compiled
-from headrace.records.kernels_columns_plain import MADE_COLUMNS, STATE_COLUMNS
 
-# Kafka's message.max.bytes is 1 MiB for a packed batch; more than this unpacked helps no codec.
-BATCH_BYTES: Final = 1024 * 1024
-BATCH_BYTES_MAX: Final = 1 << 30
-# The most a record's own numbers take: size, attributes, timestamp, offset, two lengths, count of headers.
-_RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
-_HEADER_OVERHEAD: Final = 5 + 5
 _TIMESTAMP_MAX: Final = 1 << 62  # the differences of any two still fit 64 bits
+# Rows that are shared out to partitions at once: many for each, so that a call for each does not show.
+_SHARED_ROWS: Final = 64 * 1024
+_SHARED_ROWS_EACH: Final = 256
 
-
-@dataclass(frozen=True, slots=True)
-class BatchForm:
-    """How batches are made, and whose they are."""
-
-    codec: int = Codec.NONE
-    level: int | None = None
-    batch_bytes: int = BATCH_BYTES
-    timestamp_ms: int = NO_TIMESTAMP  # of rows that have none
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    base_sequence: int = NO_SEQUENCE
-    transactional: bool = False
+Batch = bytearray | memoryview
 
 
 def batches_from_arrow(
@@ -65,7 +51,7 @@ def batches_from_arrow(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
-) -> list[bytearray]:
+) -> list[Batch]:
     """All rows of a pyarrow.Table or RecordBatch as batches for one partition, in their order.
 
     A batch has at most `batch_bytes` before compression, except one of a single larger record. Sequences go
@@ -74,12 +60,9 @@ def batches_from_arrow(
     form = BatchForm(
         codec, level, batch_bytes, timestamp_ms, producer_id, producer_epoch, base_sequence, transactional
     )
-    encoder = _Encoder(form, 1, {})
-    return [
-        batch
-        for rows in _record_batches(data)
-        for _, batch in encoder.encode(_Rows.of(rows, timestamp_ms), np.zeros(rows.num_rows, np.int32))
-    ]
+    return _stamped(_written([(rows, 0) for rows in _checked(data, form)], form, fresh_memory), {}, form).get(
+        0, []
+    )
 
 
 def batches_by_partition(
@@ -89,20 +72,33 @@ def batches_by_partition(
     keyless_partition: int = 0,
     base_sequences: Mapping[int, int] | None = None,
     form: BatchForm | None = None,
-) -> dict[int, list[bytearray]]:
+) -> dict[int, list[Batch]]:
     """Rows as batches for each partition that gets any, each partition's rows in their order.
 
     A row without a partition goes where its key says, and without a key to `keyless_partition`.
     """
     form = BatchForm() if form is None else form
-    encoder = _Encoder(form, partition_count, {} if base_sequences is None else base_sequences)
-    made: dict[int, list[bytearray]] = {}
-    for rows in _record_batches(data):
-        columns = _Rows.of(rows, form.timestamp_ms)
-        chosen = _partitions(rows, columns.key, partition_count, keyless_partition)
-        for partition, batch in encoder.encode(columns, chosen):
-            made.setdefault(partition, []).append(batch)
-    return made
+    written = write_batches(data, partition_count, keyless_partition=keyless_partition, form=form)
+    return _stamped(written, base_sequences or {}, form)
+
+
+def write_batches(
+    data: Any,
+    partition_count: int,
+    *,
+    keyless_partition: int,
+    form: BatchForm,
+    take: Take = fresh_memory,
+) -> Iterator[Written]:
+    """The same one by one, without a producer's numbers and CRC, in memory that `take` gives.
+
+    ValueError at once for columns that records cannot be made of.
+    """
+    parts = [
+        (rows, _lanes(given, rows.key, partition_count, keyless_partition))
+        for given, rows in zip(_record_batches(data), _checked(data, form), strict=True)
+    ]
+    return _written(parts, form, take)
 
 
 def partition_for_keys(keys: Any, partition_count: int) -> NDArray[np.int32]:
@@ -126,10 +122,14 @@ def _hashed(keys: Spans, partition_count: int) -> NDArray[np.int32]:
     return chosen
 
 
-def _partitions(rows: Any, keys: Spans, partition_count: int, keyless: int) -> NDArray[np.int32]:
+def _lanes(rows: Any, keys: Spans, partition_count: int, keyless: int) -> NDArray[np.int32] | int:
+    """The partition of each row; a single number where it is the same for all."""
+    is_said = "partition" in rows.schema.names
+    if not is_said and (partition_count == 1 or "key" not in rows.schema.names):
+        return keyless
     chosen = _hashed(keys, partition_count)
     chosen[chosen < 0] = keyless
-    if "partition" in rows.schema.names:
+    if is_said:
         said = rows.column("partition").cast(arrow().int32()).fill_null(-1).to_numpy()
         chosen = np.where(said < 0, chosen, said).astype(np.int32)
     if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < partition_count:
@@ -144,109 +144,71 @@ def _record_batches(data: Any) -> list[Any]:
     return [data] if data.num_rows else []
 
 
-class _Rows(NamedTuple):
-    """The columns of records, as the kernel takes them."""
+def _checked(data: Any, form: BatchForm) -> list[Rows]:
+    return [_rows(each, form.timestamp_ms) for each in _record_batches(data)]
 
-    timestamps: NDArray[np.int64]
-    key: Spans
-    value: Spans
-    header_ends: NDArray[np.int64]
-    names: Spans
-    contents: Spans
 
-    @classmethod
-    def of(cls, rows: Any, timestamp_ms: int) -> "_Rows":
-        count, columns = rows.num_rows, dict(zip(rows.schema.names, rows.columns, strict=True))
-        key, value = (
-            value_spans(columns[name], name) if name in columns else no_values(count)
-            for name in ("key", "value")
-        )
-        timestamps = (
-            timestamps_of(columns["timestamp"], timestamp_ms)
-            if "timestamp" in columns
-            else np.full(count, timestamp_ms, np.int64)
-        )
+def _rows(rows: Any, timestamp_ms: int) -> Rows:
+    count, columns = rows.num_rows, dict(zip(rows.schema.names, rows.columns, strict=True))
+    key, value = (
+        value_spans(columns[name], name) if name in columns else no_values(count) for name in ("key", "value")
+    )
+    if "timestamp" in columns:
+        timestamps = timestamps_of(columns["timestamp"], timestamp_ms)
         if count and not -1 <= int(timestamps.min()) <= int(timestamps.max()) < _TIMESTAMP_MAX:
             raise ValueError("column 'timestamp' has a time before 1970 or beyond all calendars")
-        if "headers" not in columns:
-            return cls(timestamps, key, value, np.empty(0, np.int64), no_values(0), no_values(0))
-        return cls(timestamps, key, value, *header_spans(columns["headers"]))
-
-    def bytes_max(self) -> NDArray[np.int64]:
-        """The most that each row can take as a record."""
-        most = np.maximum(self.key.size, 0) + np.maximum(self.value.size, 0) + _RECORD_OVERHEAD
-        if len(self.header_ends):
-            each = np.maximum(self.contents.size, 0) + self.names.size + _HEADER_OVERHEAD
-            total = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])[self.header_ends]
-            most += np.diff(total)
-        return most
+    else:
+        timestamps = np.full(count, timestamp_ms, np.int64)
+    if "headers" not in columns:
+        return Rows(timestamps, key, value, np.empty(0, np.int64), no_values(0), no_values(0))
+    return Rows(timestamps, key, value, *header_spans(columns["headers"]))
 
 
-class _Encoder:
-    """Writes rows into batches, a lane for each partition; sequences go on from call to call."""
+def _written(
+    parts: list[tuple[Rows, NDArray[np.int32] | int]], form: BatchForm, take: Take
+) -> Iterator[Written]:
+    """The batches of all parts, as they become full; what is left of each lane at the end."""
+    most = _most_bytes(parts)
+    writers = {lane: LaneWriter(lane, form, bytes_max, take) for lane, bytes_max in most.items()}
+    for rows, lanes in parts:
+        if isinstance(lanes, int):
+            yield from writers[lanes].write(rows, np.arange(len(rows.timestamps)))
+            continue
+        step = max(_SHARED_ROWS, _SHARED_ROWS_EACH * len(writers))
+        for first in range(0, len(lanes), step):
+            own = lanes[first : first + step]
+            order = np.argsort(own, kind="stable")
+            present, starts = np.unique(own[order], return_index=True)
+            for lane, places in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+                yield from writers[lane].write(rows, places + first)
+    for writer in writers.values():
+        yield from writer.finish()
 
-    def __init__(self, form: BatchForm, lane_count: int, sequences: Mapping[int, int]) -> None:
-        if not HEADER_BYTES < form.batch_bytes <= BATCH_BYTES_MAX:
-            raise ValueError(
-                f"batches can have {HEADER_BYTES + 1} to {BATCH_BYTES_MAX} bytes, not {form.batch_bytes}"
-            )
-        self._form = form
-        self._sequences = sequences
-        self._rows_before: NDArray[np.int64] = np.zeros(lane_count, np.int64)
 
-    def encode(self, columns: _Rows, lanes: NDArray[np.int32]) -> Iterator[tuple[int, bytearray]]:
-        """Each batch with its lane."""
-        lane_count, batch_bytes = len(self._rows_before), self._form.batch_bytes
-        rows = np.bincount(lanes, minlength=lane_count)
-        most = np.bincount(lanes, columns.bytes_max(), minlength=lane_count).astype(np.int64)
-        # Two batches in a row are larger than the limit together, or they would be one.
-        batches_max = np.minimum(rows, 2 * most // (batch_bytes - HEADER_BYTES) + 2)
-        ends = np.cumsum(most + batches_max * HEADER_BYTES)
-        out = np.empty(int(ends[-1]), np.uint8)
-        table = np.empty((int(batches_max.sum()), MADE_COLUMNS), np.int64)
-        states = np.empty((lane_count, STATE_COLUMNS), np.int64)
-        states[0, 0], states[1:, 0], states[:, 1], states[:, 2] = 0, ends[:-1], -1, self._rows_before
-        count = column_kernels().encode_rows(
-            lanes,
-            columns.timestamps,
-            *columns.key,
-            *columns.value,
-            columns.header_ends,
-            *columns.names,
-            *columns.contents,
-            batch_bytes,
-            states,
-            out,
-            table,
-        )
-        self._rows_before = states[:, 2].copy()
-        for start, end, before, row_count, base_timestamp, max_timestamp, lane in table[:count].tolist():
-            sequence = self._sequences.get(lane, self._form.base_sequence)
-            if sequence != NO_SEQUENCE:
-                sequence = (sequence + before) & 0x7FFFFFFF  # from 2^31-1 back to 0
-            header = self._header(row_count, base_timestamp, max_timestamp, sequence)
-            yield lane, self._joined(header, out.data[start + HEADER_BYTES : end])
+def _most_bytes(parts: list[tuple[Rows, NDArray[np.int32] | int]]) -> dict[int, int]:
+    """The most that the rows of each lane can take."""
+    most: dict[int, int] = {}
+    for rows, lanes in parts:
+        if isinstance(lanes, int):
+            most[lanes] = most.get(lanes, 0) + int(rows.bytes_max().sum())
+            continue
+        sums = np.bincount(lanes, rows.bytes_max())
+        for lane in np.flatnonzero(sums).tolist():
+            most[lane] = most.get(lane, 0) + int(sums[lane])
+    return most
 
-    def _header(self, count: int, base_timestamp: int, max_timestamp: int, sequence: int) -> BatchHeader:
-        form = self._form
-        return BatchHeader(
-            base_offset=0,
-            length=0,
-            leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=form.codec | (TRANSACTIONAL if form.transactional else 0),
-            last_offset_delta=count - 1,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            producer_id=form.producer_id,
-            producer_epoch=form.producer_epoch,
-            base_sequence=sequence,
-            record_count=count,
-        )
 
-    def _joined(self, header: BatchHeader, body: Buffer) -> bytearray:
-        packed = (
-            body if self._form.codec == Codec.NONE else compress(self._form.codec, body, self._form.level)
-        )
-        return join_batch(header, packed)
+def _stamped(
+    written: Iterator[Written], base_sequences: Mapping[int, int], form: BatchForm
+) -> dict[int, list[Batch]]:
+    """The batches of each lane with the producer's numbers, and sequences that go on."""
+    made: dict[int, list[Batch]] = {}
+    before: dict[int, int] = {}
+    for lane, count, data, _ in written:
+        sequence = base_sequences.get(lane, form.base_sequence)
+        if sequence != NO_SEQUENCE:
+            sequence = (sequence + before.get(lane, 0)) & 0x7FFFFFFF  # from 2^31-1 back to 0
+        stamp_producer(data, 0, form.producer_id, form.producer_epoch, sequence)
+        before[lane] = before.get(lane, 0) + count
+        made.setdefault(lane, []).append(data)
+    return made

@@ -37,14 +37,12 @@ _BYTES: Final = types.Array(types.uint8, 1, "C")
 _INTS: Final = types.Array(types.int32, 1, "C")
 _LONGS: Final = types.Array(types.int64, 1, "C")
 _ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
-_LANES: Final = types.Array(types.int32, 1, "C", readonly=True)
 _TABLE: Final = types.Array(types.int64, 2, "C")
 
 # `Flaw` as plain numbers: numba's cache does not look into other modules.
 _CUT_OFF, _SIZE, _NUMBER, _TIMESTAMP, _KEY_SIZE, _VALUE_SIZE = 1, 2, 3, 4, 6, 7
 _HEADER_COUNT, _HEADER_KEY_SIZE, _HEADER_VALUE_SIZE, _RECORD_END, _TRAILING = 8, 9, 10, 11, 12
 _INT64_MAX: Final = 2**63 - 1
-_HEADER_BYTES: Final = 61
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -308,12 +306,13 @@ def _headers_size(name_size: Longs, content_size: Longs, first: int, last: int) 
 
 @kernel(
     _I64(
-        *(_LANES, _ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS),
-        *(_ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _I64, _TABLE, _BYTES, _TABLE),
+        *(_I64, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS),
+        *(_ROWS, _READ, _ROWS, _ROWS, _READ, _ROWS, _ROWS, _I64, _LONGS, _BYTES),
     )
 )
 def encode_rows(
-    lanes: Ints,
+    first: int,
+    order: Longs,
     timestamps: Longs,
     keys: Bytes,
     key_at: Longs,
@@ -329,40 +328,41 @@ def encode_rows(
     content_at: Longs,
     content_size: Longs,
     batch_bytes: int,
-    states: Longs,
+    state: Longs,
     out: Bytes,
-    batches: Longs,
 ) -> int:
-    made = 0
-    for row in range(lanes.shape[0]):
-        lane, timestamp, key, value = lanes[row], timestamps[row], key_size[row], value_size[row]
-        at, number, before = states[lane, 0], states[lane, 1], states[lane, 2]
-        first, last = 0, 0
-        if header_ends.shape[0]:
-            first, last = header_ends[row], header_ends[row + 1]
-        lasting = 1 + _width(key) + max(key, 0) + _width(value) + max(value, 0)
-        lasting += _headers_size(name_size, content_size, first, last)
-        late, delta, size = 0, 0, 0
-        if number >= 0:
-            late, delta = timestamp - batches[number, 4], batches[number, 3]
-            size = lasting + _width(late) + _width(delta)
-        if number < 0 or at - batches[number, 0] + _width(size) + size > batch_bytes:
-            number, late, delta, size = made, 0, 0, lasting + 2
-            batches[number, 0], batches[number, 2], batches[number, 4] = at, before, timestamp
-            batches[number, 5], batches[number, 6] = timestamp, lane
-            at += _HEADER_BYTES
-            made += 1
+    at, count, earliest, latest = state[0], state[1], state[2], state[3]
+    place, headers = first, header_ends.shape[0]
+    while place < order.shape[0]:
+        row = order[place]
+        timestamp, key, value = timestamps[row], key_size[row], value_size[row]
+        if count == 0:
+            earliest, latest = timestamp, timestamp
+        late = timestamp - earliest
+        size = 1 + _width(late) + _width(count) + _width(key) + max(key, 0) + _width(value) + max(value, 0)
+        size += (
+            _headers_size(name_size, content_size, header_ends[row], header_ends[row + 1]) if headers else 1
+        )
+        end = at + _width(size) + size
+        if (count and end > batch_bytes) or end > out.shape[0]:
+            state[4] = end
+            break
         at = _put(out, at, size)
         out[at] = 0
         at = _put(out, at + 1, late)
-        at = _put(out, at, delta)
+        at = _put(out, at, count)
         at = _put_bytes(out, at, keys, key_at[row], key)
         at = _put_bytes(out, at, values, value_at[row], value)
-        at = _put(out, at, last - first)
-        for header in range(first, last):
-            at = _put_bytes(out, at, names, name_at[header], name_size[header])
-            at = _put_bytes(out, at, contents, content_at[header], content_size[header])
-        batches[number, 1], batches[number, 3] = at, delta + 1
-        batches[number, 5] = max(batches[number, 5], timestamp)
-        states[lane, 0], states[lane, 1], states[lane, 2] = at, number, before + 1
-    return made
+        if headers:
+            at = _put(out, at, header_ends[row + 1] - header_ends[row])
+            for header in range(header_ends[row], header_ends[row + 1]):
+                at = _put_bytes(out, at, names, name_at[header], name_size[header])
+                at = _put_bytes(out, at, contents, content_at[header], content_size[header])
+        else:
+            out[at] = 0
+            at += 1
+        latest = max(latest, timestamp)
+        count += 1
+        place += 1
+    state[0], state[1], state[2], state[3] = at, count, earliest, latest
+    return place

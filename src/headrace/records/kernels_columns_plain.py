@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.records.flaws import INT64_MAX, INT64_MIN, Flaw
-from headrace.records.header import HEADER_BYTES
 from headrace.records.kernels_plain import _fields, _number
 from headrace.records.varints import encode_varint
 
@@ -23,13 +22,9 @@ BATCH_COLUMNS: Final = 7
 """What `decode_rows` is told of a batch: where its records start and end, how many there are, base offset,
 base timestamp, whether the log's append time counts (0 or 1), and that time."""
 
-MADE_COLUMNS: Final = 7
-"""What `encode_rows` tells of a batch: where it starts and ends, how many rows its lane had before, how many
-it has, base timestamp, greatest timestamp, and its lane."""
-
-STATE_COLUMNS: Final = 3
-"""What `encode_rows` keeps of a lane: where its next bytes go, the number of its last batch (-1 at first),
-and its rows so far."""
+STATE_SIZE: Final = 5
+"""What `encode_rows` keeps of a batch: where its next byte goes, its records so far, the timestamp of the
+first and the greatest, and where the record that did not fit would have ended."""
 
 
 def decode_rows(
@@ -123,7 +118,8 @@ def gather(body: Bytes, at: Longs, ends: Ints, column: Bytes) -> None:
 
 
 def encode_rows(
-    lanes: Ints,
+    first: int,
+    order: Longs,
     timestamps: Longs,
     keys: Bytes,
     key_at: Longs,
@@ -139,50 +135,42 @@ def encode_rows(
     content_at: Longs,
     content_size: Longs,
     batch_bytes: int,
-    states: Longs,
+    state: Longs,
     out: Bytes,
-    batches: Longs,
 ) -> int:
-    """Write rows as records into batches of at most `batch_bytes`, or of one record where that is more.
+    """Write rows as records into one batch, until the next one does not fit: the rows that `order` names from
+    its place `first` on. Returns the place of the first that was not written.
 
-    Each row goes to a lane, and each lane's batches one behind the other to where its state says. Every batch
-    has its header's place in front, for the caller to fill. A size of -1 is a null. The headers of a row are
-    those from `header_ends[row]` up to `header_ends[row + 1]`; none where that is empty. Returns how many
-    batches were made.
+    A batch has at most `batch_bytes`, or one record where that is more, and never more than `out` has room
+    for. It goes on where `state` says (see STATE_SIZE), so a batch may be filled by several calls. A size of
+    -1 is a null. The headers of a row are those from `header_ends[row]` up to `header_ends[row + 1]`; none
+    where that is empty.
     """
 
     def field(data: Bytes, at: int, size: int) -> bytes:
         return encode_varint(size) + (data[at : at + size].tobytes() if size > 0 else b"")
 
-    made: list[list[int]] = []
-    for row, lane in enumerate(lanes.tolist()):
+    at, count, earliest, latest, _ = state.tolist()
+    place = first
+    for row in order[first:].tolist():
         timestamp = int(timestamps[row])
-        at, number, before = states[lane].tolist()
-        first, last = (int(header_ends[row]), int(header_ends[row + 1])) if len(header_ends) else (0, 0)
-        tail = field(keys, key_at[row], int(key_size[row])) + field(
-            values, value_at[row], int(value_size[row])
-        )
-        tail += encode_varint(last - first)
-        for header in range(first, last):
-            tail += field(names, name_at[header], int(name_size[header]))
-            tail += field(contents, content_at[header], int(content_size[header]))
-        record = _framed(timestamp - made[number][4], made[number][3], tail) if number >= 0 else b""
-        if number < 0 or at - made[number][0] + len(record) > batch_bytes:
-            record = _framed(0, 0, tail)
-            number = len(made)
-            made.append([at, at, before, 0, timestamp, timestamp, lane])
-            at += HEADER_BYTES
+        if not count:
+            earliest = latest = timestamp
+        start, end = (int(header_ends[row]), int(header_ends[row + 1])) if len(header_ends) else (0, 0)
+        record = b"\0" + encode_varint(timestamp - earliest) + encode_varint(count)
+        record += field(keys, key_at[row], int(key_size[row]))
+        record += field(values, value_at[row], int(value_size[row])) + encode_varint(end - start)
+        for header in range(start, end):
+            record += field(names, name_at[header], int(name_size[header]))
+            record += field(contents, content_at[header], int(content_size[header]))
+        record = encode_varint(len(record)) + record
+        if (count and at + len(record) > batch_bytes) or at + len(record) > len(out):
+            state[4] = at + len(record)
+            break
         out[at : at + len(record)] = np.frombuffer(record, np.uint8)
         at += len(record)
-        made[number][1] = at
-        made[number][3] += 1
-        made[number][5] = max(made[number][5], timestamp)
-        states[lane] = at, number, before + 1
-    if made:
-        batches[: len(made)] = made
-    return len(made)
-
-
-def _framed(timestamp_delta: int, offset_delta: int, tail: bytes) -> bytes:
-    record = b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta) + tail
-    return encode_varint(len(record)) + record
+        latest = max(latest, timestamp)
+        count += 1
+        place += 1
+    state[:4] = at, count, earliest, latest
+    return place

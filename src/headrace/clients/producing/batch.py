@@ -68,6 +68,7 @@ class ProducerBatch:
         "codec",
         "count",
         "created_ms",
+        "give_back",
         "is_closed",
         "is_on_wire",
         "limit",
@@ -97,7 +98,8 @@ class ProducerBatch:
         self.count = 0
         self.base_timestamp = self.max_timestamp = -1
         self.timestamps: list[int] = []  # none where the batch was encoded elsewhere
-        self.whole: bytearray | None = None
+        self.whole: bytearray | memoryview | None = None
+        self.give_back: Callable[[], None] | None = None  # for memory that is used again
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
@@ -122,7 +124,9 @@ class ProducerBatch:
         return unused
 
     @classmethod
-    def of_bytes(cls, partition: TopicPartition, created_ms: int, data: bytearray) -> "ProducerBatch":
+    def of_bytes(
+        cls, partition: TopicPartition, created_ms: int, data: bytearray | memoryview
+    ) -> "ProducerBatch":
         """A batch that was encoded elsewhere; its header is filled in here."""
         batch = cls(partition, created_ms, len(data))
         header = read_header(data)
@@ -155,7 +159,14 @@ class ProducerBatch:
             self.body = compress(codec, self.body, level)
             self.codec = codec
 
-    def encoded(self) -> bytearray:
+    def let_go(self) -> None:
+        """A broker has answered for the batch: nothing will read its bytes any more."""
+        self.body = self.whole = None
+        if self.give_back is not None:
+            self.give_back()
+            self.give_back = None
+
+    def encoded(self) -> bytearray | memoryview:
         """The batch as it goes over the wire."""
         if self.whole is not None:
             stamp_producer(self.whole, 0, self.producer_id, self.producer_epoch, self.base_sequence)

@@ -5,9 +5,9 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
@@ -31,10 +31,10 @@ from headrace.clients.setting_tables import PRODUCER
 from headrace.clients.world import World
 from headrace.settings.definition import SettingError
 
-Serializer = Callable[[Any], bytes | None]
+if TYPE_CHECKING:
+    from headrace.clients.producing.tables import SpareMemory
 
-# Tables come with their rows together: batches are made as large as brokers take them by default, not more.
-_ARROW_BATCH_BYTES: Final = 512 * 1024
+Serializer = Callable[[Any], bytes | None]
 
 
 class Interceptor(Protocol):
@@ -125,6 +125,7 @@ class ProducerCore:
         self._opens = self._is_plain and config.int("batch.size") <= self._record_bytes_max
         self._now_ms = world.clock.now_ms
         self._room: list[asyncio.Future[None]] = []
+        self._spare: SpareMemory | None = None
         self._is_awake = False
         self.is_closed = False
         # The sync face lets the loop's thread run here: it would get the interpreter's lock back from a busy
@@ -244,25 +245,36 @@ class ProducerCore:
         self.wake()
         return None
 
-    def arrow_batches(self, topic: str, data: Any, count: int) -> list[ProducerBatch]:
+    def arrow_batches(self, topic: str, data: Any, count: int) -> Iterator[ProducerBatch]:
         """The rows of an Arrow table as batches of a topic with `count` partitions."""
-        from headrace.records.columns_encode import BatchForm, batches_by_partition  # numpy and pyarrow
+        from headrace.clients.producing.tables import (
+            BATCH_BYTES,
+            SpareMemory,
+            table_batches,
+        )  # numpy, pyarrow
+        from headrace.records.columns_write import BatchForm
 
         with self._lock:
             keyless = self._partitioner.partition(topic, None, None, count, data.nbytes)
+        # Every partition has a batch that is being written: together they are a fourth of the memory.
+        most = max(self.config.int("batch.size"), min(BATCH_BYTES, self.batches.memory_bytes // (4 * count)))
         form = BatchForm(
             codec=self.sender.codec,
             level=self.sender.level,
-            batch_bytes=min(max(self.config.int("batch.size"), _ARROW_BATCH_BYTES), self._record_bytes_max),
+            batch_bytes=min(most, self._record_bytes_max),
             timestamp_ms=self.world.clock.now_ms(),
         )
-        made = batches_by_partition(data, count, keyless_partition=keyless, form=form)
-        now_ms = self.world.now_ms()
-        return [
-            ProducerBatch.of_bytes(TopicPartition(topic, number), now_ms, batch)
-            for number, batches in made.items()
-            for batch in batches
-        ]
+        if self._spare is None or self._spare.size != form.batch_bytes:
+            self._spare = SpareMemory(form.batch_bytes)
+        return table_batches(
+            topic,
+            data,
+            count,
+            keyless_partition=keyless,
+            form=form,
+            spare=self._spare,
+            now_ms=self.world.now_ms,
+        )
 
     def _prepared(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         for each in self._interceptors:

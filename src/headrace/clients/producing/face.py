@@ -99,12 +99,14 @@ class AsyncProducer:
         Each may be missing. There is one delivery for each batch, which tells where its first row is.
         Needs pyarrow (pip install 'headrace[arrow]').
         """
-        batches = self._core.arrow_batches(topic, data, await self.partitions_for(topic))
-        for batch in batches:
+        deliveries = []
+        for batch in self._core.arrow_batches(topic, data, await self.partitions_for(topic)):
             deadline_ms = self._core.world.now_ms() + self._block_ms
             while lacks := self._core.offer_sealed(batch):
                 await self._core.obtain(topic, lacks, None, deadline_ms)
-        return [Delivery(batch, 0) for batch in batches]
+            deliveries.append(Delivery(batch, 0))
+            await asyncio.sleep(0)  # it leaves while the next one is written
+        return deliveries
 
     async def partitions_for(self, topic: str, *, at_least: int = 1) -> int:
         """How many partitions a topic has; the cluster is asked where fewer than `at_least` are known.
@@ -192,12 +194,13 @@ class Producer:
         Each may be missing. There is one delivery for each batch, which tells where its first row is.
         Needs pyarrow (pip install 'headrace[arrow]').
         """
-        batches = self._core.arrow_batches(topic, data, self.partitions_for(topic))
-        for batch in batches:
+        deliveries = []
+        for batch in self._core.arrow_batches(topic, data, self.partitions_for(topic)):
             deadline_ms = self._core.world.now_ms() + self._block_ms
             while lacks := self._core.offer_sealed(batch):
                 self._background.run(self._core.obtain(topic, lacks, None, deadline_ms))
-        return [Delivery(batch, 0) for batch in batches]
+            deliveries.append(Delivery(batch, 0))
+        return deliveries
 
     def partitions_for(self, topic: str, *, at_least: int = 1) -> int:
         """How many partitions a topic has; the cluster is asked where fewer than `at_least` are known.

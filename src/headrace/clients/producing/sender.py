@@ -254,6 +254,8 @@ class Sender:
     def _write(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.sequences.written(batch, base_offset)
         batch.written(base_offset, append_time_ms)
+        if self._acks:
+            batch.let_go()
         self._batches.decided(batch)
         self._on_decided(batch)
 
