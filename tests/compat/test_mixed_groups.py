@@ -137,6 +137,21 @@ def test_a_member_that_was_put_out_may_learn_it_late_but_not_commit() -> None:
     assert any("never learnt" in fault for fault in never)
 
 
+def test_who_is_asked_to_let_go_and_put_out_before_it_did_may_learn_it_late() -> None:
+    events, history = _one_owner()
+    history.take_step(20, "id-a", set())  # a cooperative group's first step
+    events.append(_told("a", 60, "lost", partitions=(0,)))
+    history.name_member("id-b", "b")
+    history.take_step(30, "id-b", {0})
+    assert any("though another was given it at 30" in fault for fault in _faults(events, history, 5))
+
+    _, history = _one_owner()
+    history.take_step(20, "id-a", set())
+    history.take_step(29, "id-a", None)
+    history.take_step(30, "id-b", {0})
+    assert _faults(events, history, 5) == []
+
+
 def test_the_lines_of_apache_kafkas_own_program() -> None:
     line = (
         '{"timestamp":5,"name":"records_consumed","count":3,'

@@ -55,6 +55,8 @@ class History:
     faults: list[str] = field(default_factory=list)
     _clients: dict[str, str] = field(default_factory=dict)
     _open: dict[int, Hold] = field(default_factory=dict)
+    _present: set[str] = field(default_factory=set)
+    _out: dict[str, int] = field(default_factory=dict)  # former members, and since when
     _is_classic: bool | None = None
 
     def take_generation(self, at: int, value: GroupMetadataValue | None) -> None:
@@ -66,6 +68,7 @@ class History:
             for each in value.members:
                 self._clients[each.member_id] = each.client_id
                 shares[each.member_id] = {place.partition for place in _decode(each.assignment)}
+        self._meet(at, gone=self._present - shares.keys(), here=set(shares))
         for hold in list(self._open.values()):
             if hold.partition not in shares.get(hold.member, ()):
                 self._end(hold, at, was_put_out=hold.member not in shares)
@@ -81,6 +84,9 @@ class History:
 
     def take_step(self, at: int, member: str, partitions: set[int] | None) -> None:
         """A member of a consumer group holds these now; None: it is out."""
+        self._meet(
+            at, gone={member} if partitions is None else set(), here=set() if partitions is None else {member}
+        )
         for hold in list(self._open.values()):
             if hold.member == member and hold.partition not in (partitions or ()):
                 self._end(hold, at, was_put_out=partitions is None)
@@ -98,6 +104,12 @@ class History:
             if each.partition == hold.partition and each.member != hold.member and each.start >= hold.end
         )
         return next(later, None)
+
+    def _meet(self, at: int, *, gone: set[str], here: set[str]) -> None:
+        self._present = (self._present - gone) | here
+        self._out |= dict.fromkeys(gone, at)
+        for member in here:
+            self._out.pop(member, None)
 
     def _become(self, is_classic: bool) -> None:
         self.conversions += self._is_classic not in (None, is_classic)
@@ -118,6 +130,9 @@ class History:
                 last.end, last.was_put_out = None, False  # written anew in the other protocol's form
                 self._open[partition] = last
                 continue
+            if last is not None and last.member in self._out and not last.was_put_out:
+                # It was asked to let go, and put out before it did.
+                last.end, last.was_put_out = self._out[last.member], True
             self._open[partition] = hold = Hold(partition, client, member, at)
             self.holds.append(hold)
 
