@@ -1,7 +1,7 @@
 """Topics with known records, and rows as a test wants to compare them."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import TopicPartition as ConfluentPartition
@@ -12,11 +12,11 @@ from headrace.clients.errors import NoSuchTopicError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import read_range
+from tests.compat.clients.face import eventually
 
 HOUR_MS = 3_600_000
 # Some hours ago: old enough to be told from now, too young for retention.
 FIRST_MS = (int(time.time()) - 5 * 3600) * 1000
-DEADLINE_S = 60.0
 
 
 def fill(
@@ -79,19 +79,4 @@ def delete_topic(bootstrap: str, topic: str) -> None:
                 return True
             return False
 
-        eventually(is_gone)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    for _ in _attempts():
-        if holds():
-            return
-    raise AssertionError(f"not within {DEADLINE_S} s")
-
-
-def _attempts() -> Iterator[None]:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(0.02)
+        eventually(is_gone, f"the deletion of {topic}")

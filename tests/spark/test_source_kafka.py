@@ -22,11 +22,11 @@ from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import LostDataError
 from headrace.spark.stream_reader import HeadraceStreamReader
 from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 from tests.spark.source_topics import (
     FIRST_MS,
     delete_records,
-    eventually,
     fill,
     numbered,
     options_for,
@@ -139,7 +139,7 @@ def test_a_compacted_log_has_gaps(kafka: str, monkeypatch: pytest.MonkeyPatch) -
         (whole,) = planned(options)
         return numbered(1, 299)[0] in values_of(whole, options) and len(values_of(whole, options)) < 250
 
-    eventually(is_compacted)
+    eventually(is_compacted, "gaps")
     (whole,) = planned(options)
     offsets = [row["offset"] for row in rows_of(whole, options)]
     assert offsets == sorted(set(offsets))

@@ -16,12 +16,12 @@ from headrace.spark.reading import LostDataError
 from headrace.spark.stream_reader import HeadraceStreamReader
 from headrace.spark.tasks import RangePartition
 from headrace.testing import Cluster
+from tests.compat.clients.face import eventually
 from tests.spark.conftest import MakeTopic
 from tests.spark.source_topics import (
     FIRST_MS,
     delete_records,
     delete_topic,
-    eventually,
     fill,
     numbered,
     options_for,
@@ -319,9 +319,9 @@ def test_progress_is_shown_in_the_users_group(
         assert committed() == {}  # nothing has been read yet
         second = advance(reader, first)  # Spark asks on when a batch is done
         both = {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 0}
-        eventually(lambda: committed() == both)
+        eventually(lambda: committed() == both, "the first commit")
         reader.commit(second)
-        eventually(lambda: committed()[TopicPartition(topic, 0)] == 10)
+        eventually(lambda: committed()[TopicPartition(topic, 0)] == 10, "the second commit")
         reader.stop()
         (description,) = [each for each in admin.list_groups() if each.group_id == group]
         assert description.group_id == group
@@ -336,10 +336,10 @@ def test_a_group_that_cannot_be_written_costs_no_query(
         bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
     ) as member:
         member.subscribe([topic])
-        eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment))
+        eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment), "a member")
         fill(cluster.bootstrap_servers, topic, numbered(3))
         reader = make_reader(topic, startingOffsets="earliest", **{"kafka.group.id": group})
         end = advance(reader, reader.initialOffset())
         assert values(reader, reader.initialOffset(), end) == numbered(3)
         advance(reader, end)
-        eventually(lambda: "progress is not shown in group" in caplog.text)
+        eventually(lambda: "progress is not shown in group" in caplog.text, "the warning")
