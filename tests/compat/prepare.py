@@ -43,6 +43,18 @@ def kafka_libs() -> Path:
     return libs
 
 
+def connector_libs() -> Path:
+    """Spark's Kafka connector and what it needs, from Maven Central."""
+    _need("java", "a Java runtime, 17 or newer")
+    pom = HERE.parent / "spark/connector/pom.xml"
+    libs = _program_folder("spark-connector", [pom])
+    if not libs.exists():
+        _need("mvn", "Maven, which fetches Spark's Kafka connector")
+        command = ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        _build(libs, lambda work: _call([*command, f"-DoutputDirectory={work}"], HERE, "Maven Central"))
+    return libs
+
+
 def java_command(*flags: str, classes: Path | None = None) -> list[str]:
     """The start of a command line that runs a main class out of Kafka's jars."""
     path = f"{kafka_libs()}/*" if classes is None else f"{classes}:{kafka_libs()}/*"
@@ -130,6 +142,7 @@ def main() -> None:
     steps: dict[str, Callable[[], Path]] = {
         f"Apache Kafka {kafka_version()} (tests marked java)": kafka_libs,
         "the Java client": java_program,
+        "Spark's Kafka connector": connector_libs,
         "the Go clients (tests marked golang)": go_program,
         "the Node clients (tests marked nodejs)": node_program,
     }

@@ -5,12 +5,14 @@ A session costs ten seconds and a gigabyte: whoever needs another one starts it 
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.spark.session import spark_session
 from headrace.testing import Cluster
+from tests.compat.prepare import UnavailableError, connector_libs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,9 +21,25 @@ MakeTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def connector_jars(request: pytest.FixtureRequest) -> str:
+    """Spark's own connector, where a test asks for it; a session takes jars at its start only."""
+    items = [item for item in request.session.items if item.path.is_relative_to(Path(__file__).parent)]
+    if not any(item.get_closest_marker("java") for item in items):
+        return ""
+    try:
+        return ",".join(sorted(map(str, connector_libs().glob("*.jar"))))
+    except UnavailableError:
+        return ""
+
+
+@pytest.fixture(scope="session")
+def spark(connector_jars: str) -> "Iterator[SparkSession]":
     """Two cores and small shuffles; the node under test shares the machine."""
-    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    config = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.jars": connector_jars,
+    }
     session = spark_session("headrace tests", master="local[2]", config=config)
     yield session
     session.stop()
