@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines" / "files"
 HEAD = """\
 -- in logs: feed t
 --   json: service STRING, n INT
@@ -127,3 +128,11 @@ SELECT n FROM numbers
     assert main.failure is not None
     assert "raise the topic's max.message.bytes" in main.failure
     assert dead.failure is None
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+def test_the_examples_are_right(spark: "SparkSession", path: Path) -> None:
+    spec = read_spec(str(path), path.read_text(), {})
+    planned = plan(spark, spec, "h:1")
+    assert len(planned) == 1 + sum(each.dead_letters is not None for each in spec.inputs)
+    assert all(each.rows.isStreaming for each in planned)

@@ -1,6 +1,5 @@
 """What a task tells the driver: which of its rows are where."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -54,14 +53,3 @@ class Receipt(WriterCommitMessage):
     @property
     def count(self) -> int:
         return sum(each.count for each in self.written.values())
-
-
-def total(receipts: Iterable[Receipt | None]) -> dict[TopicPartition, Written]:
-    """What all tasks of a batch have written."""
-    found: dict[TopicPartition, Written] = {}
-    for receipt in receipts:
-        if receipt is None:  # a task that failed sent none
-            continue
-        for partition, own in receipt.written.items():
-            found[partition] = found[partition] + own if partition in found else own
-    return found
