@@ -175,7 +175,6 @@ class GroupWorld(ClientWorld):
         await writing
         for seat in self.seats:
             self._machine(seat.name).resume()
-            self._start(seat)
         return await self._settle()
 
     async def _write(self, until: float) -> None:
@@ -244,6 +243,8 @@ class GroupWorld(ClientWorld):
         async with self.consumer(group_id=GROUP) as reader:
             places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
             while True:
+                for seat in self.seats:
+                    self._start(seat)  # who was just leaving comes back once it has left
                 found = await reader.committed(places)
                 committed = [found[each].offset if each in found else 0 for each in places]
                 owned = [sorted(self._owned(member)) for member in self.present.values()]
