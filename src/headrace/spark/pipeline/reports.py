@@ -3,11 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from headrace.spark.pipeline.plan import OBSERVED
-
-_LAG: Final = "@lag"  # where the source reports it, beside the offsets
 
 
 @dataclass(frozen=True, slots=True)
