@@ -62,8 +62,8 @@ def make_topic(bootstrap: str, partitions: int = 1, **settings: str) -> str:
     with Admin(bootstrap_servers=bootstrap) as admin:
         named = {key.replace("_", "."): value for key, value in settings.items()}
         admin.create_topic(name, partitions=partitions, replication=1, settings=named)
-        # Metadata may be ahead of the leaders. One that refuses a producer's first batch and takes its second,
-        # sent right behind it, would have them in the wrong order.
+        # Metadata may be ahead of the leaders. One that refuses a producer's first batch and takes its
+        # second, sent right behind it, would have them in the wrong order.
         admin.find_offsets(dict.fromkeys((TopicPartition(name, each) for each in range(partitions)), 0))
     return name
 
