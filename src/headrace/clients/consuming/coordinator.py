@@ -178,6 +178,13 @@ class Coordinator:
         """For a consumer that knows by itself that it is out of the group, or not in it yet."""
         return self._too_late("not a member")
 
+    def of_an_earlier_generation(self) -> CommitFailedError:
+        """For a commit that was begun before the group shared its partitions anew."""
+        return CommitFailedError(
+            f"cannot commit offsets of group {self.group_id!r} (of an earlier generation): its members have "
+            "shared the partitions anew meanwhile; commit what is still assigned again"
+        )
+
     def _too_late(self, reason: str) -> CommitFailedError:
         return CommitFailedError(
             f"cannot commit offsets of group {self.group_id!r} ({reason}): its partitions belong to "

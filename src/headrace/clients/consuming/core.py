@@ -260,8 +260,10 @@ class ConsumerCore:
         return self._member.identity
 
     def _identity_for(self, begun: Membership) -> Membership:
-        if self._member is not None and (self._member.is_out or not self._member.is_still(begun)):
+        if self._member is not None and self._member.is_out:
             raise self.need_group().not_a_member()
+        if self._member is not None and not self._member.is_still(begun):
+            raise self.need_group().of_an_earlier_generation()
         return self.identity
 
     def need_group(self) -> Coordinator:
