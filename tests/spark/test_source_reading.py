@@ -9,9 +9,10 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.clients.errors import NoSuchTopicError, TimedOutError, UnreachableError
+from headrace.records.columns import column_schema
 from headrace.spark import range_fetcher, reading
 from headrace.spark.batch_reader import HeadraceBatchReader, planned_ranges
-from headrace.spark.columns import ALL_COLUMNS, arrow_schema, spark_schema
+from headrace.spark.columns import ALL_COLUMNS, arrow_schema, fit, spark_schema
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import partition_offsets
 from headrace.spark.option_values import OptionError
@@ -83,6 +84,16 @@ def test_a_row_as_the_connector_has_it(cluster: Cluster, make_topic: MakeTopic) 
             **common,
         },
     ]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 9), (1, 9), (3, 4), (5, 9), (8, 9)])
+def test_headers_of_a_slice(start: int, end: int) -> None:
+    kind = column_schema(["headers"]).field(0).type
+    lists = [[{"key": "h", "value": b"1"}] * (number % 3) for number in range(9)]
+    whole = pa.RecordBatch.from_arrays([pa.array(lists, kind)], names=["headers"])
+    fitted = fit(whole.slice(start, end - start), ("headers",))
+    fitted.validate(full=True)
+    assert fitted.column(0).to_pylist() == [each or None for each in lists[start:end]]
 
 
 def test_only_wanted_columns_in_the_wanted_order(cluster: Cluster, make_topic: MakeTopic) -> None:

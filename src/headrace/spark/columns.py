@@ -92,10 +92,10 @@ def _headers(lists: Any, kind: pa.DataType) -> pa.Array:
     """The connector has null where a record has no headers."""
     import numpy as np
 
-    lengths = np.diff(lists.offsets.to_numpy())
-    has = lengths > 0
-    null_count = int(len(has) - np.count_nonzero(has))
+    # A slice shares its buffers with the whole: what is before it counts as null, and is never seen.
+    has = np.zeros(lists.offset + len(lists), bool)
+    has[lists.offset :] = np.diff(lists.offsets.to_numpy()) > 0
+    null_count = len(lists) - int(np.count_nonzero(has))
     valid = pa.py_buffer(np.packbits(has, bitorder="little")) if null_count else None
-    offsets = lists.offsets.buffers()[1]
-    children = [lists.values]
-    return pa.Array.from_buffers(kind, len(lists), [valid, offsets], null_count, lists.offset, children)
+    buffers = [valid, lists.buffers()[1]]
+    return pa.Array.from_buffers(kind, len(lists), buffers, null_count, lists.offset, [lists.values])

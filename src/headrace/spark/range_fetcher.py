@@ -130,17 +130,23 @@ class RangeFetcher:
             raise DataLossError(f"topic {wanted.topic!r} was deleted before {wanted} were read", wanted.end)
         if waited_ms < self._patience_ms:
             return
-        state = self._core.positions.get(partition)
-        if state is not None and 0 <= state.high_watermark <= position:
+        end = self._readable_end(partition)
+        if 0 <= end <= position:
             raise DataLossError(
-                f"{partition} ends at offset {state.high_watermark} now, but {wanted} were planned",
-                wanted.end,
+                f"{partition} ends at offset {end} now, but {wanted} were planned", wanted.end
             )
         why = f": {trouble}" if trouble is not None else ""
         raise TimedOutError(
             f"nothing of {partition} came at offset {position} for {waited_ms / 1000:.1f} s"
             f" (kafkaConsumer.pollTimeoutMs is {self._patience_ms}){why}"
         )
+
+    def _readable_end(self, partition: TopicPartition) -> int:
+        """How far the last answer said that there is something to read; -1 before any."""
+        state = self._core.positions.get(partition)
+        if state is None:
+            return -1
+        return state.last_stable_offset if self._core.fetcher.is_committed else state.high_watermark
 
     def _lost(self, partition: TopicPartition, position: int, error: ClientError) -> DataLossError:
         """Why an offset is out of range, and where records are."""
