@@ -9,8 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
+from headrace.spark.loads import batches
 from headrace.spark.loads.batches import BatchWriter, TableTarget
 from headrace.spark.loads.folders import Folder
+from headrace.spark.loads.staging import DataFile
 from headrace.spark.loads.tables import LoadError, open_table
 
 if TYPE_CHECKING:
@@ -81,10 +83,29 @@ def test_an_attempt_that_was_not_decided_leaves_nothing_to_see(
     folder = Folder(spark, str(path))
     table = open_table(kind, folder, ())
     batch = writer.write(rows(0, 10), 0).batch._replace(number=1)
-    rows(10, 20).write.parquet(f"{folder.uri}/{table.staging_path(batch, 'dead')}")
+    dead = path / table.staging_path(batch, "dead")
+    rows(10, 20).write.parquet(str(dead))
     assert [row["id"] for row in read_back(kind, path)] == list(range(10))
     assert writer.write(rows(10, 20), 1).is_new
     assert [row["id"] for row in read_back(kind, path)] == list(range(20))
+    assert not dead.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_driver_that_was_thought_dead_adds_nothing(
+    kind: str, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TableTarget(kind, str(tmp_path / "table"))
+    stage = batches.stage
+
+    def overtaken(*arguments: Any, **options: Any) -> list[DataFile]:
+        monkeypatch.undo()
+        assert BatchWriter(target, load_id="a" * 32).write(rows(0, 10), 0).is_new
+        return stage(*arguments, **options)
+
+    monkeypatch.setattr(batches, "stage", overtaken)
+    assert not BatchWriter(target, load_id="a" * 32).write(rows(0, 10), 0).is_new
+    assert [row["id"] for row in read_back(kind, tmp_path / "table")] == list(range(10))
 
 
 def test_parquet_finishes_what_a_manifest_decided(

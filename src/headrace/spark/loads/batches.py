@@ -60,7 +60,8 @@ class BatchWriter:
         batch = LoadBatch(self._load_id or _query_id(rows), number)
         if table.has(batch):
             return Loaded(batch, is_new=False)
-        path = table.staging_path(batch, uuid.uuid4().hex[:8])
+        attempt = uuid.uuid4().hex[:8]
+        path = table.staging_path(batch, attempt)
         files = stage(
             rows,
             folder,
@@ -69,10 +70,12 @@ class BatchWriter:
             keep_columns=table.keeps_partition_columns,
             file_count=self._target.file_count,
         )
-        if not files:
+        # Another run of this load may have come first: a driver that was thought dead.
+        if not files or table.has(batch):
             folder.delete(path)
-            return Loaded(batch, is_new=True)
+            return Loaded(batch, is_new=not files)
         table.add(batch, files, rows.schema)
+        _clean(folder, table, batch, attempt)
         counts = [(each.row_count, each.size_bytes) for each in files]
         return Loaded(
             batch, True, sum(rows for rows, _ in counts), len(files), sum(size for _, size in counts)
@@ -83,6 +86,15 @@ class BatchWriter:
             folder = Folder(rows.sparkSession, self._target.path)
             self._table = folder, open_table(self._target.kind, folder, self._target.partition_by)
         return self._table
+
+
+def _clean(folder: Folder, table: LoadTable, batch: LoadBatch, attempt: str) -> None:
+    """The batch is decided: what other attempts at it have staged will never be part of the table."""
+    place, _, name = table.staging_path(batch, "").rpartition("/")
+    own = name + attempt if table.keeps_staged_files else None
+    for each in folder.children(place):
+        if each.startswith(name) and each != own:
+            folder.delete(f"{place}/{each}" if place else each)
 
 
 def _query_id(rows: "DataFrame") -> str:

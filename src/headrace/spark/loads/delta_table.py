@@ -22,6 +22,7 @@ class DeltaLoadTable:
     """See above."""
 
     keeps_partition_columns = False
+    keeps_staged_files = True
 
     def __init__(self, folder: Folder, partition_by: Sequence[str]) -> None:
         self._folder = folder

@@ -73,6 +73,12 @@ class Folder:
         finally:
             stream.close()
 
+    def children(self, path: str) -> list[str]:
+        """The names in a folder; none where there is no such folder."""
+        if not self.exists(path):
+            return []
+        return sorted(each.getPath().getName() for each in self._files.listStatus(self._at(path)))
+
     def files(self, path: str, suffix: str) -> list[FileFact]:
         """All files below, at any depth, whose name ends so; in order of their paths."""
         if not self.exists(path):

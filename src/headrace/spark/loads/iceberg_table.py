@@ -26,6 +26,7 @@ class IcebergLoadTable:
     """See above."""
 
     keeps_partition_columns = True
+    keeps_staged_files = True
 
     def __init__(self, folder: Folder, partition_by: Sequence[str]) -> None:
         if not folder.is_local:
@@ -66,14 +67,12 @@ class IcebergLoadTable:
                 )
             return table
         catalog.create_namespace_if_not_exists(IDENTIFIER.partition(".")[0])
-        table = catalog.create_table(
-            IDENTIFIER, arrow_schema(schema), location=f"file://{self._folder.location}"
-        )
-        if self._partition_by:
-            with table.update_spec() as update:
-                for name in self._partition_by:
-                    update.add_identity(name)
-        return table
+        place = f"file://{self._folder.location}"
+        created = catalog.create_table_transaction(IDENTIFIER, arrow_schema(schema), place)
+        with created as creation, creation.update_spec() as update:
+            for name in self._partition_by:
+                update.add_identity(name)
+        return catalog.load_table(IDENTIFIER)
 
 
 def iceberg_catalog(folder: Folder) -> Any:

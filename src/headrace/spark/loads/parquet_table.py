@@ -28,6 +28,7 @@ class ParquetTable:
     """See above."""
 
     keeps_partition_columns = False
+    keeps_staged_files = False
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

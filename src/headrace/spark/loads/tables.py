@@ -31,9 +31,11 @@ class LoadTable(Protocol):
 
     keeps_partition_columns: bool
     """Whether the files have the columns that the table is partitioned by."""
+    keeps_staged_files: bool
+    """Whether files stay where they were staged when they become part of the table."""
 
     def staging_path(self, batch: LoadBatch, attempt: str) -> str:
-        """Where an attempt's files are to be written, below the table's folder."""
+        """Where an attempt's files are to be written, below the table's folder; it ends with the attempt."""
         ...
 
     def has(self, batch: LoadBatch) -> bool:
