@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headrace.spark.loads import batches
 from headrace.spark.loads.batches import BatchWriter, TableTarget
 from headrace.spark.loads.folders import Folder
-from headrace.spark.loads.staging import DataFile
+from headrace.spark.loads.staging import DataFile, stage
 from headrace.spark.loads.tables import LoadError, open_table
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ def test_a_driver_that_was_thought_dead_adds_nothing(
     kind: str, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = TableTarget(kind, str(tmp_path / "table"))
-    stage = batches.stage
 
     def overtaken(*arguments: Any, **options: Any) -> list[DataFile]:
         monkeypatch.undo()
