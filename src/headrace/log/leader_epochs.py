@@ -48,6 +48,12 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self.version += 1
 
+    def take_over(self, other: "LeaderEpochs") -> None:
+        """Have what the original of a copied log has: also an epoch in which nothing was written yet."""
+        if (self._epochs, self._starts) != (other._epochs, other._starts):
+            self._epochs, self._starts = list(other._epochs), list(other._starts)
+            self.version += 1
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, where it ends); (-1, -1) where that cannot be told
         (KIP-279)."""

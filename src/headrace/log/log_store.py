@@ -272,6 +272,11 @@ class LogStore:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory takes new partitions")
         return min(free, key=lambda folder: len(folder.logs) + len(folder.future_logs))
 
+    def place(self, log: PartitionLog, folder: LogFolder) -> None:
+        """A log that was moved lies in this folder now."""
+        folder.logs[log.topic_partition] = log
+        self._where[log.topic_partition] = folder
+
     def delete(self, partition: TopicPartition) -> None:
         """Forget a partition and have its files removed later; one that is not here is fine."""
         self._take_out(partition, lambda f: f.delete_log(partition, now_ms=self.clock.now_ms()))

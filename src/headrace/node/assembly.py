@@ -25,6 +25,7 @@ from headrace.controller.producer_id_blocks import ProducerIdBlocks
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
+from headrace.log.log_moves import adopt_abandoned
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.delta import Delta
@@ -40,6 +41,7 @@ from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
 from headrace.raft.quorum import Quorum
 from headrace.replication.flushing import Flushing
+from headrace.replication.moves import ReplicaMoves
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
 from headrace.server.fetch_sessions import FetchSessions
@@ -190,6 +192,15 @@ class Node:
             around=self._replication.around,
             on_follow=self._replication.follow,
         )
+        moves = ReplicaMoves(
+            self._store,
+            replicas,
+            loop=self._loop,
+            request_flush=flushing.request,
+            bytes_per_second=lambda: self.config.int("replica.alter.log.dirs.io.max.bytes.per.second"),
+            on_moved=replicas.report_place,
+        )
+        replicas.wanted_directory = moves.wanted_directory
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
         )
@@ -214,6 +225,7 @@ class Node:
                 self._controller, self.image, node_id=self.config.node_id, loop=self._loop
             ),
             groups=groups,
+            moves=moves,
             authorizer=AllowAll(),
             replica_selector=selector_of(self.config),
             leader_throttle=self._replication.leader_throttle,
@@ -261,6 +273,7 @@ class Node:
 
         def open_all() -> None:
             self._store.open_all(self._cluster.topic_config, on_progress=on_progress, is_stray=is_stray)
+            adopt_abandoned(self._store)
 
         await self._loop.run_in_executor(None, open_all)
         set_strays_aside(self._store, self.image, self.config.node_id)
@@ -298,6 +311,7 @@ class Node:
         await self._lifecycle.unfence()
         self._directory_reports.begin(self._lifecycle.epoch)
         self._replication.begin(self._lifecycle.epoch, self.parts.replicas)
+        self.parts.moves.resume()
 
     # --- following ---
 
@@ -347,6 +361,7 @@ class Node:
             await self._lifecycle.shut_down()
         self._stopping = True
         self._replication.stop()
+        self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
         self._stop_controllers()
@@ -369,6 +384,7 @@ class Node:
         self._listeners.close()
         self.parts.groups.stop()
         self._replication.stop()
+        self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
         self._stop_controllers()

@@ -58,6 +58,8 @@ class Replicas:
         self._request_flush = request_flush
         self.around = around or ReplicaSurroundings()
         self._on_follow = on_follow
+        # Where a replica that is about to be made was asked to be, by AlterReplicaLogDirs.
+        self.wanted_directory: Callable[[TopicPartition], bytes | None] = lambda topic_partition: None
         # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -151,11 +153,17 @@ class Replicas:
             self._partitions[topic_partition] = partition
         partition.follow_metadata(image, self._store.clock.monotonic_ms())
         self._on_follow(partition)
-        folder = self._store.folder_of(topic_partition)
-        if folder is not None and folder.meta is not None:
-            directory_id = folder.meta.directory_id
-            if image.directory_of(self._node_id) != directory_id:
-                self._on_placed(topic.id, index, directory_id)
+        self._report_place(partition, image.directory_of(self._node_id))
+
+    def report_place(self, partition: Partition) -> None:
+        """A replica was moved to another directory."""
+        self._report_place(partition, None)
+
+    def _report_place(self, partition: Partition, believed: bytes | None) -> None:
+        folder = self._store.folder_of(partition.topic_partition)
+        if folder is not None and folder.meta is not None and folder.meta.directory_id != believed:
+            index = partition.topic_partition.partition
+            self._on_placed(partition.topic_id, index, folder.meta.directory_id)
 
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: TopicId, image: PartitionImage, starting: bool
@@ -164,7 +172,7 @@ class Replicas:
         found = self._store.get(topic_partition)
         if found is not None:
             return found
-        directory_id = self._where_to_make(image, starting)
+        directory_id = self._where_to_make(image, starting) or self.wanted_directory(topic_partition)
         try:
             if directory_id is LOST:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it may lie in a directory that is offline")

@@ -62,6 +62,7 @@ BROKER: Final[Sequence[Row]] = (
     Row(31, 1, 3, "delete_acls"),
     Row(32, 1, 4, "describe_configs"),
     Row(33, 0, 2, "alter_configs"),
+    Row(34, 1, 2, "alter_replica_log_dirs"),
     Row(35, 1, 5, "describe_log_dirs"),
     Row(37, 0, 3, "create_partitions"),
     Row(42, 0, 2, "delete_groups"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.metadata.image import ClusterImage
     from headrace.raft.quorum import Quorum
     from headrace.replication.flushing import Flushing
+    from headrace.replication.moves import ReplicaMoves
     from headrace.replication.replicas import Replicas
     from headrace.replication.throttles import LeaderThrottle
     from headrace.settings.broker_config import BrokerConfig
@@ -73,6 +74,7 @@ class Parts:
     producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
     authorizer: Authorizer
+    moves: ReplicaMoves
     replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader
     leader_throttle: LeaderThrottle | None = None
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

@@ -63,7 +63,6 @@ NOT_YET: Final = {
     "offsets.topic.compression.codec": _DEFAULTS,
     "quota.window.": _QUOTAS,
     "remote.": _TIERED,
-    "replica.alter.log.dirs.": _ALONE,
     "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
     "replication.quota.": _QUOTAS,
     "request.timeout.ms": _ALONE,

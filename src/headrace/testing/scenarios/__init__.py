@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import echo, log, node, replication
+from headrace.testing.scenarios import echo, log, node, quorum, replication
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
@@ -12,5 +12,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "echo": echo.play,
     "log": log.play,
     "node": node.play,
+    "quorum": quorum.play,
     "replication": replication.play,
 }

@@ -172,15 +172,15 @@ class _Run:
             image = self.controller.partition(*where)
             grew = set(image.isr) - self.in_sync.get(where, set(image.replicas))
             self.in_sync[where] = set(image.isr)
-            if grew and self.is_raging and self.fence_one in self.acts and self.rng.random() < 0.3:
-                delay_s = self.rng.uniform(0.0, 0.02)
+            if grew and self.is_raging and self.fence_one in self.acts and self.rng.random() < 0.5:
+                delay_s = self.rng.choice([0.0, self.rng.uniform(0.0, 0.02)])
                 self.world.scheduler.after(delay_s, partial(self.fence_now, image.leader))
 
     def hear_of_proposal(self, joining: set[int]) -> None:
         """And the worst moment for a replica to lose power is when it is about to be taken in."""
         for node in sorted(joining):
-            if self.is_raging and self.cut_power in self.acts and self.rng.random() < 0.2:
-                self.world.scheduler.after(0.0, partial(self.cut_power, node))
+            if self.is_raging and self.cut_power in self.acts and self.rng.random() < 0.4:
+                self.world.scheduler.after(0.0, partial(self.cut_power, node, back_s=0.02))
 
     def move_leaders(self, node: int) -> None:
         self.world.note("first replicas shall lead")
@@ -221,9 +221,9 @@ class _Run:
         if self.others_are_whole(node):
             self.end(node, Crash.KILL)
 
-    def cut_power(self, node: int) -> None:
+    def cut_power(self, node: int, back_s: float | None = None) -> None:
         if self.others_are_whole(node):
-            self.end(node, Crash.POWER_CUT)
+            self.end(node, Crash.POWER_CUT, back_s)
 
     def stop_one(self, node: int) -> None:
         broker = self.brokers.get(node)
@@ -238,7 +238,7 @@ class _Run:
             for image in (self.controller.partition(*where) for where in self.wheres)
         )
 
-    def end(self, node: int, how: Crash) -> None:
+    def end(self, node: int, how: Crash, back_s: float | None = None) -> None:
         self.brokers.pop(node, None)
         machine = self.machines[node]
         if not machine.is_running:
@@ -249,7 +249,7 @@ class _Run:
         # Its session is over before it is back, or not.
         if self.rng.random() < 0.7:
             self.world.scheduler.after(self.rng.uniform(0.0, 0.6), lambda: self.session_over(node, machine))
-        back_s = self.rng.choice([0.01, 0.1, 1.0])
+        back_s = back_s or self.rng.choice([0.01, 0.1, 1.0])
         self.world.scheduler.after(self.rng.uniform(0.0, back_s), lambda: self.boot(node))
 
     def session_over(self, node: int, machine: SimulatedMachine) -> None:
