@@ -81,7 +81,7 @@ def test_offsets_are_the_connectors_json() -> None:
 
 def test_the_start_of_batch_0_is_in_its_end() -> None:
     initial = StreamOffset({A0: 100, A1: 7}, is_initial=True)
-    end = initial.followed_by({A0: 120, A1: 7}, initial.begins())
+    end = initial.followed_by({A0: 120, A1: 7}, initial.offsets)
     written = json.loads(json.dumps(end.to_json()))
     assert written == {"a": {"0": 120, "1": 7}, "@start": {"a": {"0": 100, "1": 7}}}
     # After a restart Spark asks for the initial offset again, and "latest" has moved.
@@ -91,7 +91,7 @@ def test_the_start_of_batch_0_is_in_its_end() -> None:
 
 def test_later_batches_begin_where_the_one_before_ended() -> None:
     start = StreamOffset({A0: 120}, {A0: 100})
-    end = start.followed_by({A0: 150}, start.begins())
+    end = start.followed_by({A0: 150}, start.offsets)
     assert end.to_json() == {"a": {"0": 150}}
     assert batch_ranges(start, end) == ([OffsetRange("a", 0, 120, 150)], [])
 

@@ -50,11 +50,9 @@ class StreamOffset:
             offsets_from_json(topics), offsets_from_json(given.get(_START, {})), bool(given.get(_INITIAL))
         )
 
-    def begins(self) -> Offsets:
-        """Where a batch after this one begins."""
-        return dict(self.offsets)
-
-    def followed_by(self, ends: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]) -> Any:
+    def followed_by(
+        self, ends: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]
+    ) -> "StreamOffset":
         """The end of the next batch, which reads from `begins` to `ends`."""
         known = {} if self.is_initial else self.offsets
         starts = {each: begins[each] for each in ends if known.get(each) != begins[each]}

@@ -132,8 +132,7 @@ class _StreamPlan:
         self._ends = wanted
         if not start.is_initial and wanted == start.offsets:
             return start
-        found: StreamOffset = start.followed_by(wanted, begins)
-        return found
+        return start.followed_by(wanted, begins)
 
     def lag(self) -> dict[str, Any] | None:
         return lag_json(self._latest, self._ends) if self._latest else None
