@@ -28,6 +28,8 @@ from headrace.spark.demo.job import Plan
 from headrace.spark.demo.job_process import JobProcess
 from headrace.spark.demo.picture import Picture
 
+# Where there are nodes for it: one may be lost, and records are still acknowledged by two.
+REPLICATION_MAX: Final = 3
 _POLL_S: Final = 0.1
 _LOOK_MS: Final = 1_000
 # Reading a backlog to its end takes seconds. After this long something is broken.
@@ -116,9 +118,10 @@ class Demonstration:
 
     def _prepare_topics(self) -> None:
         admin, consumer = self._cluster.admin, self._cluster.consumer
+        replication = min(REPLICATION_MAX, len(admin.describe_cluster().brokers))
         for name, partitions in PARTITIONS.items():
             try:
-                admin.create_topic(name, partitions=partitions)
+                admin.create_topic(name, partitions=partitions, replication=replication)
             except RefusedError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
