@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from headrace.spark import session
@@ -21,22 +21,25 @@ MakeTopic = Callable[..., str]
 
 
 @pytest.fixture
-def command(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def command(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command in this process, on the tests' session, which it does not stop."""
     monkeypatch.setattr(session, "spark_session", lambda *_, **__: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
 
-    def run(*arguments: str) -> list[Any]:
-        done = CliRunner().invoke(cli, [*arguments, "--json"], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return [json.loads(line) for line in done.stdout.splitlines()]
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--json"], catch_exceptions=False)
 
     return run
 
 
+def events(done: Result) -> list[Any]:
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_load_goes_on_where_the_last_one_ended(
-    kind: str, command: Callable[..., Any], cluster: Cluster, make_topic: MakeTopic, tmp_path: Path
+    kind: str, command: Callable[..., Result], cluster: Cluster, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     feeds, topic = Feeds(cluster), make_topic(2)
     path = tmp_path / "table"
@@ -46,20 +49,38 @@ def test_a_load_goes_on_where_the_last_one_ended(
         *("--partition-by", "day=concat('p', partition)", "--rows-per-batch", "20"),
     ]
     feeds.write(topic, [b"%d" % number for number in range(60)])
-    first = command(*arguments)
+    first = events(command(*arguments))
     batches = [each for each in first if each["event"] == "batch"]
     [loaded] = [each for each in first if each["event"] == "loaded"]
     assert len(batches) >= 3
     assert (sum(each["rows_in"] for each in batches), loaded["rows"]) == (60, 60)
     assert loaded["files"] <= 2 * len(batches)
     feeds.write(topic, [b"%d" % number for number in range(60, 70)])
-    again = command(*arguments)
+    again = events(command(*arguments))
     assert [each["rows"] for each in again if each["event"] == "loaded"] == [10]
     assert again[-1]["failure"] is None
     assert sum(again[-1]["ends"][topic].values()) == 70
-    nothing = command(*arguments)
+    nothing = events(command(*arguments))
     assert [each["rows"] for each in nothing if each["event"] == "loaded"] == [0]
 
     found = read_back(kind, path)
     assert sorted(int(row["line"]) for row in found) == list(range(70))
     assert {row["day"] for row in found} <= {"p0", "p1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--select", "nothing"], "nothing"),
+        (["--where", "offset >"], "Syntax error"),
+        (["--partition-by", "day"], "no column 'day' to partition by"),
+        (["--option", "read.mod=segments"], "did you mean read.mode"),
+    ],
+)
+def test_what_cannot_be_loaded(
+    options: list[str], said: str, command: Callable[..., Result], make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    done = command("load", make_topic(), str(tmp_path), "--to", "delta", *options)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -6,7 +6,7 @@ Started again, a load goes on where the last one ended, and a batch that was cut
 import click
 
 from headrace.cli.connecting import bootstrap_option
-from headrace.cli.options import examples, json_option, parse_time
+from headrace.cli.options import examples, json_option, parse_pairs, parse_time
 from headrace.cli.output import human_bytes, note, print_json_line
 from headrace.cli.pipeline import end, master_option, opened_session, stop_on_interrupt
 from headrace.cli.pipeline_view import open_view
@@ -59,6 +59,13 @@ _KINDS = ["parquet", "delta", "iceberg"]
 @click.option("--files", type=click.IntRange(1), metavar="N", help="The most files of a batch.")
 @click.option("--checkpoint", metavar="PATH", help="Where progress is kept, if not below PATH.")
 @click.option("--every", metavar="INTERVAL", help="Do not end: load what comes, this often.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the source, as read.mode=segments; may be repeated.",
+)
 @master_option
 @json_option
 @bootstrap_option
@@ -74,6 +81,7 @@ def load(
     files: int | None,
     checkpoint: str | None,
     every: str | None,
+    options: tuple[str, ...],
     master: str,
     as_json: bool,
     bootstrap: str,
@@ -89,6 +97,7 @@ def load(
 
         from headrace.spark.loads.batches import Loaded
         from headrace.spark.loads.feed_load import FeedLoad, run_load
+        from headrace.spark.loads.tables import LoadError
 
         plan = FeedLoad(
             topic,
@@ -103,17 +112,21 @@ def load(
             files=files,
             checkpoint=checkpoint,
             every=every,
+            options=parse_pairs("--option", options),
         )
         done: list[Loaded] = []
         with stop_on_interrupt() as should_stop, open_view(as_json) as view:
-            stop = run_load(
-                spark,
-                plan,
-                tell=view.batch,
-                loaded=done.append,
-                should_stop=should_stop,
-                started=view.started,
-            )
+            try:
+                stop = run_load(
+                    spark,
+                    plan,
+                    tell=view.batch,
+                    loaded=done.append,
+                    should_stop=should_stop,
+                    started=view.started,
+                )
+            except LoadError as error:
+                raise click.ClickException(str(error)) from error
     new = [each for each in done if each.is_new]
     rows, file_count, size = (
         sum(each.rows for each in new),

@@ -134,8 +134,10 @@ def _read(file: str, pairs: tuple[str, ...]) -> "PipelineSpec":
 def opened_session(name: str, master: str) -> Iterator[Any]:
     """Spark, for as long as it is needed."""
     try:
+        from headrace.spark.pipeline.errors import hide_stacks
         from headrace.spark.session import spark_session
 
+        hide_stacks()
         session = spark_session(name, master=master)
     except ImportError as error:
         raise click.ClickException(

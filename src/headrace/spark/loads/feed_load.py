@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import PySparkException
+
 from headrace.spark.loads.batches import BatchWriter, Loaded, TableTarget
-from headrace.spark.pipeline.plan import FORMAT, OBSERVED, PlannedQuery
+from headrace.spark.loads.tables import LoadError
+from headrace.spark.option_values import OptionError
+from headrace.spark.options import read_options
+from headrace.spark.pipeline.plan import FORMAT, OBSERVED, PlannedQuery, spark_reason
 from headrace.spark.pipeline.reports import BatchReport
 from headrace.spark.pipeline.runner import Stop, run_queries
 from headrace.spark.pipeline.spec import OutputSpec
@@ -56,11 +61,23 @@ def run_load(
     should_stop: Callable[[], bool],
     started: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> Stop:
-    """Load until the backlog is done, something fails, or `should_stop` says so."""
+    """Load until the backlog is done, something fails, or `should_stop` says so.
+
+    LoadError for what cannot be loaded as it was asked for.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     names = tuple(name for name, _ in load.partition_by)
-    rows = _rows(spark, load).observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
+    try:
+        rows = _rows(spark, load)
+    except PySparkException as error:
+        raise LoadError(spark_reason(error)) from error
+    except OptionError as error:
+        raise LoadError(str(error)) from error
+    missing = [name for name in names if name not in rows.columns]
+    if missing:
+        raise LoadError(f"there is no column {missing[0]!r} to partition by: say how it is made, NAME=EXPR")
+    rows = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
     planned = PlannedQuery(
         f"load of {load.topic}",
         rows,
@@ -88,6 +105,7 @@ def _rows(spark: "SparkSession", load: FeedLoad) -> "DataFrame":
     }
     if load.start.isdecimal():
         options["startingTimestamp"] = options.pop("startingOffsets")
+    read_options(options, streaming=True)
     rows = spark.readStream.format(FORMAT).options(**options).load()
     if load.where is not None:
         rows = rows.where(load.where)

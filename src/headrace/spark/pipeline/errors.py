@@ -1,5 +1,11 @@
 """What is wrong with a pipeline's file, and in which line."""
 
+import logging
+from typing import Final
+
+# Where PySpark writes the JVM's stack of every mistake in a query, beside the error that it raises.
+_STACK_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 
 class PipelineError(ValueError):
     """The text begins with FILE:LINE, as compilers have it, so that editors jump there."""
@@ -9,3 +15,11 @@ class PipelineError(ValueError):
         self.path = path
         self.line = line
         self.what = what
+
+
+def hide_stacks() -> None:
+    """For commands, which tell an error in one line."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _STACK_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

@@ -6,6 +6,7 @@ afterwards tells where it stopped. A batch that was planned and not committed ru
 with the same offsets.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # How often Spark is asked what is new; while stopping, often enough to come before the next batch.
 _LOOK_S: Final = 0.2
 _STOPPING_LOOK_S: Final = 0.01
+_REASON_CHARS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,9 @@ def failure_reason(error: Any) -> str:
     """The cause of a failed query, without the JVM's and Python's stacks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if _is_raised(line)]
-    return (own[-1] if own else spark_reason(error))[:1000]
+    reason = own[-1] if own else spark_reason(error)
+    # Our own errors are sentences for people; of others the kind says something too.
+    return re.sub(r"^headrace\.[\w.]+: ", "", reason)[:_REASON_CHARS_MAX]
 
 
 def _is_raised(line: str) -> bool:
