@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from headrace.base.ids import uuid_text
-from headrace.node.assembly import Node, start_node
+from headrace.node.assembly import Node
 from headrace.node.storage import format_node
 from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import Crash
@@ -44,6 +44,9 @@ class NodeCluster:
         self.world = world
         self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
         self.nodes: dict[int, Node] = {}
+        self.booted: dict[int, Node] = {}
+        """The last process of each node, ready or not."""
+        self.ended: dict[int, asyncio.Future[None]] = {}
         self.failures: list[tuple[int, Exception]] = []
         self._settings = dict(settings or {})
         self._cluster_id = uuid_text(world.rng.randbytes(16))
@@ -104,17 +107,41 @@ class NodeCluster:
         return self.world.driver.create_task(started())
 
     async def _boot(self, own: Surroundings, node_id: int) -> Node:
-        node = await start_node(
+        def failed(error: Exception) -> None:
+            self.failures.append((node_id, error))
+            if not ended.done():
+                ended.set_exception(error)
+
+        ended: asyncio.Future[None] = own.loop.create_future()
+        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.ended[node_id] = ended
+        node = Node(
             self.config(node_id),
             loop=own.loop,
             clock=own.clock,
             disk=own.disk,
             network=own.network,
             rng=own.rng,
-            on_failure=lambda error: self.failures.append((node_id, error)),
+            on_failure=failed,
         )
+        self.booted[node_id] = node
+        try:
+            await node.start(None)
+        except BaseException:
+            node.abandon()
+            raise
         self.nodes[node_id] = node
         return node
+
+    def keep_running(self, node_id: int, *, may_end_with: tuple[type[BaseException], ...] = ()) -> None:
+        """Boot a node, and again whenever it ends, as a supervisor does."""
+
+        async def program(own: Surroundings) -> None:
+            self.nodes.pop(node_id, None)
+            await self._boot(own, node_id)
+            await self.ended[node_id]
+
+        self.world.keep_running(self.machine(node_id), program, may_end_with=may_end_with)
 
     def kill(self, node_id: int, how: Crash = Crash.KILL) -> None:
         """End a node where it stands."""
