@@ -3,6 +3,9 @@
 Started again, a load goes on where the last one ended, and a batch that was cut off is not doubled.
 """
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from headrace.cli.connecting import bootstrap_option
@@ -11,7 +14,10 @@ from headrace.cli.output import human_bytes, note, print_json_line
 from headrace.cli.pipeline import end, master_option, opened_session, stop_on_interrupt
 from headrace.cli.pipeline_view import open_view
 
-_KINDS = ["parquet", "delta", "iceberg"]
+if TYPE_CHECKING:
+    from headrace.spark.loads.batches import Loaded
+
+_KINDS: Final = ["parquet", "delta", "iceberg"]
 
 
 @click.command(
@@ -93,9 +99,6 @@ def load(
     """
     place = start if start in ("earliest", "latest") else str(parse_time(start, "--from"))
     with opened_session(f"headrace load {topic}", master) as spark:
-        from pathlib import Path
-
-        from headrace.spark.loads.batches import Loaded
         from headrace.spark.loads.feed_load import FeedLoad, run_load
         from headrace.spark.loads.tables import LoadError
 
@@ -127,17 +130,21 @@ def load(
                 )
             except LoadError as error:
                 raise click.ClickException(str(error)) from error
-    new = [each for each in done if each.is_new]
-    rows, file_count, size = (
-        sum(each.rows for each in new),
-        sum(each.files for each in new),
-        sum(each.bytes for each in new),
+    _tell(done, f"{kind} {path}", as_json)
+    end([stop], as_json)
+
+
+def _tell(done: "list[Loaded]", place: str, as_json: bool) -> None:
+    """What the load has added; batches that were in the table already have no rows here."""
+    rows, files, size = (
+        sum(each.rows for each in done),
+        sum(each.files for each in done),
+        sum(each.bytes for each in done),
     )
     if as_json:
-        print_json_line({"event": "loaded", "rows": rows, "files": file_count, "bytes": size})
+        print_json_line({"event": "loaded", "rows": rows, "files": files, "bytes": size})
     else:
-        note(f"loaded {rows:,} rows in {file_count:,} files of {human_bytes(size)} into {kind} {path}")
-    end([stop], as_json)
+        note(f"loaded {rows:,} rows in {files:,} files of {human_bytes(size)} into {place}")
 
 
 def _partition(text: str) -> tuple[str, str | None]:
