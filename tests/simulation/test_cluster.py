@@ -7,7 +7,9 @@ from typing import Any
 from headrace.base.error_codes import ErrorCode
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import World
+from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, Listener
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest
 
 Script = Callable[[NodeCluster], Coroutine[Any, Any, None]]
 
@@ -182,3 +184,48 @@ def test_a_node_that_was_away_for_long_begins_with_a_snapshot() -> None:
         assert len(topics_on(cluster, away)) == number
 
     run(script, settings=settings)
+
+
+def test_voters_come_and_go_while_the_cluster_runs() -> None:
+    async def voters_of(cluster: NodeCluster, node_id: int) -> set[int]:
+        return set(cluster.nodes[node_id].quorum.driver.core.voters)
+
+    async def ask(cluster: NodeCluster, node_id: int, request: Any) -> Any:
+        async def work() -> Any:
+            return await cluster.nodes[node_id].parts.controller.ask(request)
+
+        return await cluster.on_node(node_id, work())
+
+    def added(cluster: NodeCluster, node_id: int) -> AddRaftVoterRequest:
+        directory_id = cluster.nodes[node_id].quorum.driver.core.directory_id
+        where = [Listener("CONTROLLER", f"node{node_id}", 9093)]
+        return AddRaftVoterRequest(None, 1_000, node_id, directory_id, where)
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        assert await voters_of(cluster, 3) == {1}
+        for node_id in (2, 3):
+            assert not cluster.nodes[node_id].quorum.driver.core.is_voter
+            await ask(cluster, 2, added(cluster, node_id))
+            await cluster.until(lambda node_id=node_id: cluster.nodes[node_id].quorum.driver.core.is_voter)
+        cluster.kill(1)
+        await cluster.until(lambda: cluster.controller_id() in (2, 3))
+        await all_there(cluster)
+        await cluster.start(1)
+        await all_there(cluster)
+        active = cluster.controller_id()
+        assert active is not None
+        directory_id = cluster.nodes[active].quorum.driver.core.directory_id
+        await ask(cluster, 1, RemoveRaftVoterRequest(None, active, directory_id))
+        await cluster.until(lambda: cluster.controller_id() not in (None, active))
+        remaining = {1, 2, 3} - {active}
+        await cluster.until(
+            lambda: all(
+                set(cluster.nodes[each].quorum.driver.core.voters) == remaining for each in cluster.ids
+            )
+        )
+        assert await create(cluster, active, "still-served") == 0
+
+    for seed in range(3):
+        run(script, seed=seed, first_voters=[1])

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.ids import uuid_text
@@ -11,9 +12,13 @@ from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
 from headrace.log.log_store import LogStore
 from headrace.raft.formatting import format_metadata
+from headrace.raft.quorum import address_of
 from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
+
+EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def open_folders(
@@ -106,8 +111,16 @@ def _is_alone(config: BrokerConfig) -> bool:
     voters = config.list("controller.quorum.voters")
     if voters:
         return len(voters) == 1
-    own = {(each.host, each.port) for each in config.controller_listeners}
-    return len(config.list("controller.quorum.bootstrap.servers")) <= 1 and len(own) >= 1
+    servers = [address_of(text) for text in config.list("controller.quorum.bootstrap.servers")]
+    return all(_is_own(config, *server) for server in servers)
+
+
+def _is_own(config: BrokerConfig, host: str, port: int) -> bool:
+    """Whether an address is that of this node's own controller."""
+    return any(
+        each.port == port and (each.host == host or each.host in EVERYWHERE or {each.host, host} <= LOOPBACK)
+        for each in config.controller_listeners
+    )
 
 
 def directory_id_of(store: LogStore, path: str) -> bytes:

@@ -7,17 +7,19 @@
         await cluster.until(lambda: cluster.controller_id() is not None)
     cluster.world.run(script())
 
-All nodes are brokers and voters, unless `roles` says otherwise. What a node keeps in memory can be looked at
-from outside, as a debugger would.
+All nodes are brokers and voters, unless `roles` says otherwise. With `first_voters` the log says who votes
+(kraft.version 1), those at first, and nodes find the quorum through their addresses. What a node keeps in
+memory can be looked at from outside, as a debugger would.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from headrace.base.ids import uuid_text
 from headrace.node.assembly import Node
 from headrace.node.storage import format_node
+from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
@@ -40,6 +42,7 @@ class NodeCluster:
         nodes: int = 3,
         roles: Mapping[int, str] | None = None,
         settings: Mapping[str, str] | None = None,
+        first_voters: Sequence[int] = (),
     ) -> None:
         self.world = world
         self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
@@ -50,6 +53,11 @@ class NodeCluster:
         self.failures: list[tuple[int, Exception]] = []
         self._settings = dict(settings or {})
         self._cluster_id = uuid_text(world.rng.randbytes(16))
+        self._first_voters = tuple(first_voters)
+        voters = VoterSet(
+            Voter(n, world.rng.randbytes(16), {"CONTROLLER": (f"node{n}", CONTROLLER_PORT)})
+            for n in first_voters
+        )
         for node_id in self.roles:
             machine = self.machine(node_id)
             format_node(
@@ -58,6 +66,7 @@ class NodeCluster:
                 disk=machine.disk,
                 clock=machine.clock,
                 rng=machine.rng,
+                voters=voters if node_id in voters.by_id else None,
             )
 
     # --- the nodes ---
@@ -84,7 +93,7 @@ class NodeCluster:
                 "process.roles": role,
                 "listeners": ",".join(listeners),
                 "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": ",".join(f"{n}@node{n}:{CONTROLLER_PORT}" for n in voters),
+                **self._quorum_setting(voters),
                 "log.dirs": "/data",
                 "broker.rack": host,
                 "group.initial.rebalance.delay.ms": "0",
@@ -92,6 +101,12 @@ class NodeCluster:
             }
             | self._settings
         )
+
+    def _quorum_setting(self, voters: Sequence[int]) -> dict[str, str]:
+        if self._first_voters:
+            servers = ",".join(f"node{n}:{CONTROLLER_PORT}" for n in self._first_voters)
+            return {"controller.quorum.bootstrap.servers": servers}
+        return {"controller.quorum.voters": ",".join(f"{n}@node{n}:{CONTROLLER_PORT}" for n in voters)}
 
     async def start(self, *node_ids: int) -> None:
         """Boot these nodes, or all, and wait until each is ready."""
