@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, Consumer
+from headrace.clients import Admin, Consumer, OffsetAndMetadata
 from headrace.clients.errors import NoSuchTopicError
 from headrace.spark.columns import spark_schema
 from headrace.spark.ranges import OffsetRange
@@ -333,7 +333,7 @@ def test_a_group_that_cannot_be_written_costs_no_query(
     topic = make_topic()
     group = f"taken-{topic}"  # by members of its own
     with Consumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+        bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
     ) as member:
         member.subscribe([topic])
         eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment), "a member")
@@ -343,3 +343,9 @@ def test_a_group_that_cannot_be_written_costs_no_query(
         assert values(reader, reader.initialOffset(), end) == numbered(3)
         advance(reader, end)
         eventually(lambda: "progress is not shown in group" in caplog.text, "the warning")
+    # The member has left the group: what was not shown is shown when Spark asks again.
+    advance(reader, end)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        shown = {TopicPartition(topic, 0): OffsetAndMetadata(3)}
+        eventually(lambda: admin.group_offsets(group) == shown, "the progress")
+    assert caplog.text.count("progress is not shown") == 1

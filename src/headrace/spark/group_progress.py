@@ -32,6 +32,7 @@ class GroupProgress:
         self._shown: Mapping[TopicPartition, int] = {}
         self._is_busy = False
         self._is_closed = False
+        self._complaint = ""
         self._thread: threading.Thread | None = None
 
     def show(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -39,12 +40,14 @@ class GroupProgress:
         with self._news:
             if offsets == self._shown or not offsets:
                 return
+            was_busy = self._is_busy
             self._shown = self._waiting = dict(offsets)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="headrace-progress", daemon=True)
                 self._thread.start()
             self._news.notify_all()
-            self._news.wait_for(self._is_idle, _WAIT_S)
+            if not was_busy:  # a commit that hangs does not hold up one batch after another
+                self._news.wait_for(self._is_idle, _WAIT_S)
 
     def close(self) -> None:
         """Give the last commit its time."""
@@ -76,8 +79,15 @@ class GroupProgress:
                 self._group_id, {each: OffsetAndMetadata(offset) for each, offset in offsets.items()}
             )
         except ClientError as error:
-            log.warning(
-                "progress is not shown in group %s: %s (the query goes on by its checkpoint)",
-                self._group_id,
-                error,
-            )
+            self._complain(str(error))
+        else:
+            self._complaint = ""
+
+    def _complain(self, text: str) -> None:
+        """Once for each reason; the next batch tries again."""
+        with self._news:
+            self._shown = {}
+        if text != self._complaint:
+            self._complaint = text
+            what = "progress is not shown in group %s: %s (the query goes on by its checkpoint)"
+            log.warning(what, self._group_id, text)
