@@ -173,6 +173,7 @@ class GroupWorld(ClientWorld):
                 await self.start()
         await asyncio.sleep(max(0.0, began + seconds - self.world.virtual_s))
         await writing
+        self.world.network.heal()
         for seat in self.seats:
             self._machine(seat.name).resume()
         return await self._settle()
@@ -186,10 +187,14 @@ class GroupWorld(ClientWorld):
                 await asyncio.sleep(self.rng.expovariate(20.0))
 
     def _cut(self, name: str) -> None:
-        """Now and then a member loses its connections."""
-        if self.rng.random() < 0.3:
-            for stream in self.world.network.connections("node", name):
-                self.world.network.cut(stream)
+        """Now and then a member loses its connections, or is out of reach for less or more than a session."""
+        network, chance = self.world.network, self.rng.random()
+        if chance < 0.3:
+            for stream in network.connections("node", name):
+                network.cut(stream)
+        elif chance < 0.4:
+            network.partition(["node"], [name])
+            asyncio.get_running_loop().call_later(self.rng.uniform(0.5, 15.0), network.heal)
 
     # Steps
 
