@@ -1,0 +1,119 @@
+"""Our source and sink with a trap at every step of a batch, for `tests.spark.fire`.
+
+A trap is a file in a folder: `armed-<step>-<passes>`. Whoever comes to that step, in whichever process,
+renames it: to one pass less, or to `sprung` after the last, and then does what the file says: `wait` until
+somebody outside has done harm and made `go`, `fail` with an error, or `die` by SIGKILL. A rename succeeds
+once, so one task alone is hit, and its retry is not.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition, WriterCommitMessage
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from headrace.spark.data_source import HeadraceDataSource
+from headrace.spark.options import read_options, write_options
+from headrace.spark.sink.writers import HeadraceStreamWriter
+from headrace.spark.stream_reader import HeadraceStreamReader
+
+DRIVER_STEPS = ("latest", "plan", "commit-before", "commit-after", "source-commit")
+TASK_STEPS = ("read", "write-before", "write-after")
+STEPS = (*DRIVER_STEPS, *TASK_STEPS)
+# Whoever waits this long was forgotten.
+WAIT_S_MAX = 120.0
+FOLDER = "trap.folder"
+
+
+def arm(folder: Path, step: str, deed: str, passes: int) -> None:
+    for name in ("sprung", "go"):
+        (folder / name).unlink(missing_ok=True)
+    for left in folder.glob("armed-*"):
+        left.unlink()
+    (folder / f"armed-{step}-{passes}").write_text(deed)
+
+
+def come_to(folder: Path, step: str) -> None:
+    for path in folder.glob(f"armed-{step}-*"):
+        passes = int(path.name.rpartition("-")[2])
+        into = folder / (f"armed-{step}-{passes - 1}" if passes else "sprung")
+        try:
+            path.rename(into)
+        except FileNotFoundError:  # another process was quicker
+            continue
+        if not passes:
+            _do(folder, into.read_text(), step)
+
+
+def _do(folder: Path, deed: str, step: str) -> None:
+    if deed == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "fail":
+        raise RuntimeError(f"a trap at {step}")
+    waiting, left = threading.Event(), WAIT_S_MAX
+    while not (folder / "go").exists() and left > 0:
+        waiting.wait(0.02)
+        left -= 0.02
+
+
+class TrappedSource(HeadraceDataSource):
+    """`format("trapped")`: the same options, and the folder of traps."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "trapped"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.folder = Path(options[FOLDER])
+        super().__init__({name: value for name, value in options.items() if name.lower() != FOLDER})
+
+    def streamReader(self, schema: StructType) -> "TrappedReader":  # noqa: N802
+        reader = TrappedReader(read_options(self.options, streaming=True), schema)
+        reader.folder = self.folder
+        return reader
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "TrappedWriter":  # noqa: N802
+        writer = TrappedWriter(write_options(self.options), schema, overwrite)
+        writer.folder = self.folder
+        return writer
+
+
+class TrappedReader(HeadraceStreamReader):
+    folder: Path
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        come_to(self.folder, "latest")
+        return super().latestOffset(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        come_to(self.folder, "plan")
+        return super().partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for batch in super().read(partition):
+            yield batch
+            come_to(self.folder, "read")
+
+    def commit(self, end: dict[str, Any]) -> None:
+        come_to(self.folder, "source-commit")
+        super().commit(end)
+
+
+class TrappedWriter(HeadraceStreamWriter):
+    folder: Path
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        come_to(self.folder, "write-before")
+        message = super().write(iterator)
+        come_to(self.folder, "write-after")
+        return message
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        come_to(self.folder, "commit-before")
+        super().commit(messages, batchId)
+        come_to(self.folder, "commit-after")
