@@ -58,9 +58,15 @@ class _Running:
         self.query = query
         self.last: BatchReport | None = None
         self._told = -1
+        self._seen: tuple[object, ...] = ()
 
     def news(self) -> list[BatchReport]:
         """Reports of batches that ended since the last call."""
+        latest = self.query.lastProgress
+        seen = () if latest is None else (latest["batchId"], latest["timestamp"])
+        if seen == self._seen:  # the whole list is a hundred objects from the JVM
+            return []
+        self._seen = seen
         found = []
         for each in self.query.recentProgress:
             report = batch_report(self.name, _plain(each))
