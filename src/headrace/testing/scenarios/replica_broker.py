@@ -168,7 +168,8 @@ class Broker:
         while self._told < len(self.controller.log):
             number = self._told
             self._told += 1
-            delay_s = rng.uniform(0.0005, 20 * wires.slowest_s)
+            # Some hear of it long before others do, and before what was sent to them earlier.
+            delay_s = rng.uniform(0.0005, rng.choice([0.05, 1, 20]) * wires.slowest_s)
             wires.world.scheduler.after(delay_s, partial(self._follow, number + 1), owner=self.loop)
 
     def _follow(self, upto: int) -> None:

@@ -61,6 +61,7 @@ class _Run:
         self.flush_messages = self.rng.choice([None, None, None, 1])
         self.is_over = False
         self.is_raging = False
+        self.malice = 0.4
         self.acts: list[Callable[[int], None]] = []
         self.in_sync: dict[TopicPartition, set[int]] = {}
 
@@ -141,17 +142,19 @@ class _Run:
             return
         self.wires.loss = self.rng.choice([0.0, 0.01, 0.1])
         self.wires.slowest_s = self.rng.choice([0.002, 0.02, 0.1])
-        self.acts = self.rng.sample(
-            [
-                self.move_leaders,
-                self.fence_one,
-                self.crash_one,
-                self.cut_power,
-                self.cut_some,
-                self.stop_one,
-            ],
-            k=self.rng.randint(1, 6),
-        )
+        kinds = [
+            self.move_leaders,
+            self.fence_one,
+            self.crash_one,
+            self.cut_power,
+            self.cut_some,
+            self.stop_one,
+        ]
+        self.acts = self.rng.sample(kinds, k=self.rng.randint(1, 6))
+        if self.rng.random() < 0.3:
+            # Slow wires, and every replica that joins is struck while it does.
+            self.wires.loss, self.wires.slowest_s, self.malice = 0.0, 0.1, 0.9
+            self.acts = [self.fence_one, self.cut_power]
         self.is_raging = True
         while self.world.driver.time() < until:
             await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice([0.1, 0.5])))
@@ -172,14 +175,14 @@ class _Run:
             image = self.controller.partition(*where)
             grew = set(image.isr) - self.in_sync.get(where, set(image.replicas))
             self.in_sync[where] = set(image.isr)
-            if grew and self.is_raging and self.fence_one in self.acts and self.rng.random() < 0.5:
+            if grew and self.is_raging and self.fence_one in self.acts and self.rng.random() < self.malice:
                 delay_s = self.rng.choice([0.0, self.rng.uniform(0.0, 0.02)])
                 self.world.scheduler.after(delay_s, partial(self.fence_now, image.leader))
 
     def hear_of_proposal(self, joining: set[int]) -> None:
         """And the worst moment for a replica to lose power is when it is about to be taken in."""
         for node in sorted(joining):
-            if self.is_raging and self.cut_power in self.acts and self.rng.random() < 0.4:
+            if self.is_raging and self.cut_power in self.acts and self.rng.random() < self.malice / 2:
                 self.world.scheduler.after(0.0, partial(self.cut_power, node, back_s=0.02))
 
     def move_leaders(self, node: int) -> None:
