@@ -85,8 +85,10 @@ def test_tables_survive_cuts(seed: int) -> None:
 def test_memory_is_used_again_only_when_a_broker_has_answered() -> None:
     async def script(world: ClientWorld) -> None:
         await world.create_topic("t")
-        async with world.producer(request_timeout_ms=500, retry_backoff_ms=20) as producer:
-            data = table(0, 60_000)
+        async with world.producer(
+            request_timeout_ms=500, retry_backoff_ms=20, max_request_size=100_000
+        ) as producer:
+            data = table(0, 20_000)
             for number in range(6):
                 deliveries = await producer.send_arrow("t", data)
                 assert len(deliveries) > 1
@@ -97,7 +99,7 @@ def test_memory_is_used_again_only_when_a_broker_has_answered() -> None:
             assert spare is not None
             assert 0 < len(spare._spare) <= 7
             assert len(set(map(id, spare._spare))) == len(spare._spare)
-        expected = [b"%d" % number for number in range(60_000)]
+        expected = [b"%d" % number for number in range(20_000)]
         assert world.values("t") == expected * 6
 
     play(script)

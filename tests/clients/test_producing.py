@@ -16,7 +16,7 @@ from headrace.clients.errors import (
     TimedOutError,
 )
 from headrace.clients.producing.batch import RecordMetadata
-from headrace.clients.producing.core import producer_config
+from headrace.clients.producing.settings import producer_config
 from headrace.settings.definition import SettingError
 from tests.clients.worlds import ClientWorld
 

@@ -51,6 +51,7 @@ class Accumulator:
         self._hurries = 0  # how many flush
         self._now_ms = now_ms
         self.is_due = False  # somebody should tell the sender to look
+        self.is_full = False  # a batch became full: the sender's thread should get its turn
         self.looked_at_ms = float("inf")  # when the sender looks by itself
 
     # Filling: under the lock
@@ -79,7 +80,7 @@ class Accumulator:
             if not last.is_closed:
                 self._close(last)
                 last.encode()
-            self.is_due = True
+            self._is_full(queue)
         elif self.looked_at_ms > now_ms + self.linger_ms:
             self.is_due = True
         limit = max(HEADER_BYTES + size, min(self.batch_bytes, self.free_bytes))
@@ -89,6 +90,12 @@ class Accumulator:
         self.free_bytes -= limit
         return batch
 
+    def _is_full(self, queue: deque[ProducerBatch]) -> None:
+        """The last batch of a queue is closed. Behind others, it is looked at when those are answered."""
+        self.is_full = True
+        if len(queue) == 1:
+            self.is_due = True
+
     def _close(self, batch: ProducerBatch) -> None:
         self.free_bytes += batch.close()
 
@@ -97,8 +104,12 @@ class Accumulator:
         if batch.size > self.free_bytes and self.free_bytes < self.memory_bytes:
             return False
         queue = self._queues.setdefault(batch.partition, deque())
-        if queue:
+        self.is_full = True
+        if not queue:
+            self.is_due = True
+        elif not queue[-1].is_closed:
             self._close(queue[-1])
+            self._is_full(queue)
         queue.append(batch)
         self._undecided[batch] = None
         self.free_bytes -= batch.size

@@ -5,7 +5,7 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,9 +27,7 @@ from headrace.clients.producing.batch import Delivery, ProducerBatch, RecordMeta
 from headrace.clients.producing.encoding import RECORD_OVERHEAD, Headers, Row, checked_row, row_size
 from headrace.clients.producing.partitioners import Partitioner, RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.producing.sender import Sender
-from headrace.clients.setting_tables import PRODUCER
 from headrace.clients.world import World
-from headrace.settings.definition import SettingError
 
 if TYPE_CHECKING:
     from headrace.clients.producing.tables import SpareMemory
@@ -52,28 +50,6 @@ class Lacks(Enum):
 
     METADATA = auto()
     MEMORY = auto()
-
-
-def producer_config(settings: Mapping[str, Any] | None, **more: Any) -> ClientConfig:
-    """Checked settings, with what follows from idempotence (KIP-679)."""
-    config = ClientConfig(PRODUCER, settings, **more)
-    breaks = {
-        "acks": config.str("acks") not in ("all", "-1"),
-        "max.in.flight.requests.per.connection": config.int("max.in.flight.requests.per.connection") > 5,
-        "retries": config.int("retries") == 0,
-    }
-    for name, is_broken in breaks.items():
-        if is_broken and config.bool("enable.idempotence"):
-            if config.was_given("enable.idempotence"):
-                raise SettingError(name, f"{config.get(name)!r} does not go with enable.idempotence=true")
-            config.replace("enable.idempotence", False)
-    least = config.int("linger.ms") + config.int("request.timeout.ms")
-    if config.int("delivery.timeout.ms") < least:
-        if config.was_given("delivery.timeout.ms"):
-            message = f"it must be at least linger.ms + request.timeout.ms, {least}"
-            raise SettingError("delivery.timeout.ms", message)
-        config.replace("delivery.timeout.ms", least)
-    return config
 
 
 class _Known(NamedTuple):
@@ -125,6 +101,7 @@ class ProducerCore:
         self._opens = self._is_plain and config.int("batch.size") <= self._record_bytes_max
         self._now_ms = world.clock.now_ms
         self._room: list[asyncio.Future[None]] = []
+        self._decided_count = 0
         self._spare: SpareMemory | None = None
         self._is_awake = False
         self.is_closed = False
@@ -200,9 +177,7 @@ class ProducerCore:
             taken = self._append(topic, row, size, partition, known)
         if taken is None:
             return Lacks.MEMORY
-        if self.batches.is_due:
-            self.batches.is_due = False
-            self.wake()
+        self._tell_sender()
         batch, index = taken
         delivery = Delivery(batch, index)
         if self._interceptors:
@@ -242,7 +217,7 @@ class ProducerCore:
                 raise self.sender.failure or ClosedError("the producer is closed")
             if not self.batches.append_sealed(batch):
                 return Lacks.MEMORY
-        self.wake()
+        self._tell_sender()
         return None
 
     def arrow_batches(self, topic: str, data: Any, count: int) -> Iterator[ProducerBatch]:
@@ -290,12 +265,18 @@ class ProducerCore:
         for each in self._interceptors:
             each.on_acknowledgement(None if error else delivery.result(0), error)
 
-    def wake(self) -> None:
-        """Let the sender look; from whichever thread."""
-        if not self._is_awake:
-            self._is_awake = True
-            self.world.loop.call_soon_threadsafe(self._wake_now)
-        self.make_way()
+    def _tell_sender(self) -> None:
+        """After something was queued: let the sender look, or just have its turn."""
+        batches = self.batches
+        if batches.is_due:
+            batches.is_due = False
+            if not self._is_awake:
+                self._is_awake = True
+                self.world.loop.call_soon_threadsafe(self._wake_now)
+            self.make_way()
+        elif batches.is_full:
+            self.make_way()
+        batches.is_full = False
 
     def _wake_now(self) -> None:
         self._is_awake = False
@@ -335,27 +316,32 @@ class ProducerCore:
             await self.cluster.pause(pause_ms)
 
     async def _await_room(self, deadline_ms: float) -> None:
+        """Until an eighth of the memory is free: who is let in for every batch only ever waits."""
         waiter: asyncio.Future[None] = self.world.loop.create_future()
         self._room.append(waiter)
         if self.batches.free_bytes >= self.batches.memory_bytes:
             waiter.set_result(None)
         self.batches.hurry(1)  # what lingers holds the memory
         self.sender.wake()
+        decided_before = self._decided_count
         try:
             await asyncio.wait_for(waiter, max(0.0, deadline_ms - self.world.now_ms()) / 1000)
         except TimeoutError:
-            raise BufferFullError(
-                f"no memory for a record within max.block.ms: {self.batches.memory_bytes} bytes of records "
-                "(buffer.memory) wait for their acknowledgement"
-            ) from None
+            if self._decided_count == decided_before:
+                raise BufferFullError(
+                    f"no memory for a record within max.block.ms: {self.batches.memory_bytes} bytes of "
+                    "records (buffer.memory) wait for their acknowledgement"
+                ) from None
         finally:
             self.batches.hurry(-1)
             self._room.remove(waiter)
 
     def _decided(self, batch: ProducerBatch) -> None:
-        for waiter in self._room:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._decided_count += 1
+        if self._room and self.batches.free_bytes >= self.batches.memory_bytes // 8:
+            for waiter in self._room:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def flush(self) -> None:
         """Wait until everything that was taken so far is decided."""

@@ -25,10 +25,10 @@ from headrace.clients.producing.core import (
     Lacks,
     ProducerCore,
     Serializer,
-    producer_config,
 )
 from headrace.clients.producing.encoding import Headers
 from headrace.clients.producing.partitioners import Partitioner
+from headrace.clients.producing.settings import producer_config
 from headrace.clients.world import World, system_world
 
 

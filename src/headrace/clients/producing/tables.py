@@ -12,9 +12,8 @@ from headrace.clients.producing.batch import ProducerBatch
 from headrace.records.columns_encode import write_batches
 from headrace.records.columns_write import BatchForm, Memory, Written, fresh_memory
 
-# Tables come with their rows together: batches are made as large as brokers take them by default, not more,
-# and as processors' caches like them.
-BATCH_BYTES: Final = 512 * 1024
+# Tables come with their rows together: batches are made as large as brokers take them by default, not more.
+BATCH_BYTES: Final = 1024 * 1024 - 4096
 # Those on the wire, one that waits, and one that is being written.
 _SPARE_MAX: Final = 7
 
