@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_LEADER
 from headrace.controller import brokers, elections
 from headrace.log.leader_epochs import LeaderEpochs
@@ -15,7 +16,7 @@ from headrace.replication import fetcher
 from headrace.replication.fetch_session import Wish
 from headrace.replication.leading import Leading
 from headrace.replication.partition import Partition
-from headrace.server.handlers import produce
+from headrace.server import produce_waiting
 from headrace.testing.simulate import SeedFailedError, play
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -119,9 +120,9 @@ def _answer_for_another_leaders_records(patch: pytest.MonkeyPatch) -> None:
 
     def outcome(self: Any) -> Any:
         log = self.partition.log
-        return produce.ErrorCode.NONE if log.high_watermark >= self.replicated_to else None
+        return ErrorCode.NONE if log.high_watermark >= self.replicated_to else None
 
-    patch.setattr(produce._Unsafe, "outcome", outcome)
+    patch.setattr(produce_waiting.Unsafe, "outcome", outcome)
 
 
 def _forget_epochs_of_followed_batches(patch: pytest.MonkeyPatch) -> None:
