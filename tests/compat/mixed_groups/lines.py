@@ -8,18 +8,16 @@
     {"at": 3, "event": "failed", "why": "..."}                  the member cannot go on
 
 `records` is printed before anything of it is committed. The line `close` on a member's stdin, or its end,
-asks it to leave. Apache Kafka's VerifiableConsumer has lines of its own, which are translated here.
+asks it to leave. The driver adds what it did to a member: started, asked to leave, killed, stopped,
+continued, ended. Apache Kafka's VerifiableConsumer has lines of its own, which are translated here.
 """
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 Spans = tuple[tuple[int, int, int], ...]
 Offsets = tuple[tuple[int, int], ...]
-
-DRIVER_EVENTS: Final = ("started", "killed", "stopped", "continued", "ended")
-"""What the driver itself adds to a member's story."""
 
 
 @dataclass(frozen=True, slots=True)

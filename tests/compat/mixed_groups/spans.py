@@ -32,6 +32,3 @@ class Spans:
         if at < end:
             gaps.append((at, end))
         return gaps
-
-    def count(self) -> int:
-        return sum(end - first for ranges in self._of.values() for first, end in ranges)
