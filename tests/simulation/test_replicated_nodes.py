@@ -20,6 +20,11 @@ from headrace.wire.schemas.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.wire.schemas.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.server.node_world import Client, open_client
@@ -286,5 +291,23 @@ def test_consumers_read_from_the_replica_in_their_rack() -> None:
         request.rack_id = "nowhere"
         data = (await (await script.client(leader)).ask(request, 12)).responses[0].partitions[0]
         assert (data.preferred_read_replica, len(data.records) > 0) == (-1, True)
+
+    play(script, work)
+
+
+def test_deleted_records_are_deleted_on_all_replicas_when_it_is_said() -> None:
+    script = Script(8)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(6)
+        await script.until_equal(1, 2, 3)
+        leader = script.leader()
+        assert leader is not None
+        wish = DeleteRecordsTopic(T.topic, [DeleteRecordsPartition(0, 4)])
+        request = DeleteRecordsRequest([wish], timeout_ms=10_000)
+        result = (await (await script.client(leader)).ask(request, 2)).topics[0].partitions[0]
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 4)
+        assert {each.local_log().log_start_offset for each in script.replicas().values()} == {4}
 
     play(script, work)

@@ -279,6 +279,8 @@ class Fetcher:
             return
         try:
             self._go_on(followed, data, wall_ms)
+            if log.log_start_offset != sent.wish.log_start:
+                self._session.look_at(key)  # DeleteRecords waits to hear that it is done here too
         except ApiError as error:
             logger.error("%s cannot follow its leader: %s", followed.partition.topic_partition, error)
             self._pause(followed)

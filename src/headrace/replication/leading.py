@@ -145,6 +145,15 @@ class Leading:
         epoch = self._around.broker_epoch(replica)
         return epoch is not None and follower.broker_epoch in (NOT_KNOWN, epoch)
 
+    def low_watermark(self, log_start: int) -> int:
+        """The least log start of the leader and of the followers that are there to be heard of."""
+        around = self._around
+        starts = [log_start]
+        starts += [
+            f.log_start for replica, f in self.followers.items() if around.broker_epoch(replica) is not None
+        ]
+        return min(starts)
+
     def has_enough(self, min_in_sync: int) -> bool:
         """Whether the set, with what is proposed, satisfies `min.insync.replicas` of so many replicas."""
         return len(self.maximal) >= min(min_in_sync, len(self.followers) + 1)

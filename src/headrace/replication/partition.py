@@ -284,8 +284,8 @@ class Partition:
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
     def delete_records(self, before_offset: int) -> int:
-        """Advance the log start as leader; -1 means up to the high watermark. Returns the new low
-        watermark.
+        """Advance the log start as leader; -1 means up to the high watermark. Returns the new log start: the
+        followers' are told by their fetches.
         """
         log = self.leading_log()
         target = log.high_watermark if before_offset == -1 else before_offset
@@ -294,6 +294,13 @@ class Partition:
         log.advance_log_start(target)
         self.on_advance(self.topic_partition)
         return log.log_start_offset
+
+    def low_watermark(self) -> int:
+        """The first offset that any replica which is up still has."""
+        log = self.leading_log()
+        return (
+            log.log_start_offset if self.leading is None else self.leading.low_watermark(log.log_start_offset)
+        )
 
     # -- as leader of others ---------------------------------------------------------------------------------
 
@@ -324,6 +331,7 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica} was registered again since, with epoch {registered}",
             )
+        deleted_more = log_start_offset > leading.followers[replica].log_start
         proposes = leading.fetched(
             replica,
             offset=offset,
@@ -335,6 +343,8 @@ class Partition:
         )
         if log.high_watermark < offset:
             self._advance_high_watermark()
+        elif deleted_more:
+            self.on_advance(self.topic_partition)  # DeleteRecords may wait for it
         if proposes:
             self._around.propose(self)
 

@@ -30,7 +30,7 @@ _READ: Final = ""
 NOT_YET: Final = {
     "add.partitions.to.txn.": _TRANSACTIONS,
     "allow.everyone.if.no.acl.found": _SECURITY,
-    "alter.log.dirs.": _ALONE,
+    "alter.log.dirs.": _QUOTAS,
     "authorizer.class.name": _SECURITY,
     "config.providers": _DEFAULTS,
     "connection.failed.authentication.delay.ms": _SECURITY,
@@ -57,7 +57,7 @@ NOT_YET: Final = {
     "max.connection.creation.rate": _QUOTAS,
     "metadata.max.idle.interval.ms": _DEFAULTS,
     "num.recovery.threads.per.data.dir": _DEFAULTS,
-    "num.replica.alter.log.dirs.threads": _ALONE,
+    "num.replica.alter.log.dirs.threads": "one event loop moves all replicas.",
     "offsets.commit.timeout.ms": _ALONE,
     "offsets.load.buffer.size": _DEFAULTS,
     "offsets.topic.compression.codec": _DEFAULTS,
