@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Producer
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.clients import Admin
 from headrace.testing import Cluster
 
 
@@ -54,7 +55,21 @@ def test_settings_reach_the_node_and_wrong_ones_are_told():
 
 
 def test_what_cannot_be_had_is_said():
-    with pytest.raises(ValueError, match="only one node"):
-        Cluster(nodes=3)
+    with pytest.raises(ValueError, match="at least one"):
+        Cluster(nodes=0)
     with pytest.raises(RuntimeError, match="with statement"):
         _ = Cluster().bootstrap_servers
+
+
+def test_three_nodes_are_a_cluster_that_goes_on_without_one():
+    with Cluster(nodes=3) as cluster:
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        cluster.create_topic("before", 3, replicas=3)
+        cluster.stop_node(1)
+        assert cluster.node_ids == [2, 3]
+        cluster.create_topic("after", 2, replicas=2)
+        cluster.start_node(1)
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            assert {"before", "after"} <= {each.name for each in admin.list_topics()}
+            quorum = admin.describe_quorum()
+            assert [each.node_id for each in quorum.members if each.is_voter] == [1, 2, 3]

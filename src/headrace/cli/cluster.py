@@ -6,7 +6,8 @@ from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import human_bytes, print_facts, print_json, print_table
 from headrace.clients import Admin
-from headrace.clients.administering.brokers import LogDirDescription, QuorumDescription
+from headrace.clients.administering.brokers import LogDirDescription
+from headrace.clients.administering.quorum import QuorumDescription
 from headrace.clients.errors import RefusedError, UnsupportedError
 
 

@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "load": ("headrace.cli.load", "load", "Load a topic into Parquet, Delta or Iceberg with Spark."),
     "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
     "cluster": ("headrace.cli.cluster", "cluster", "Describe nodes, quorum and folders."),
+    "quorum": ("headrace.cli.quorum", "quorum", "Show and change who votes on the metadata."),
+    "format": ("headrace.cli.format", "format_command", "Prepare the folders of a node of a cluster."),
     "reassign": ("headrace.cli.reassign", "reassign", "Move replicas to other brokers and folders."),
     "log": ("headrace.cli.log", "log", "Look into a log's files."),
 }

@@ -82,7 +82,9 @@ class ActiveController(ControllerRequests):
 
     @property
     def is_gone(self) -> bool:
-        return self._refused and not (self._local is not None and self._local.is_active)
+        if self._local is not None and self._local.is_active:
+            return False
+        return self._refused or self._raft.core.leader_id in (-1, self._raft.core.node_id)
 
     def stop(self) -> None:
         for task in list(self._asking):

@@ -177,6 +177,8 @@ class Controller(ControllerRequests):
             if not self.is_active:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
             return self._voter_changes.ask(request)
+        if kind in _KEEP_ALIVE:
+            self._note_replayed()
         decide = DECISIONS[kind]
         answer = self._decide(lambda: decide(self, request, api_version))
         if kind in _KEEP_ALIVE:
@@ -193,6 +195,14 @@ class Controller(ControllerRequests):
         )
         return answer
 
+    def _note_replayed(self) -> None:
+        """Replicas tell with every fetch what they know to be committed: sooner than by heartbeats."""
+        leadership = self._raft.core.leadership
+        if leadership is not None:
+            for node_id, replica in leadership.replicas.items():
+                self.core.sessions.note_replayed(node_id, replica.committed_to - 1)
+            self.core.sessions.note_replayed(self.core.node_id, self._raft.delivered - 1)
+
     @property
     def rng(self) -> random.Random:
         return self._rng
@@ -208,7 +218,10 @@ class Controller(ControllerRequests):
     def broker_gone(self, broker_id: int, epoch: int) -> None:
         """A broker's process has certainly ended: fence it now."""
         broker = self.core.image.brokers.get(broker_id)
-        if self.is_active and broker is not None and broker.epoch == epoch and not broker.fenced:
+        if not self.is_active or broker is None or broker.epoch != epoch:
+            return
+        # One that hands over has closed its listeners already, and leads nothing when it goes.
+        if not broker.fenced and not broker.in_controlled_shutdown:
             logger.warning("broker %d is gone: it is fenced", broker_id)
             self.core.sessions.expire(broker_id)
             if self._expiry is not None:

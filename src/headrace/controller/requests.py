@@ -38,7 +38,7 @@ class ControllerRequests(ABC):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the last that was heard of the controller is that nothing listens where it was."""
+        """Whether nobody is known to be the controller, or nothing listens where the last one did."""
         return False
 
     @abstractmethod

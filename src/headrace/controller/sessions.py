@@ -36,6 +36,12 @@ class Sessions:
         session.last_contact_ms = now_ms
         session.metadata_offset = metadata_offset
 
+    def note_replayed(self, broker_id: int, offset: int) -> None:
+        """The quorum's leader knows more of how far a broker has got than its last heartbeat told."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.metadata_offset = max(session.metadata_offset, offset)
+
     def end(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 

@@ -111,6 +111,9 @@ class RaftCore:
         if self.is_voter and len(self.voters) == 1:
             return self._stand_for_election(now_ms)
         self._wait_for_leader(now_ms)
+        if self.is_voter and self.role is not Role.FOLLOWER:
+            # Nobody is disturbed by being asked whether there is a leader, and a new cluster has none.
+            self.deadline_ms = now_ms + self.patience.hurry_ms()
         return NOTHING
 
     def tick(self, now_ms: int) -> Effects:
@@ -170,10 +173,10 @@ class RaftCore:
 
     def leader_gone(self, now_ms: int) -> None:
         """The leader's process has certainly ended: do not wait for it any longer."""
-        if self.role is Role.FOLLOWER and self._hears_leader:
+        if self.role is Role.FOLLOWER:
             self._hears_leader = False
-            if self.is_voter:
-                self.deadline_ms = now_ms + self.patience.hurry_ms()
+            if self.is_voter and self.deadline_ms is not None:
+                self.deadline_ms = min(self.deadline_ms, now_ms + self.patience.hurry_ms())
 
     def fetched(self, node_id: int, directory_id: bytes, offset: int, now_ms: int) -> Effects:
         """A replica has everything below `offset` on its disk, and asks its leader for more."""

@@ -26,6 +26,8 @@ class Progress:
     caught_up_ms: int = UNKNOWN
     # The leader's end at the last fetch: a replica that reaches it was caught up at that time.
     leader_end_then: int = UNKNOWN
+    committed_to: int = 0
+    """What the replica itself knows to be committed, and so has replayed."""
 
 
 @dataclass(slots=True)

@@ -23,8 +23,9 @@ JITTER: Final = 2
 FIRST_BACKOFF_MS: Final = 50
 """The bound of the first wait after an election that nobody won; it doubles up to the setting's."""
 
-HURRY_MS: Final = 30
-"""Followers of a leader that is gone stand within so many milliseconds, rarely at once."""
+HURRY_MS: Final = 50
+"""Voters of a new cluster, and followers of a leader that is gone, stand within so many milliseconds, rarely
+at once."""
 
 
 def patience_of(config: BrokerConfig, rng: Random) -> Patience:

@@ -8,7 +8,7 @@ log has no more is sent to a snapshot (KIP-630); one whose log differs, to where
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -25,6 +25,8 @@ from headrace.wire.schemas import end_quorum_epoch as end_wire
 from headrace.wire.schemas import fetch as fetch_wire
 from headrace.wire.schemas import fetch_snapshot as snapshot_wire
 from headrace.wire.schemas import vote as vote_wire
+
+COMMITS_SINCE: Final = 18
 
 
 @dataclass(slots=True, eq=False)
@@ -171,6 +173,7 @@ class Serving:
                     fetch.replica_id, asked.replica_directory_id, asked.fetch_offset, driver.now_ms()
                 )
                 driver.do(effects)
+                self._note_commits(fetch)
             known = min(asked.high_watermark, before)
             nothing = asked.fetch_offset >= driver.next_offset and known >= driver.high_watermark
             if nothing and fetch.wait_ms > 0:
@@ -180,6 +183,13 @@ class Serving:
                 return
             data = self._records(asked)
         self._reply(fetch, data)
+
+    def _note_commits(self, fetch: _Fetch) -> None:
+        """From v18 on a replica tells what it knows to be committed (KIP-1166)."""
+        leadership = self._driver.core.leadership
+        if fetch.api_version >= COMMITS_SINCE and leadership is not None:
+            replica = leadership.of(fetch.replica_id)
+            replica.committed_to = min(fetch.asked.high_watermark, fetch.asked.fetch_offset)
 
     def _look(self) -> None:
         """Answer those whose wait has come to something."""

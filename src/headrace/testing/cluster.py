@@ -1,11 +1,12 @@
-"""A real broker inside a test: no process to start, no port to choose, nothing left behind.
+"""Real brokers inside a test: no process to start, no port to choose, nothing left behind.
 
     with Cluster(settings={"num.partitions": "3"}) as cluster:
         producer = AnyKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
 
-The node runs on a thread with an event loop of its own, listens on a free port of the loopback interface,
-and keeps its files in a temporary folder that is removed at the end. It is the node that serves in
-production, on the machine's own clock, disk and network; the simulated ones are for `World`.
+The nodes run on a thread with an event loop of its own, listen on free ports of the loopback interface, and
+keep their files in a temporary folder that is removed at the end. They are the nodes that serve in
+production, on the machine's own clock, disk and network; the simulated ones are for `World`. Several of them
+are a cluster: each is a broker and a voter, and `stop_node` and `start_node` take one away and bring it back.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from headrace.base.errors import ApiError
 from headrace.log.system_disk import SystemDisk
 from headrace.node.assembly import Node, start_node
 from headrace.node.config import load
+from headrace.node.fleet import fleet_configs, format_fleet
+from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.client_connection import connect
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.transport.system_network import SystemNetwork
@@ -46,19 +49,22 @@ class Cluster:
     """A cluster for a test. Use it as a context manager; `bootstrap_servers` is for any Kafka client."""
 
     def __init__(self, nodes: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        if nodes != 1:
-            raise ValueError(f"a cluster of {nodes} nodes: only one node can be had so far")
+        if nodes < 1:
+            raise ValueError(f"a cluster of {nodes} nodes: it takes at least one")
+        self._count = nodes
         self._settings = dict(settings or {})
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-cluster", daemon=True)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._node: Node | None = None
+        self._nodes: dict[int, Node] = {}
+        self._configs: dict[int, BrokerConfig] = {}
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-")
         self._thread.start()
         try:
-            self._node = self._call(self._start(self._folder.name))
+            self._configure(self._folder.name)
+            self._call(self._start_all())
         except BaseException:
             self._close()
             raise
@@ -68,33 +74,61 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._node is not None:
-                self._call(self._node.stop())
+            self._call(self._stop_all())
         finally:
-            self._node = None
             self._close()
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, as clients want it."""
-        host, port = self._address
-        return f"{host}:{port}"
-
-    def create_topic(
-        self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
-    ) -> None:
-        """Make a topic and wait until it is there; ApiError where the broker refuses."""
-        self._call(self._create_topic(name, partitions, dict(configs or {})))
+        """host:port of every node that runs, as clients want it."""
+        if not self._nodes:
+            raise RuntimeError("the cluster does not run: use it in a with statement")
+        addresses = (node.addresses[0] for _, node in sorted(self._nodes.items()))
+        return ",".join(f"{host}:{port}" for host, port in addresses)
 
     @property
-    def _address(self) -> tuple[str, int]:
-        if self._node is None:
-            raise RuntimeError("the cluster does not run: use it in a with statement")
-        return self._node.addresses[0]
+    def node_ids(self) -> list[int]:
+        """The nodes that run."""
+        return sorted(self._nodes)
 
-    async def _start(self, folder: str) -> Node:
-        return await start_node(
-            load(overrides=COMFORT | self._settings, port=0, data=folder),
+    def stop_node(self, node_id: int) -> None:
+        """Stop a node in order; the others go on."""
+        self._call(self._nodes.pop(node_id).stop())
+
+    def start_node(self, node_id: int) -> None:
+        """Bring a stopped node back, and wait until it is ready."""
+        self._call(self._start(node_id))
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic and wait until it is there; ApiError where the broker refuses."""
+        self._call(self._create_topic(name, partitions, replicas, dict(configs or {})))
+
+    def _configure(self, folder: str) -> None:
+        settings = COMFORT | self._settings
+        if self._count == 1:
+            self._configs = {1: load(overrides=settings, port=0, data=folder)}
+            return
+        configs = fleet_configs(self._count, 0, folder, settings)
+        format_fleet(configs, random.SystemRandom())
+        self._configs = {config.node_id: config for config in configs}
+
+    async def _start_all(self) -> None:
+        await asyncio.gather(*(self._start(node_id) for node_id in self._configs))
+
+    async def _stop_all(self) -> None:
+        nodes, self._nodes = list(self._nodes.values()), {}
+        await asyncio.gather(*(node.stop() for node in nodes))
+
+    async def _start(self, node_id: int) -> None:
+        self._nodes[node_id] = await start_node(
+            self._configs[node_id],
             loop=self._loop,
             clock=SystemClock(),
             disk=SystemDisk(),
@@ -102,13 +136,14 @@ class Cluster:
             rng=random.SystemRandom(),
         )
 
-    async def _create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+    async def _create_topic(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
+        address = self._nodes[min(self._nodes)].addresses[0]
         memory = ReceiveMemory(self._loop)
         connection = await connect(
-            self._loop, SystemNetwork(), *self._address, memory=memory, client_id="headrace-testing"
+            self._loop, SystemNetwork(), *address, memory=memory, client_id="headrace-testing"
         )
         pairs = [CreatableTopicConfig(key, value) for key, value in configs.items()]
-        topic = CreatableTopic(name, partitions, 1, configs=pairs)
+        topic = CreatableTopic(name, partitions, replicas, configs=pairs)
         try:
             reply = await connection.ask(CreateTopicsRequest([topic], 30_000), 5, CreateTopicsResponse)
         finally:

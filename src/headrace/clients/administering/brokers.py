@@ -1,4 +1,4 @@
-"""The cluster itself, as an administrator sees it: its brokers, their folders, the quorum of its metadata."""
+"""The cluster itself, as an administrator sees it: its brokers and their folders."""
 
 from typing import Final, NamedTuple
 
@@ -7,11 +7,6 @@ from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.errors import error_code, raise_for
 from headrace.wire.schemas.describe_cluster import DescribeClusterRequest
 from headrace.wire.schemas.describe_log_dirs import DescribeLogDirsRequest
-from headrace.wire.schemas.describe_quorum import (
-    DescribeQuorumRequest,
-    RequestPartitionData,
-    RequestTopicData,
-)
 
 DESCRIBE_CLUSTER: Final = 60
 
@@ -37,19 +32,6 @@ class LogDirDescription(NamedTuple):
     partitions: dict[TopicPartition, int]
     total_bytes: int
     usable_bytes: int
-
-
-class QuorumMember(NamedTuple):
-    node_id: int
-    log_end_offset: int
-    is_voter: bool
-
-
-class QuorumDescription(NamedTuple):
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    members: list[QuorumMember]
 
 
 async def describe_cluster(cluster: ClusterClient) -> ClusterDescription:
@@ -102,30 +84,5 @@ async def describe_log_dirs(cluster: ClusterClient, node_id: int) -> list[LogDir
             )
             for folder in response.results
         ]
-
-    return await cluster.patiently(ask)
-
-
-async def describe_quorum(cluster: ClusterClient) -> QuorumDescription:
-    """Who decides about the cluster's metadata, and how far each has read it."""
-    topic = RequestTopicData(
-        topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]
-    )
-
-    async def ask() -> QuorumDescription:
-        response = await cluster.call(DescribeQuorumRequest(topics=[topic]))
-        raise_for(response.error_code, "cannot describe the quorum", response.error_message)
-        partition = response.topics[0].partitions[0]
-        raise_for(partition.error_code, "cannot describe the quorum", partition.error_message)
-        members = [
-            QuorumMember(each.replica_id, each.log_end_offset, is_voter=True)
-            for each in partition.current_voters
-        ]
-        members += [
-            QuorumMember(each.replica_id, each.log_end_offset, is_voter=False) for each in partition.observers
-        ]
-        return QuorumDescription(
-            partition.leader_id, partition.leader_epoch, partition.high_watermark, members
-        )
 
     return await cluster.patiently(ask)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering import brokers, configs, groups, reassignments, topics
+from headrace.clients.administering import brokers, configs, groups, quorum, reassignments, topics
 from headrace.clients.background import Background
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
@@ -108,9 +108,19 @@ class AsyncAdmin:
         """The folders of a broker, and what each of its partitions takes there."""
         return await brokers.describe_log_dirs(self.cluster, node_id)
 
-    async def describe_quorum(self) -> brokers.QuorumDescription:
+    async def describe_quorum(self) -> quorum.QuorumDescription:
         """Who decides about the cluster's metadata, and how far each has read it."""
-        return await brokers.describe_quorum(self.cluster)
+        return await quorum.describe_quorum(self.cluster)
+
+    async def add_voter(
+        self, node_id: int, directory_id: str, endpoints: Sequence[quorum.VoterEndpoint]
+    ) -> None:
+        """Let a controller vote that follows the metadata log: one with this directory, found there."""
+        await quorum.add_voter(self.cluster, node_id, directory_id, list(endpoints))
+
+    async def remove_voter(self, node_id: int, directory_id: str) -> None:
+        """Let a voter only follow from now on."""
+        await quorum.remove_voter(self.cluster, node_id, directory_id)
 
     async def find_offsets(
         self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
@@ -263,9 +273,17 @@ class Admin:
         """The folders of a broker, and what each of its partitions takes there."""
         return self._background.run(self._async.describe_log_dirs(node_id))
 
-    def describe_quorum(self) -> brokers.QuorumDescription:
+    def describe_quorum(self) -> quorum.QuorumDescription:
         """Who decides about the cluster's metadata, and how far each has read it."""
         return self._background.run(self._async.describe_quorum())
+
+    def add_voter(self, node_id: int, directory_id: str, endpoints: Sequence[quorum.VoterEndpoint]) -> None:
+        """Let a controller vote that follows the metadata log: one with this directory, found there."""
+        self._background.run(self._async.add_voter(node_id, directory_id, endpoints))
+
+    def remove_voter(self, node_id: int, directory_id: str) -> None:
+        """Let a voter only follow from now on."""
+        self._background.run(self._async.remove_voter(node_id, directory_id))
 
     def find_offsets(
         self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
