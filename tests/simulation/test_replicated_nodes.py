@@ -26,6 +26,11 @@ from headrace.wire.schemas.delete_records import (
     DeleteRecordsTopic,
 )
 from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.schemas.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.server.node_world import Client, open_client
 
@@ -309,5 +314,23 @@ def test_deleted_records_are_deleted_on_all_replicas_when_it_is_said() -> None:
         result = (await (await script.client(leader)).ask(request, 2)).topics[0].partitions[0]
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 4)
         assert {each.local_log().log_start_offset for each in script.replicas().values()} == {4}
+
+    play(script, work)
+
+
+def test_settings_of_each_broker_are_changed_through_itself_wherever_the_controller_is() -> None:
+    script = Script(9)
+    name = "leader.replication.throttled.rate"
+
+    async def work() -> None:
+        for node in (1, 2, 3):
+            changed = AlterConfigsResource(4, str(node), [AlterableConfig(name, 0, str(node * 1_000))])
+            response = await (await script.client(node)).ask(IncrementalAlterConfigsRequest([changed]), 1)
+            assert response.responses[0].error_code == ErrorCode.NONE, response
+
+        def known() -> list[int]:
+            return [script.cluster.nodes[node].config.int(name) for node in (1, 2, 3)]
+
+        await script.cluster.until(lambda: known() == [1_000, 2_000, 3_000])
 
     play(script, work)

@@ -13,7 +13,7 @@ from headrace.base.errors import ApiError
 from headrace.metadata.resources import ResourceType
 from headrace.server.context import RequestContext
 from headrace.server.merging import merge_results
-from headrace.server.own_broker import check_own_id
+from headrace.server.own_broker import check_changeable
 from headrace.wire.schemas.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Future[Alte
     for place, resource in enumerate(request.resources):
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
             try:
-                check_own_id(context, resource.resource_name)
+                check_changeable(context, resource.resource_name)
             except ApiError as error:
                 refused[place] = AlterConfigsResourceResponse(
                     error.code, error.message, resource.resource_type, resource.resource_name

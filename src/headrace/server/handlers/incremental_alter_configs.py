@@ -22,7 +22,7 @@ from headrace.server.broker_loggers import (
 )
 from headrace.server.context import RequestContext
 from headrace.server.merging import merge_results
-from headrace.server.own_broker import check_own_id
+from headrace.server.own_broker import check_changeable, check_own_id
 from headrace.wire.schemas.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -58,7 +58,7 @@ def _handled_here(
             _alter_loggers(resource.configs, validate_only=validate_only)
             return result
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-            check_own_id(context, resource.resource_name)
+            check_changeable(context, resource.resource_name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
