@@ -20,7 +20,8 @@ _CORRUPT: Final = "_corrupt_record"
 class Json:
     """See above."""
 
-    schema: str
+    schema: str = ""
+    """Wanted for parsing only."""
 
     def parse(self, value: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812

@@ -167,7 +167,7 @@ class _Planner:
             if missing:
                 raise self._error(output.line, f"the query has no column {missing[0]!r} to partition by")
             return rows
-        rows = _as_records(rows, output, self._payload(output.payload) if output.payload else Json("*"))
+        rows = _as_records(rows, output, self._payload(output.payload) if output.payload else Json())
         topic = output.place if output.kind == "feed" else None
         check_columns(rows.schema, topic)
         write_options(sink_options(output, self._brokers))
