@@ -32,7 +32,7 @@ from headrace.wire.schemas.offset_fetch import OffsetFetchResponse
 from headrace.wire.schemas.sync_group import SyncGroupResponse
 from tests.clients.scripted import TOPIC_ID, ScriptedCluster
 from tests.clients.test_consuming import fill
-from tests.clients.test_groups import BROKER, WAYS, member, shared
+from tests.clients.test_groups import BROKER, WAYS, Notes, member, shared
 from tests.clients.test_producing import play
 from tests.clients.worlds import ClientWorld, partitions, read_until
 
@@ -122,6 +122,61 @@ def test_what_was_fetched_before_a_partition_was_lost_is_not_taken_for_what_come
         await read_until([consumer], seen, 91)
         assert [row.offset for row in seen] == list(range(10, 101))
         await consumer.close()
+
+    play(script, **BROKER)
+
+
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "kip-848"])
+def test_a_listener_that_fails_keeps_no_partition(way: str) -> None:
+    class Committing(Notes):
+        """Commits whatever happens, as who does not tell lost from revoked."""
+
+        async def on_lost(self, partitions: list[TopicPartition]) -> None:
+            super().on_lost(partitions)
+            await consumer.commit({T0: 10})
+
+    async def script(world: ClientWorld) -> None:
+        nonlocal consumer
+        await fill(world, 10)
+        options = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": "false"}
+        consumer, notes = world.consumer(heartbeat_interval_ms=300, **options, **WAYS[way]), Committing()
+        consumer.subscribe(["t"], listener=notes)
+        await read_until([consumer], [], 10)
+        await consumer.commit({T0: 4})
+        await put_out(world, consumer)
+        with pytest.raises(CommitFailedError):
+            await consumer.poll(10.0)
+        assert consumer.assignment == set()
+        again: list[ConsumedRecord] = []
+        await read_until([consumer], again, 6)
+        assert [row.offset for row in again] == [4, 5, 6, 7, 8, 9]
+        await consumer.close()
+
+    consumer: Any = None
+    play(script, **BROKER)
+
+
+def test_a_listener_that_fails_when_partitions_are_exchanged_costs_none() -> None:
+    class Failing(Notes):
+        is_failing = True
+
+        def on_revoked(self, partitions: list[TopicPartition]) -> None:
+            super().on_revoked(partitions)
+            if self.is_failing:
+                self.is_failing = False
+                raise ValueError("the listener failed")
+
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 40, partitions=4)
+        first = world.consumer(group_id="g", heartbeat_interval_ms=300, **WAYS["cooperative-sticky"])
+        first.subscribe(["t"], listener=Failing())
+        await shared([first], [4], [])
+        second, _ = member(world, **WAYS["cooperative-sticky"])
+        with pytest.raises(ValueError, match="the listener failed"):
+            await shared([first, second], [2, 2], [])
+        await shared([first, second], [2, 2], [])
+        await first.close()
+        await second.close()
 
     play(script, **BROKER)
 

@@ -157,8 +157,8 @@ class ClassicMember:
         owned = self._holder.owned
         if owned - assigned:
             # Given away by the new assignment: others wait until this member joins without them.
+            self._needs_join = True  # also where the listener fails: the new ones come with the next join
             await self._holder.revoke(owned - assigned)
-            self._needs_join = True
         assert self._assignor is not None
         self._assignor.on_assignment(sorted(assigned), self._generation)
         await self._holder.grant(assigned - owned)

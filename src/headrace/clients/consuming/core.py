@@ -295,15 +295,19 @@ class ConsumerCore:
     async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         given_up = in_order(partitions)
         if given_up:
-            await in_caller(self.subscription.listener.on_revoked, given_up)
-            self.positions.remove(given_up)
+            try:
+                await in_caller(self.subscription.listener.on_revoked, given_up)
+            finally:
+                self.positions.remove(given_up)  # whatever the listener says: they are others' now
 
     async def lose(self, partitions: Iterable[TopicPartition]) -> None:
         self.commits.give_up()
         lost = in_order(partitions)
         if lost:
-            await in_caller(self.subscription.listener.on_lost, lost)
-            self.positions.remove(lost)
+            try:
+                await in_caller(self.subscription.listener.on_lost, lost)
+            finally:
+                self.positions.remove(lost)
 
     async def grant(self, partitions: Iterable[TopicPartition]) -> None:
         granted = in_order(partitions)
