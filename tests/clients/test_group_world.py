@@ -53,6 +53,7 @@ def commits_of(group: SlowGroup, identities: list[Membership]) -> Commits:
         group=given,
         identity=lambda: identities[-1],
         identity_for=identity_for,
+        on_refusal=lambda: None,
         begin=lambda work: asyncio.get_running_loop().create_task(work),
         is_automatic=False,
     )

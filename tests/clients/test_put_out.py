@@ -181,6 +181,24 @@ def test_a_listener_that_fails_when_partitions_are_exchanged_costs_none() -> Non
     play(script, **BROKER)
 
 
+@pytest.mark.parametrize("way", ["range", "kip-848"])
+def test_a_refused_commit_makes_a_member_ask_how_things_stand(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 10)
+        slow = {"heartbeat_interval_ms": 4_000, "session_timeout_ms": 45_000}
+        consumer, notes = member(world, enable_auto_commit="false", **slow, **WAYS[way])
+        await read_until([consumer], [], 10)
+        await world.pass_time(4_500)  # the group is calm, and the next heartbeat seconds away
+        await put_out(world, consumer)
+        with pytest.raises(CommitFailedError):
+            await consumer.commit({T0: 10})
+        await consumer.poll(0.5)
+        assert notes.lost == [T0]
+        await consumer.close()
+
+    play(script, group_consumer_heartbeat_interval_ms="5000")
+
+
 def test_cooperation_ends_where_the_group_went_on_without_the_member() -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 40, partitions=4)

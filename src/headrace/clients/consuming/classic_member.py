@@ -51,6 +51,7 @@ _JOIN_AGAIN: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+_LATER: Final = _JOIN_AGAIN - {ErrorCode.REBALANCE_IN_PROGRESS}
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 Assigned = list[TopicPartition]
@@ -84,6 +85,7 @@ class ClassicMember:
         self._is_lost = False  # what is owned belongs to others already
         self._joining: asyncio.Task[Assigned] | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._soon = asyncio.Event()  # a heartbeat is due before its time
         self._led: dict[str, int] = {}  # as leader: partition counts that the assignment was made from
         self._is_left = False
 
@@ -104,6 +106,9 @@ class ClassicMember:
     def is_cooperative(self) -> bool:
         """Whether all assignors of this member can be used without giving everything up."""
         return all(RebalanceProtocol.COOPERATIVE in each.protocols for each in self._assignors.values())
+
+    def doubt(self) -> None:
+        self._soon.set()
 
     def subscription_changed(self) -> None:
         self._needs_join = True
@@ -280,8 +285,8 @@ class ClassicMember:
         return any(self._cluster.view.partition_count(name) != count for name, count in self._led.items())
 
     def _has_been_silent(self) -> bool:
-        """Whether the coordinator has heard nothing of this member for its session, as after a freeze: then
-        it is out of the group, though a coordinator may take it in again without a word about that.
+        """For longer than a session, as after a freeze: then this member is out, though a coordinator may
+        take it in again without a word about that.
         """
         silent_ms = self._world.now_ms() - self._heard_ms
         return not self.is_out and silent_ms > self._cluster.config.int("session.timeout.ms")
@@ -309,7 +314,9 @@ class ClassicMember:
         failures = 0
         while True:
             pause_ms = self._cluster.retry.wait_ms(failures) if failures else interval_ms
-            await self._cluster.pause(min(pause_ms, interval_ms))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._soon.wait(), min(pause_ms, interval_ms) / 1000)
+            self._soon.clear()
             if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
                 await self._leave_for_silence()
                 return
@@ -337,8 +344,7 @@ class ClassicMember:
             return True
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self._coordinator.forget()
-            return True
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if code in _LATER:
             return True
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._needs_join = True

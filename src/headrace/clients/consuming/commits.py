@@ -14,7 +14,7 @@ from headrace.base.ids import TopicPartition
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
 from headrace.clients.consuming.positions import Positions
-from headrace.clients.errors import ClientError
+from headrace.clients.errors import ClientError, CommitFailedError
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Commits:
         group: Callable[[], Coordinator],
         identity: Callable[[], Membership],
         identity_for: Callable[[Membership], Membership],
+        on_refusal: Callable[[], None],
         begin: Callable[[Coroutine[Any, Any, None]], object],
         is_automatic: bool,
     ) -> None:
@@ -43,6 +44,7 @@ class Commits:
         self._group = group
         self._identity = identity
         self._identity_for = identity_for
+        self._on_refusal = on_refusal
         self._begin = begin
         self._is_automatic = is_automatic
         self._interval_ms = cluster.config.int("auto.commit.interval.ms")
@@ -73,7 +75,11 @@ class Commits:
             return self._identity_for(begun)
 
         async with self._turn:
-            await group.commit(places, identity, timeout_ms=self._timeout_ms)
+            try:
+                await group.commit(places, identity, timeout_ms=self._timeout_ms)
+            except CommitFailedError:
+                self._on_refusal()
+                raise
 
     def give_up(self) -> None:
         """The consumer was put out of its group: what is under way or waits for its turn comes too late, also

@@ -76,6 +76,7 @@ class ConsumerCore:
             group=self.need_group,
             identity=lambda: self.identity,
             identity_for=self._identity_for,
+            on_refusal=self._doubt_membership,
             begin=self.begin,
             is_automatic=config.bool("enable.auto.commit") and bool(group_id),
         )
@@ -265,6 +266,10 @@ class ConsumerCore:
         if self._member is not None and not self._member.is_still(begun):
             raise self.need_group().of_an_earlier_generation()
         return self.identity
+
+    def _doubt_membership(self) -> None:
+        if self._member is not None:
+            self._member.doubt()
 
     def need_group(self) -> Coordinator:
         if self.coordinator is None:

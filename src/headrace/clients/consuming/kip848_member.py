@@ -90,6 +90,9 @@ class Kip848Member:
     def is_still(self, begun: Membership) -> bool:
         return True  # epochs rise while partitions stay where they are; who was put out is told of it
 
+    def doubt(self) -> None:
+        self._soon.set()
+
     def subscription_changed(self) -> None:
         self._soon.set()
 

@@ -86,6 +86,10 @@ class GroupMember(Protocol):
         """Do what has to be done inside a poll; never waits for brokers for long."""
         ...
 
+    def doubt(self) -> None:
+        """A commit was refused to a member: ask the coordinator now how things stand."""
+        ...
+
     def subscription_changed(self) -> None: ...
 
     async def leave(self) -> None:
