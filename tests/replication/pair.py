@@ -91,7 +91,10 @@ class Pair:
             sessions=self.sessions,
             image=image,
             authorizer=AllowAll(),
-            replicas=SimpleNamespace(find=lambda topic, index: found[topic, index]),  # type: ignore[index]
+            replicas=SimpleNamespace(
+                find=lambda topic, index: found[topic, index],  # type: ignore[index]
+                around=ReplicaSurroundings(),
+            ),
             replica_selector=None,
             leader_throttle=None,
             fetch_bytes_max=1 << 20,

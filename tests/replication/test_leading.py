@@ -251,3 +251,17 @@ def test_a_new_epoch_starts_from_nothing() -> None:
     assert (bench.high_watermark, bench.asked) == (3, [])
     bench.fetch(A, 6, 60_000)
     assert bench.high_watermark == 6
+
+
+def test_who_had_everything_before_an_append_lags_from_then_on_only() -> None:
+    """A follower that has everything is not noted with each of its Fetches."""
+    bench = Bench(NODE, A)
+    append(bench.partition, 1)
+    bench.fetch(A, 1, 1)
+    bench.partition._around.now_ms = 50 * LAG_MS
+    append(bench.partition, 1)
+    bench.partition.look_for_laggards(50 * LAG_MS + LAG_MS)
+    assert not bench.asked
+    append(bench.partition, 1)  # it was behind before this one
+    bench.partition.look_for_laggards(50 * LAG_MS + LAG_MS + 1)
+    assert [replica for replica, _ in bench.asked[-1].in_sync] == [NODE]

@@ -142,3 +142,26 @@ async def test_a_deletion_is_over_for_who_is_not_up(world: NodeWorld) -> None:
     response = await client.ask(delete("t", (0, 2)), 2)
     result = response.topics[0].partitions[0]
     assert (result.error_code, result.low_watermark) == (0, 2)
+
+
+@simulated()
+async def test_a_quiet_partition_is_neither_told_nor_noted_again(
+    world: NodeWorld,
+) -> None:
+    topic_id, client = await with_follower(world)
+    opened = await client.ask(follow(topic_id, 3, session_epoch=0), NEWEST)
+    more = {"session_id": opened.session_id, "named": False}
+    assert (await client.ask(follow(topic_id, session_epoch=1, **more), NEWEST)).responses == []
+    leading = world.partition("t").leading
+    assert leading is not None
+    noted_ms = leading.followers[FOLLOWER].fetched_ms
+    await world.pass_time(1_000)
+    assert (await client.ask(follow(topic_id, session_epoch=2, **more), NEWEST)).responses == []
+    assert leading.followers[FOLLOWER].fetched_ms == noted_ms  # it has all, and it is in sync
+    world.partition("t").follow_metadata(two_replicas(1))
+    await client.ask(follow(topic_id, session_epoch=3, **more), NEWEST)
+    assert leading.followers[FOLLOWER].fetched_ms > noted_ms
+    writer = await world.connect()
+    await writer.ask(produce("t", batch(1), acks=1), 12)
+    data = data_of(await client.ask(follow(topic_id, session_epoch=4, **more), NEWEST))
+    assert len(data.records) > 0

@@ -154,6 +154,15 @@ class Leading:
         ]
         return min(starts)
 
+    def appended(self, at_offset: int) -> None:
+        """The leader's log grew from this offset on: who was there was caught up until now. A follower that
+        has everything is not noted again with each of its Fetches.
+        """
+        now_ms = max(self._now_ms, self._around.now_ms)
+        for follower in self.followers.values():
+            if follower.log_end == at_offset:
+                follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
+
     def has_enough(self, min_in_sync: int) -> bool:
         """Whether the set, with what is proposed, satisfies `min.insync.replicas` of so many replicas."""
         return len(self.maximal) >= min(min_in_sync, len(self.followers) + 1)

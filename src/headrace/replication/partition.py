@@ -215,6 +215,8 @@ class Partition:
         if not result.duplicate:
             if self.must_flush(now_ms):
                 self._hold_until_durable(log)
+            if self.leading is not None:
+                self.leading.appended(result.first_offset)
             self._advance_high_watermark()
         return result
 
@@ -238,8 +240,11 @@ class Partition:
             or (run.acks == ALL_IN_SYNC and self._lacks_replicas(log))
         ):
             return 0
+        first_offset = log.log_end_offset
         taken = log.append_run(view, run, rows, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if taken:
+            if self.leading is not None:
+                self.leading.appended(first_offset)
             self._advance_high_watermark()
         return taken
 

@@ -29,3 +29,5 @@ class ReplicaSurroundings:
     lag_ms_max: int = LAG_MS_MAX
     broker_epoch: Callable[[int], int | None] = _any_broker
     propose: "Callable[[Partition], None]" = _tell_nobody
+    now_ms: int = 0
+    """The time of the last Fetch of any follower: of the clock that never goes back."""

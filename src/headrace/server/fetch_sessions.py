@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.wire.schemas.fetch import (
@@ -70,9 +70,11 @@ class WantedPartition:
         "fetch_offset",
         "follower_high_watermark",
         "follower_log_start_offset",
+        "here",
         "key",
         "last_fetched_epoch",
         "max_bytes",
+        "noted_offset",
         "partition",
         "told_high_watermark",
         "told_last_stable_offset",
@@ -89,6 +91,9 @@ class WantedPartition:
         self.told_high_watermark = _UNKNOWN
         self.told_last_stable_offset = _UNKNOWN
         self.told_log_start_offset = _UNKNOWN
+        # Of a follower: the replica it follows, and the last offset that this replica knows it to have.
+        self.here: Any = None
+        self.noted_offset = _UNKNOWN
         self.ask(wish)
 
     def __repr__(self) -> str:

@@ -4,14 +4,16 @@ What a follower asks for is what it lacks, so the request itself moves the high 
 (`Partition.follower_fetched`); that happens once, when the request comes, and for a follower whose log
 leaves this one not at all: it is told where, and must cut its log first.
 
-A follower may follow thousands of partitions in one session. While it waits, each wake-up only compares
-offsets; records are looked for once one of them has some.
+A follower may follow thousands of partitions in one session, most of which are quiet: the follower is in
+sync, has all of them, and knows it. Such a one costs a few comparisons, when the request comes and at each
+wake-up; records are looked for where there are some.
 """
 
 from __future__ import annotations
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
 from headrace.server.context import RequestContext
@@ -23,7 +25,7 @@ from headrace.wire.schemas.fetch import FetchRequest, FetchResponse, NodeEndpoin
 class FollowerReading(Reading):
     """As `Reading`, for the replica that the request names."""
 
-    __slots__ = ("_is_noted", "_now_ms", "_watched", "broker_epoch", "replica_id")
+    __slots__ = ("_is_noted", "_now_ms", "broker_epoch", "replica_id")
 
     def __init__(self, context: RequestContext, request: FetchRequest, fetch: Fetch) -> None:
         super().__init__(context, request, fetch)
@@ -33,10 +35,25 @@ class FollowerReading(Reading):
         self.is_committed = False
         self._now_ms = context.parts.clock.monotonic_ms()
         self._is_noted = False
-        self._watched: list[tuple[Partition, int, int]] = []
+        context.parts.replicas.around.now_ms = self._now_ms
+
+    def keys(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._name(wanted), wanted.partition)
+            if wanted.here is None
+            else wanted.here.topic_partition
+            for wanted in self.fetch.partitions()
+        ]
 
     def read_all(self) -> list[Answer]:
-        answers = super().read_all()
+        self.bytes_read = 0
+        self.finds_any = self.is_urgent = False
+        answers = []
+        for wanted in self.fetch.partitions():
+            if self._is_quiet(wanted):
+                self.finds_any = True
+            else:
+                answers.append((wanted, self._read_one(wanted)))
         self._is_noted = True
         return answers
 
@@ -49,11 +66,36 @@ class FollowerReading(Reading):
 
     def _has_news(self) -> bool:
         """Whether a partition that was read has grown, or is not led here any more."""
-        for partition, leader_epoch, end in self._watched:
-            log = partition.log
-            if partition.leader_epoch != leader_epoch or log is None or log.log_end_offset > end:
-                return True
+        for wanted in self.fetch.partitions():
+            partition = wanted.here
+            if partition is not None:
+                log = partition.log
+                if (
+                    log is None
+                    or log.log_end_offset > wanted.fetch_offset
+                    or partition.leader_epoch != wanted.current_leader_epoch
+                ):
+                    return True
         return False
+
+    def _is_quiet(self, wanted: WantedPartition) -> bool:
+        """Whether the follower has all there is, as was noted before, and was told all there is to tell. One
+        that is not in sync is noted each time: it may be let in by now.
+        """
+        partition: Partition | None = wanted.here
+        if partition is None or wanted.noted_offset != wanted.fetch_offset:
+            return False
+        log, leading = partition.log, partition.leading
+        return (
+            log is not None
+            and leading is not None
+            and log.failure is None
+            and log.log_end_offset == wanted.fetch_offset
+            and log.high_watermark == wanted.told_high_watermark
+            and log.log_start_offset == wanted.told_log_start_offset
+            and partition.leader_epoch == wanted.current_leader_epoch
+            and self.replica_id in leading.committed
+        )
 
     def _read(self, wanted: WantedPartition) -> PartitionData:
         partition = self._find(wanted)
@@ -86,7 +128,7 @@ class FollowerReading(Reading):
                 current_leader_epoch=epoch,
             )
             data.high_watermark = log.high_watermark
-            self._watched.append((partition, partition.leader_epoch, log.log_end_offset))
+            wanted.here, wanted.noted_offset = partition, offset
         room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
         if offset < log.log_end_offset and (room > 0 or self.bytes_read == 0):
             self._read_within_throttle(partition, log, wanted, data, max(room, 0))
