@@ -91,9 +91,8 @@ class WantedPartition:
         self.told_high_watermark = _UNKNOWN
         self.told_last_stable_offset = _UNKNOWN
         self.told_log_start_offset = _UNKNOWN
-        # Of a follower: the replica it follows, and the last offset that this replica knows it to have.
+        # Of a follower: the replica it follows, and the offset that this one has noted since it was asked for.
         self.here: Any = None
-        self.noted_offset = _UNKNOWN
         self.ask(wish)
 
     def __repr__(self) -> str:
@@ -107,6 +106,7 @@ class WantedPartition:
         self.follower_log_start_offset = wish.log_start_offset
         self.follower_high_watermark = wish.high_watermark
         self.max_bytes = wish.partition_max_bytes
+        self.noted_offset = _UNKNOWN
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether the fetcher would learn something from this."""
