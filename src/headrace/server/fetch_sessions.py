@@ -91,7 +91,7 @@ class WantedPartition:
         self.told_high_watermark = _UNKNOWN
         self.told_last_stable_offset = _UNKNOWN
         self.told_log_start_offset = _UNKNOWN
-        # Of a follower: the replica it follows, and the offset that this one has noted since it was asked for.
+        # Of a follower: the replica it follows; what that has noted of it is in `noted_offset`.
         self.here: Any = None
         self.ask(wish)
 
