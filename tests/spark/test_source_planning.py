@@ -17,10 +17,13 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from pyspark.sql.types import StringType, StructField, StructType
 
 from headrace.base.ids import TopicPartition
+from headrace.spark.columns import check_schema, spark_schema
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import offsets_from_json, offsets_json
+from headrace.spark.option_values import OptionError
 from headrace.spark.ranges import OffsetRange, split
 from headrace.spark.stream_offsets import StreamOffset, batch_ranges, lag_json, limited
 
@@ -68,6 +71,17 @@ def joined(pieces: list[OffsetRange]) -> list[OffsetRange]:
         else:
             found.append(each)
     return found
+
+
+# Schemas
+
+
+def test_a_schema_of_ones_own_is_refused() -> None:
+    check_schema(spark_schema(("value", "headers")), ("value", "headers"))
+    with pytest.raises(OptionError, match="option columns"):
+        check_schema(spark_schema(("value",)), ("value", "headers"))
+    with pytest.raises(OptionError, match="value:string"):
+        check_schema(StructType([StructField("value", StringType())]), ("value",))
 
 
 # Checkpoints

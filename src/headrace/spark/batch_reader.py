@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from headrace.spark.columns import check_schema
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import PartitionOffsets, partition_offsets
 from headrace.spark.option_values import OptionError
@@ -45,6 +46,7 @@ class HeadraceBatchReader(DataSourceReader):
     """Reads ranges that are fixed when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(schema, options.columns)
         self._options = options
         self._filters = PushedFilters()
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headrace.spark.option_values import OptionError
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -67,6 +69,16 @@ def spark_schema(columns: Sequence[str]) -> "StructType":
         HEADERS: types.ArrayType(header),
     }
     return types.StructType([types.StructField(name, kinds[name]) for name in columns])
+
+
+def check_schema(given: "StructType", columns: Sequence[str]) -> None:
+    """OptionError for a schema of the user's own: the source has these columns and types, and no others."""
+    ours = spark_schema(columns).simpleString()
+    if given.simpleString() != ours:
+        raise OptionError(
+            f"the source has a schema of its own, {ours}, and cannot have {given.simpleString()}: leave it "
+            "out, and name the columns that are wanted with the option columns"
+        )
 
 
 def decoded_names(columns: Sequence[str]) -> list[str]:

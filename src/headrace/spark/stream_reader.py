@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.base.clock import Clock, SystemClock
+from headrace.spark.columns import check_schema
 from headrace.spark.group_progress import GroupProgress
 from headrace.spark.offsets import Offsets, PartitionOffsets, partition_offsets
 from headrace.spark.options import ReadOptions
@@ -36,6 +37,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans the micro-batches of one query, and reads in its tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType, clock: Clock | None = None) -> None:
+        check_schema(schema, options.columns)
         self._options = options
         self._clock = clock
         self._plan: _StreamPlan | None = None  # only on the driver: tasks get this object too
