@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat import brokers
+from tests.compat import brokers, prepare
 from tests.compat.brokers import OutsideBroker
 from tests.compat.mixed_groups import schedule
 from tests.compat.mixed_groups.checker import check_group, stories_of
@@ -40,6 +40,11 @@ def test_members_from_pypi_share_groups_while_they_come_and_go(tmp_path: Path) -
 @pytest.mark.nodejs
 @pytest.mark.timeout(300)
 def test_members_of_all_kinds_share_groups_while_they_come_and_go(tmp_path: Path) -> None:
+    try:
+        for build in (prepare.java_program, prepare.go_program, prepare.node_program):
+            build()  # before time runs
+    except prepare.UnavailableError as reason:
+        pytest.skip(str(reason))
     _live(tmp_path, members=15, without=frozenset(), seconds=25, seed=6)
 
 
