@@ -44,6 +44,7 @@ def test_wrong_uses(command: list[str]) -> None:
     assert CliRunner().invoke(cli, command).exit_code == 2
 
 
+@pytest.mark.timeout(300)  # a Spark session of its own
 def test_an_interrupt_ends_it_after_the_batch(tmp_path: Path) -> None:
     path = tmp_path / "copy.sql"
     path.write_text(FILE)

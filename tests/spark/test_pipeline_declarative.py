@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headrace.spark.session import prepare_environment
 from headrace.testing import Cluster
 from tests.spark.feeds import Feeds
@@ -14,6 +16,7 @@ from tests.spark.feeds import Feeds
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "declarative"
 
 
+@pytest.mark.timeout(300)  # two JVMs and a Spark Connect server start
 def test_the_example_derives_two_feeds(cluster: Cluster, tmp_path: Path) -> None:
     feeds = Feeds(cluster)
     for topic in ("service-logs", "errors", "service-logs-dead"):
