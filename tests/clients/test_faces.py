@@ -1,6 +1,7 @@
 """Both faces over real sockets, with headrace in this process and with Apache Kafka."""
 
 import asyncio
+import random
 import re
 import signal
 import subprocess
@@ -154,6 +155,36 @@ def test_many_threads_share_a_producer(bootstrap: str, topic: str) -> None:
         for thread in threads:
             thread.join()
     assert not failures
+
+
+def test_polls_in_the_callers_thread_keep_to_the_position(bootstrap: str, topic: str) -> None:
+    place = TopicPartition(topic, 2)
+    with Producer(bootstrap_servers=bootstrap, batch_size=500) as producer:
+        for number in range(1_000):
+            producer.send(topic, b"%d" % number, partition=2)
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=7) as consumer:
+        consumer.assign([place])
+        rng = random.Random(1)
+        offset, steps = 0, 0
+        while offset < 1_000:
+            rows = consumer.poll(30)
+            assert [(row.offset, row.value) for row in rows] == [
+                (offset + at, b"%d" % (offset + at)) for at in range(len(rows))
+            ]
+            offset += len(rows)
+            assert 0 < len(rows) <= 7
+            assert consumer.positions() == {place: offset}
+            steps += 1
+            if steps < 300 and rng.random() < 0.1:
+                offset = rng.randrange(900)
+                consumer.seek(place, offset)
+            elif rng.random() < 0.1:
+                consumer.pause(place)
+                assert consumer.poll(0.0) == []
+                consumer.resume(place)
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            consumer.poll(30)
 
 
 def test_a_wakeup_from_another_thread(bootstrap: str, topic: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
 from headrace.records import columns_arrow, row_fields
-from headrace.records.batch import Record, batches
+from headrace.records.batch import Record, batches, build_batch
 from headrace.records.row_fields import RowFields
 from tests.records.column_cases import hostile_logs, logs
 
@@ -44,6 +44,17 @@ def test_fields_are_the_records(log: tuple[bytes, list[Record]], from_offset: in
     wanted = [row for row in expected if row.offset >= from_offset]
     found = columns_of(read(data, from_offset))
     assert [Record(*row) for row in zip(*found, strict=True)] == wanted
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("size", [1, 100, 70_000])
+def test_values_of_one_size(size: int) -> None:
+    rows = [Record(number, 5, b"%03d" % number, bytes([number]) * size, ()) for number in range(100)]
+    log = bytes(build_batch(rows[:70])) + bytes(build_batch(rows[70:], base_offset=70))
+    found = read(log, 10)
+    assert [(type(key), type(value)) for key, value in zip(*found[2:4], strict=True)] == [(bytes, bytes)] * 90
+    assert found.keys == [row.key for row in rows[10:]]
+    assert found.values == [row.value for row in rows[10:]]
 
 
 @pytest.mark.usefixtures("way")

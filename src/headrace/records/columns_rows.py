@@ -10,6 +10,7 @@ import numpy as np
 from headrace.base.chunks import Buffer
 from headrace.records.batch import read_headers
 from headrace.records.codecs import decompress
+from headrace.records.columns_arrow import column_kernels
 from headrace.records.columns_read import BytesColumn, ReadColumns
 from headrace.records.columns_sections import check_count
 from headrace.records.header import HEADER_BYTES, BatchHeader
@@ -58,8 +59,15 @@ def _values(data: bytes, column: BytesColumn, count: int) -> list[bytes | None] 
     null_count = count - int(np.bitwise_count(column.valid).sum())
     if null_count == count:
         return None
-    starts = column.at[:count]
-    ends = starts + np.diff(column.ends[: count + 1])
+    starts, sizes = column.at[:count], np.diff(column.ends[: count + 1])
+    size = int(sizes[0])
+    if size and not null_count and size * count == int(column.ends[count]) and not np.any(sizes != size):
+        # All of one size: numpy cuts them at a third of what slices cost.
+        joined = np.empty(size * count, np.uint8)
+        column_kernels().gather(np.frombuffer(data, np.uint8), starts, column.ends, joined)
+        equal: list[bytes | None] = joined.view(f"V{size}").tolist()
+        return equal
+    ends = starts + sizes
     found: list[bytes | None] = [
         data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]

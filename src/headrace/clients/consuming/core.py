@@ -9,7 +9,7 @@ happens there. Failures that the user must hear of are kept and raised by the ne
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.background import in_caller
@@ -31,6 +31,9 @@ from headrace.clients.consuming.subscription import Subscription
 from headrace.clients.consuming.taking import Taking
 from headrace.clients.errors import ClientError, ClosedError, WakeupError
 from headrace.clients.world import World
+
+# For so long the polls of a sync face may do without the loop, which commits, joins and asks for metadata.
+_HERE_MS: Final = 20
 
 
 class ConsumerCore:
@@ -86,6 +89,8 @@ class ConsumerCore:
         self._working: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
+        self._poll_records = config.int("max.poll.records")
+        self._here_until_ms = 0
 
     # What parts tell
 
@@ -111,7 +116,7 @@ class ConsumerCore:
 
     async def poll(self, timeout_ms: float, limit: int | None = None) -> list[ConsumedRecord]:
         """Up to `limit` records; none when the time is up."""
-        wanted = limit or self.config.int("max.poll.records")
+        wanted = limit or self._poll_records
         if not await self.arrive(timeout_ms):
             return []
         rows = self.taking.take(wanted)
@@ -126,10 +131,24 @@ class ConsumerCore:
             return []
         self.last_poll_ms = self.world.now_ms()
         self.commits.commit_by_the_clock()
-        rows = self.taking.take(limit or self.config.int("max.poll.records"))
+        rows = self.taking.take(limit or self._poll_records)
         if rows:
             self._plan_work()
             self.fetcher.send_fetches()
+            self._here_until_ms = self.last_poll_ms + _HERE_MS
+        return rows
+
+    def poll_here(self, limit: int | None = None) -> list[ConsumedRecord]:
+        """The same in the caller's thread, for a while: rows that were fetched need nothing of the loop."""
+        if self.is_closed or self._failure is not None or self._is_woken:
+            return []
+        now_ms = self.world.now_ms()
+        if now_ms >= self._here_until_ms or (self._member is not None and self._member.has_work):
+            return []
+        self.last_poll_ms = now_ms
+        rows, is_room = self.taking.take_on(limit or self._poll_records)
+        if is_room:
+            self.world.loop.call_soon_threadsafe(self.fetcher.send_fetches)
         return rows
 
     async def poll_chunks(self, timeout_ms: float) -> list[tuple[int, Chunk]]:

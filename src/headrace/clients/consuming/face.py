@@ -107,7 +107,8 @@ class Consumer:
 
     def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> list[ConsumedRecord]:
         """Records that have arrived, up to max.poll.records; waits up to `timeout` seconds for the first."""
-        rows = self._background.call(self._async.core.poll_now, max_records)
+        core = self._async.core
+        rows = core.poll_here(max_records) or self._background.call(core.poll_now, max_records)
         return rows or self._background.run(self._async.poll(timeout, max_records=max_records))
 
     def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:

@@ -8,10 +8,12 @@ partition that is lost and comes back has a new state, and must not take what wa
 """
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headrace.base.ids import NO_EPOCH, TopicPartition
 from headrace.clients.consuming.records import Chunk, ConsumedRecord
@@ -55,6 +57,9 @@ class PartitionState:
     rows_at: int = 0
     rows_end: int = NO_OFFSET  # the position behind the last of the rows
     rows_epoch: int = NO_EPOCH
+    # The sync face takes rows in its caller's thread. All else happens on the loop; what would pull the rest
+    # away from under a taker holds this.
+    lock: AbstractContextManager[Any] = field(default_factory=threading.RLock, repr=False, compare=False)
 
     @property
     def has_position(self) -> bool:
@@ -66,36 +71,41 @@ class PartitionState:
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on reading here."""
-        self.discard()
-        self.position = self.fetch_offset = offset
-        self.position_epoch = self.fetch_epoch = epoch
-        self.reset_to = None
+        with self.lock:
+            self.discard()
+            self.position = self.fetch_offset = offset
+            self.position_epoch = self.fetch_epoch = epoch
+            self.reset_to = None
         self.must_validate = epoch != NO_EPOCH
         self.leader_epoch = NO_EPOCH
         self.retry_at_ms, self.failures = 0.0, 0
 
     def reset(self, to: int) -> None:
         """Find the position anew: at a time, the beginning or the end."""
-        self.discard()
-        self.reset_to = to
+        with self.lock:
+            self.discard()
+            self.reset_to = to
         self.retry_at_ms, self.failures = 0.0, 0
 
     def discard(self) -> None:
         """Drop what was fetched ahead; answers that are under way will be ignored."""
-        self.era = next(_ERAS)
-        self.chunks.clear()
-        self.buffered_bytes = 0
-        self.rows, self.rows_at = [], 0
-        self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
+        with self.lock:
+            self.era = next(_ERAS)
+            self.chunks.clear()
+            self.buffered_bytes = 0
+            self.rows, self.rows_at = [], 0
+            self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
 
     def add(self, chunk: Chunk, end: int, epoch: int) -> None:
         """Something was fetched, up to the offset `end`."""
         chunk.end, chunk.epoch = end, epoch
-        self.chunks.append(chunk)
-        self.buffered_bytes += chunk.size
-        self.fetch_offset, self.fetch_epoch = end, epoch
+        with self.lock:
+            self.chunks.append(chunk)
+            self.buffered_bytes += chunk.size
+            self.fetch_offset, self.fetch_epoch = end, epoch
 
     def chunk_done(self) -> None:
+        """The first chunk is read. Under the lock where that is not done on the loop."""
         self.buffered_bytes -= self.chunks.popleft().size
         if not self.chunks and self.rows_at >= len(self.rows):
             # Control batches and aborted ones at the end are passed without a record.

@@ -29,6 +29,8 @@ class Taking:
         self._deserializers = (key_deserializer, value_deserializer)
         self._on_much = on_much
         self._bytes_left = _MUCH_BYTES
+        self._current: PartitionState | None = None  # whose rows were taken last
+        self._era = 0
 
     def take(self, wanted: int) -> list[ConsumedRecord]:
         """Up to `wanted` rows of what has arrived."""
@@ -36,15 +38,32 @@ class Taking:
         for state in list(self._positions):
             if state.has_data and not state.is_paused:
                 rows += self._take_from(state, wanted - len(rows))
+                self._current, self._era = state, state.era
                 if len(rows) >= wanted:
                     break
+                self._positions.rotate(state.partition)
         return rows
+
+    def take_on(self, wanted: int) -> tuple[list[ConsumedRecord], bool]:
+        """More rows of the partition that gave the last ones, and whether there is room for others now.
+
+        This may be called in another thread than the loop's.
+        """
+        state = self._current
+        if state is None:
+            return [], False
+        with state.lock:
+            is_as_before = state.era == self._era and self._positions.get(state.partition) is state
+            if not is_as_before or state.is_paused or not state.has_position:
+                return [], False
+            buffered_bytes = state.buffered_bytes
+            rows = self._take_from(state, wanted)
+            return rows, state.buffered_bytes < buffered_bytes
 
     def _take_from(self, state: PartitionState, wanted: int) -> list[ConsumedRecord]:
         found: list[ConsumedRecord] = []
         while len(found) < wanted:
             if state.rows_at >= len(state.rows) and not self._next_rows(state):
-                self._positions.rotate(state.partition)
                 break
             start, end = state.rows_at, min(len(state.rows), state.rows_at + wanted - len(found))
             found += state.rows[start:end]

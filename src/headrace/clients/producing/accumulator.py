@@ -65,16 +65,17 @@ class Accumulator:
             queue = self._queues[partition] = deque()
         batch = queue[-1] if queue else None
         if batch is None or size > batch.room:  # a closed one has none
-            batch = self._begin(partition, queue, batch, size)
+            return self._begin(partition, queue, row, size), 0
         rows = batch.rows
         rows.append(row)
         batch.room -= size
         return batch, len(rows) - 1
 
     def _begin(
-        self, partition: TopicPartition, queue: deque[ProducerBatch], last: ProducerBatch | None, size: int
+        self, partition: TopicPartition, queue: deque[ProducerBatch], row: Row, size: int
     ) -> ProducerBatch:
         """A new batch behind the last one. The sender need not hear of it if it looks in time anyway."""
+        last = queue[-1] if queue else None
         now_ms = self._now_ms()
         if last is not None:
             if not last.is_closed:
@@ -85,7 +86,9 @@ class Accumulator:
             self.is_due = True
         limit = max(HEADER_BYTES + size, min(self.batch_bytes, self.free_bytes))
         batch = ProducerBatch(partition, now_ms, limit)
-        queue.append(batch)
+        batch.rows.append(row)
+        batch.room -= size
+        queue.append(batch)  # now it is whole: a caller's thread may be interrupted anywhere
         self._undecided[batch] = None
         self.free_bytes -= limit
         return batch

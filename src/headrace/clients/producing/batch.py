@@ -139,13 +139,14 @@ class ProducerBatch:
         return batch
 
     def encode(self) -> None:
-        """Turn rows into bytes."""
-        rows, self.rows = self.rows, []
+        """Turn rows into bytes. The rows stay until that is done: a caller's thread may be interrupted."""
+        rows = self.rows
         self.count = len(rows)
         self.timestamps = [row[0] for row in rows]
         self.base_timestamp = self.timestamps[0]
         self.max_timestamp = max(self.timestamps)
         self.body = encode_rows(rows, self.base_timestamp)
+        self.rows = []
 
     def seal(self, codec: int, level: int | None) -> None:
         """Turn rows into bytes. Again is harmless."""
