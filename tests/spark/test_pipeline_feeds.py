@@ -138,7 +138,6 @@ def test_stateful(spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tm
 # out: feed {counts}
 #   key: user
 #   mode: update
-# set spark.sql.streaming.stateStore.providerClass: {ROCKSDB}
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql import Row
 
@@ -167,9 +166,6 @@ def query(clicks):
     found = [(row["user"], row["clicks"]) for row in feeds.rows(counts)]
     assert sorted(found) == [("anna", 2), ("anna", 3), ("ben", 1)]
     assert found.index(("anna", 2)) < found.index(("anna", 3))
-
-
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def test_fan_out_and_dead_letters(

@@ -35,6 +35,12 @@ FORMAT: Final = "headrace"
 # What `runner` finds the count of written rows under.
 OBSERVED: Final = "headrace_out"
 _DEAD: Final = "dead letters of"
+# State outside the JVM's heap: it may be large, and transformWithState takes no other.
+_SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 _SINK_COLUMNS: Final = ("key", "value", "headers", "partition", "topic")
 
 
@@ -52,7 +58,8 @@ class PlannedQuery:
 
 def plan(spark: "SparkSession", spec: PipelineSpec, brokers: str) -> list[PlannedQuery]:
     """The pipeline's query, then one for each feed of dead letters; PipelineError names the line."""
-    planner = _Planner(spark, spec, spec.brokers or brokers)
+    # A session of its own: views and settings of one pipeline are not another's.
+    planner = _Planner(spark.newSession(), spec, spec.brokers or brokers)
     return [planner.main(), *planner.dead()]
 
 
@@ -62,7 +69,7 @@ class _Planner:
         self._spec = spec
         self._brokers = brokers
         self._parsed: dict[str, DataFrame] = {}
-        for name, value in spec.session.items():
+        for name, value in {**_SETTINGS, **spec.session}.items():
             self._blamed(1, partial(spark.conf.set, name, value))
         self._inputs = {each.name: self._input(each) for each in spec.inputs}
 
