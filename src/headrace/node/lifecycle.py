@@ -94,16 +94,26 @@ async def _serve(
         loop.add_signal_handler(number, _on_signal, stop, number)
     if supervised:
         loop.add_reader(STDIN, _on_stdin, loop, stop)
-    node = await start_node(
-        config,
-        loop=loop,
-        clock=SystemClock(),
-        disk=SystemDisk(),
-        network=system_network(config),
-        rng=random.SystemRandom(),
-        on_progress=on_progress,
-        on_failure=partial(_on_failure, stop),
+    starting = loop.create_task(
+        start_node(
+            config,
+            loop=loop,
+            clock=SystemClock(),
+            disk=SystemDisk(),
+            network=system_network(config),
+            rng=random.SystemRandom(),
+            on_progress=on_progress,
+            on_failure=partial(_on_failure, stop),
+        )
     )
+    # A node of a cluster may wait for the others for as long as it takes: a signal ends that, too.
+    await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return 0 if stop.exception() is None else 1
+    node = starting.result()
     on_ready(node.addresses)
     load_kernels_behind(loop)
     return await _until_stopped(node, stop)

@@ -59,9 +59,9 @@ class RaftCore:
         self.log_end = log_end
         self.patience = patience
         self.high_watermark: int | None = None
-        self.role = self._role_at_start(state)
         # A log can be ahead of a vote that was lost with its file: an epoch in the log was once real.
         self.state = state if state.epoch >= log_end.epoch else ElectionState(log_end.epoch)
+        self.role = self._role_at_start(self.state)
         self.leadership: Leadership | None = None
         self.deadline_ms: int | None = None
         # Whether the leader of this epoch was heard of, and not lost since: then no other is wanted.

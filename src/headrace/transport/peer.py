@@ -164,6 +164,8 @@ class Peer:
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or self._closed:
             return
+        if error is None and not self.is_connected:
+            error = ConnectionError("the node hung up at once")
         if error is None:
             self._failures = 0
             while self._held:
