@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.records.batch import Record, build_batch, read_records
@@ -332,5 +334,27 @@ def test_settings_of_each_broker_are_changed_through_itself_wherever_the_control
             return [script.cluster.nodes[node].config.int(name) for node in (1, 2, 3)]
 
         await script.cluster.until(lambda: known() == [1_000, 2_000, 3_000])
+
+    play(script, work)
+
+
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_all_nodes_are_killed_at_once(seed: int) -> None:
+    """What a process wrote survives it: all of it is there when the cluster is."""
+    script = Script(seed)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(5)
+        for node in (1, 2, 3):
+            script.cluster.kill(node)
+        await script.cluster.start()
+        await script.write(3)
+        await script.cluster.until(lambda: script.in_sync() == {1, 2, 3}, "all in sync")
+        await script.until_equal(1, 2, 3)
+        strays = [
+            path for n in (1, 2, 3) for path in script.cluster.machine(n).disk.files() if "-stray" in path
+        ]
+        assert not strays
 
     play(script, work)

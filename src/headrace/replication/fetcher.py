@@ -250,8 +250,10 @@ class Fetcher:
         if asked.session is not self._session:
             return
         if response.error_code:
+            was_open = self._session.is_open
             self._begin_session()
-            if ErrorCode(response.error_code) not in SESSION_ERRORS:
+            # A session that is lost is opened again at once; one that cannot even be opened, after a while.
+            if not was_open or ErrorCode(response.error_code) not in SESSION_ERRORS:
                 self._pause_all(now_ms)
             return
         self._failures = 0
