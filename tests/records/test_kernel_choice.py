@@ -57,10 +57,11 @@ def test_partitions_for_keys() -> None:
 CACHE = """
 from headrace.records import kernel_choice
 kernel_choice.warm()
-from headrace.records import kernels, kernels_murmur2, kernels_siphash
+from headrace.records import kernels, kernels_columns, kernels_murmur2, kernels_siphash
 made = [kernels.scan_records, kernels.find_record, kernels.fill_spans, kernels.produce_run]
 made += [kernels_murmur2.murmur2, kernels_murmur2.murmur2_spans]
 made.append(kernels_siphash.siphash_spans)
+made += [kernels_columns.decode_rows, kernels_columns.gather, kernels_columns.encode_rows]
 print(*(sum(each.stats.cache_misses.values()) for each in made))
 """
 

@@ -76,6 +76,9 @@ def warm() -> None:
     record = bytes((14, 0, 0, 0, 2, 65, 1, 0))
     assert kernels.scan_records(record, 1, 0) == (Flaw.NONE, 1, 0, 0, 0, 0)
     hash_keys(record, decode_spans(record, 1, base_offset=0, base_timestamp=0), (0, 0))
+    from headrace.records.columns_arrow import column_kernels  # for clients: no node loads these
+
+    column_kernels()
 
 
 def decode_spans(body: Buffer, count: int, *, base_offset: int, base_timestamp: int) -> Spans:
