@@ -52,6 +52,18 @@ def test_a_session_that_is_lost_is_opened_again() -> None:
     assert pair.follower.log.log_end_offset == 1
 
 
+def test_a_session_that_cannot_be_opened_is_tried_again_after_a_while() -> None:
+    pair = Pair()
+    asked = pair.ask()
+    assert asked is not None
+    pair.take(asked, FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR))
+    assert pair.ask() is None
+    due_ms = pair.fetcher.due_ms()
+    assert due_ms is not None
+    pair.now_ms = due_ms
+    assert pair.ask() is not None
+
+
 def test_a_lost_connection_pauses_and_begins_a_session_anew() -> None:
     pair = Pair()
     pair.turns(2)
