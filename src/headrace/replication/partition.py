@@ -359,7 +359,8 @@ class Partition:
         if log is not None and leading is not None:
             if leading.look_for_laggards(log.log_end_offset, now_ms):
                 self._around.propose(self)
-            self._advance_high_watermark()  # nobody waits for ever for a replica that was about to join
+            if log.high_watermark < log.log_end_offset:
+                self._advance_high_watermark()  # nobody waits for ever for a replica that was about to join
 
     def proposal(self) -> Proposal | None:
         """The in-sync set that the controller is to be asked for, as long as it is wanted."""
