@@ -8,7 +8,6 @@ controller.quorum.voters only say where each listens now. Topics get as many rep
 
 import os
 import random
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -21,6 +20,7 @@ from headrace.node.storage import format_node
 from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.not_yet import refuse_what_is_missing
+from headrace.transport.system_network import free_ports
 
 HOST: Final = "127.0.0.1"
 CONTROLLER: Final = "CONTROLLER"
@@ -43,7 +43,7 @@ def fleet_configs(
 ) -> list[BrokerConfig]:
     """The settings of nodes 1 to `count`; SettingError where the overrides are wrong."""
     given = {name: value for name, value in (overrides or {}).items() if name not in _OWN}
-    ports = free_ports(2 * count) if port == 0 else [port + n for n in range(count)]
+    ports = free_ports(HOST, 2 * count) if port == 0 else [port + n for n in range(count)]
     if port:
         ports += [controller_port(port) + n for n in range(count)]
     voters = ",".join(f"{n + 1}@{HOST}:{ports[count + n]}" for n in range(count))
@@ -109,13 +109,3 @@ def _cluster_of(config: BrokerConfig) -> str | None:
             return decode_meta_properties(file.read()).cluster_id
     except FileNotFoundError:
         return None
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -157,3 +157,13 @@ def _plain_address(address: Any) -> tuple[str, int]:
     """Host and port; an IPv4 peer of a dual-stack listener by its IPv4 address, for limits to see."""
     host, port = address[0], address[1]
     return host.removeprefix("::ffff:") if "." in host else host, port
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.create_server((host, 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
