@@ -49,7 +49,7 @@ def test_a_path_is_enough(
     found = rows(frame(spark, path=str(tmp_path)))
     assert [row["offset"] for row in found] == list(range(250))
     assert {row["topic"] for row in found} == {topic}
-    assert frame(spark, path=str(tmp_path), columns="value").columns == ["value"]
+    assert frame(spark, path=str(tmp_path), columns="headers,value").columns == ["headers", "value"]
 
 
 def test_a_stream_follows_the_broker_and_reads_its_files(

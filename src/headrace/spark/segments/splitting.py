@@ -15,8 +15,9 @@ from headrace.spark.segments.known_places import KnownPlaces
 from headrace.spark.segments.listing import ListedSegment, number_of
 from headrace.spark.segments.manifest import PartitionManifest
 
-# Half of what Spark gives a task that reads other files: cores that begin together end together, too.
-TASK_BYTES: Final = 64 << 20
+# As much as Spark gives a task that reads other files: half a second of work or more, beside which the tenth
+# of a second that a Python task costs does not count for much.
+TASK_BYTES: Final = 128 << 20
 
 
 def split_by_files(
