@@ -120,12 +120,20 @@ def test_a_second_process_of_a_live_broker_is_refused_until_the_first_falls_sile
     register(core, request(incarnation=1))
     beat(core, now_ms=1000)
     with pytest.raises(ApiError) as refused:
-        register(core, request(incarnation=2), now_ms=9000)
+        register(core, request(incarnation=2, log_dirs=[b"other" + bytes(11)]), now_ms=9000)
     assert refused.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert register(core, request(incarnation=2), offset=70, now_ms=10_001) == 70
     again = register(core, request(incarnation=2, rack="r2"), offset=99, now_ms=10_002)
     assert again == 70, "the same process only amends its registration"
     assert core.image.brokers[1].rack == "r2"
+
+
+def test_a_process_with_the_folders_and_ports_of_the_last_one_need_not_wait_for_it() -> None:
+    core = new_core()
+    register(core, request(incarnation=1))
+    beat(core, now_ms=1000)
+    assert register(core, request(incarnation=2), offset=70, now_ms=1001) == 70
+    assert core.image.brokers[1].fenced
 
 
 def test_a_broker_without_proof_of_a_clean_stop_leaves_every_set_first() -> None:

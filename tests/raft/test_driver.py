@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.base.clock import SystemClock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.flush import Flush
 from headrace.log.system_disk import SystemDisk
+from headrace.raft.messages import LogEnd
 from headrace.raft.snapshots import SnapshotId, list_snapshots, read_snapshot
 from headrace.testing.machine import Program, Surroundings
 from headrace.testing.world import World
@@ -249,3 +251,24 @@ def test_a_full_disk_refuses_an_append_and_takes_the_next_when_there_is_room() -
         await driver.stop()
 
     run_alone(world, member)
+
+
+def test_a_log_that_a_snapshot_has_emptied_ends_in_the_snapshots_epoch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        follower = Follower()
+        driver = open_driver(SystemDisk(), node_config(str(tmp_path)), follower)
+        await driver.start()
+        await driver.append(topics(["a"]))
+        taken = driver._snapshotting.take(driver.delivered, driver.now_ms())
+        assert taken is not None
+        await taken
+        log, snapshot = driver.log, driver.log.snapshots[-1]
+        await driver.append(topics(["b"]))
+        log.drop_before(snapshot, SystemClock().now_ms())
+        log.truncate(snapshot.end_offset, now_ms=SystemClock().now_ms())
+        assert log.log.epochs.entries() == []
+        assert log.end == LogEnd(2, snapshot.end_offset)
+
+    format_alone(SystemDisk(), str(tmp_path))
+    asyncio.run(run_and_append(tmp_path, ["first"]))
+    asyncio.run(scenario())

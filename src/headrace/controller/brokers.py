@@ -73,7 +73,7 @@ def register_broker(
     existing = cluster.image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     unfenced_other = existing is not None and not same and not existing.fenced
-    if unfenced_other and sessions.is_alive(request.broker_id, now_ms):
+    if unfenced_other and not _took_over(existing, request) and sessions.is_alive(request.broker_id, now_ms):
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker {request.broker_id} is running already: give this one another node.id, or stop "
@@ -100,6 +100,16 @@ def register_broker(
     records.append(record)
     sessions.begin(request.broker_id, now_ms)
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def _took_over(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:
+    """Whether a process has the very folders and ports of the one before it: then that one has ended, for two
+    can have neither."""
+    if existing is None:
+        return False
+    asked = {each.name: (each.host, each.port) for each in request.listeners}
+    had = {each.name: (each.host, each.port) for each in existing.endpoints.values()}
+    return asked == had and set(request.log_dirs) == set(existing.directories) and bool(request.log_dirs)
 
 
 def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:

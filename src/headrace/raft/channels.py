@@ -14,7 +14,7 @@ from typing import Any
 from headrace.base.clock import Clock
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.raft.driver import RaftDriver
-from headrace.raft.messages import Message, VoteRequest
+from headrace.raft.messages import Message, VoteReply, VoteRequest
 from headrace.raft.wire_words import Endpoints, only_partition, request_of, vote_given
 from headrace.transport.network import Network
 from headrace.transport.peer import Address, Peer
@@ -136,6 +136,12 @@ class Channels:
             return
         if error is not None:
             logger.debug("node %s did not answer %s: %s", message.to, type(message).__name__, error)
+            if isinstance(error, ConnectionRefusedError) and isinstance(message, VoteRequest):
+                # Nobody is there to vote, which decides an election as well as a vote against it.
+                refusal = VoteReply(
+                    message.candidate_id, message.to, message.epoch, False, pre_vote=message.pre_vote
+                )
+                self._driver.do(self._driver.core.step(refusal, self._driver.now_ms()))
             return
         response = done.result()
         if response.error_code:

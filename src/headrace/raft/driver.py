@@ -71,7 +71,7 @@ class RaftDriver:
         self._on_failure = on_failure
         self._delivery = Delivery(log)
         self._promises = Promises(
-            loop, persist=self._persist, carry_out=self._carry_out, on_failure=self._fail
+            loop, persist=self._persist, carry_out=self._carry_out, on_failure=self.fail
         )
         self._epoch_start: int | None = None
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -167,7 +167,7 @@ class RaftDriver:
         except ApiError as error:
             if written:
                 # Half a change is in the log and will be committed, though its writer is told that it failed.
-                self._fail(error)
+                self.fail(error)
             raise
         for commit in written[:-1]:
             self._delivery.expect(commit)
@@ -198,7 +198,7 @@ class RaftDriver:
             )
         except ApiError as error:
             if self.log.log.failure is not None:
-                self._fail(error)
+                self.fail(error)
                 raise ApiError(ErrorCode.NOT_CONTROLLER, error.message) from error
             raise
         self.core.log_moved(LogEnd(epoch, result.last_offset + 1))
@@ -213,7 +213,7 @@ class RaftDriver:
             self.log.log.append_as_follower(data, now_ms=self._clock.now_ms())
         except ApiError as error:
             if self.log.log.failure is not None:
-                self._fail(error)
+                self.fail(error)
             raise
         self.core.log_moved(self.log.end)
         if self.log.take_controls(first):
@@ -323,7 +323,7 @@ class RaftDriver:
             commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
         except ApiError as error:
             # Without its first record a leader can never commit anything: another one must.
-            self._fail(error)
+            self.fail(error)
             return
         self._epoch_start = commit.first_offset
         self._delivery.expect(commit)
@@ -362,7 +362,7 @@ class RaftDriver:
         try:
             flush = self.log.log.begin_flush()
         except ApiError as error:
-            self._fail(error)
+            self.fail(error)
             return
         if flush is None:
             return
@@ -374,9 +374,9 @@ class RaftDriver:
         assert flush is not None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         if isinstance(error, OSError):
-            self._fail(self.log.log.abandon_flush(flush, error))
+            self.fail(self.log.log.abandon_flush(flush, error))
         elif error is not None:
-            self._fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            self.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
         else:
             self.log.log.finish_flush(flush, now_ms=self._clock.now_ms())
             effects = self.core.durable(flush.offset)
@@ -388,7 +388,8 @@ class RaftDriver:
             if not one.done():
                 one.set_result(None)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Take the node out: nothing it says from now on could be relied on."""
         if self._failed:
             return
         self._failed = True

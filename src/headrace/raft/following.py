@@ -62,6 +62,14 @@ class Following:
 
     def start(self) -> None:
         self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """A node that cannot follow must not look as if it did."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            logger.critical("the metadata log cannot be followed any more", exc_info=error)
+            self._driver.fail(error)
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -91,10 +91,10 @@ class MetadataLog:
 
     @property
     def end(self) -> LogEnd:
-        """The log's end; an empty log ends where its snapshot does, in that epoch."""
+        """The log's end; a log that a snapshot has emptied ends where that does, in its epoch."""
         latest = self.log.epochs.latest
-        if latest < 0 and self.loaded is not None:
-            latest = self.loaded.id.epoch
+        if latest < 0 and self.snapshots:
+            latest = self.snapshots[-1].epoch
         return LogEnd(max(latest, 0), self.log.log_end_offset)
 
     @property
