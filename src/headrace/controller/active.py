@@ -51,7 +51,7 @@ class ActiveController(ControllerRequests):
         local: Controller | None,
         *,
         loop: asyncio.AbstractEventLoop,
-        new_peer: Callable[[], Peer],
+        new_peer: Callable[[int], Peer],
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._raft = raft
@@ -59,7 +59,7 @@ class ActiveController(ControllerRequests):
         self._loop = loop
         self._new_peer = new_peer
         self._is_stopping = is_stopping
-        self._peer: Peer | None = None
+        self._peers: dict[int, Peer] = {}
         self._refused = False
         self._asking: set[asyncio.Task[Any]] = set()
 
@@ -89,8 +89,8 @@ class ActiveController(ControllerRequests):
     def stop(self) -> None:
         for task in list(self._asking):
             task.cancel()
-        if self._peer is not None:
-            self._peer.close()
+        for peer in self._peers.values():
+            peer.close()
 
     async def _ask_around(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
         """Ask whoever is the controller, and the next one after it, until one answers."""
@@ -115,12 +115,15 @@ class ActiveController(ControllerRequests):
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no active controller answered: {reason}")
 
     async def _ask_peer(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
-        if self._peer is None:
-            self._peer = self._new_peer()
+        # A way of its own to each: the next controller must not wait for the pause after the last one's end.
+        leader_id = self._raft.core.leader_id
+        peer = self._peers.get(leader_id)
+        if peer is None:
+            peer = self._peers[leader_id] = self._new_peer(leader_id)
         api_key = schema_of(type(request)).api_key
         assert api_key is not None
         if api_key in DIRECT:
-            response = await self._peer.send(request, timeout_ms=ATTEMPT_MS, at_most=api_version)
+            response = await peer.send(request, timeout_ms=ATTEMPT_MS, at_most=api_version)
             _raise_for(response)
             return response
         used: list[int] = []
@@ -130,7 +133,7 @@ class ActiveController(ControllerRequests):
             frame = join_chunks(request_frame(request, used[0], 0, "forwarded"))
             return EnvelopeRequest(frame[FRAME_LENGTH:], _principal_bytes(principal), _host_bytes(host))
 
-        answered: EnvelopeResponse = await self._peer.send(envelope, timeout_ms=REQUEST_MS)
+        answered: EnvelopeResponse = await peer.send(envelope, timeout_ms=REQUEST_MS)
         _raise_for(answered)
         response = read_response(API[api_key].response, used[0], answered.response_data or b"")
         if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 
 from headrace.base.clock import Clock
-from headrace.base.ids import NO_LEADER, TopicPartition
+from headrace.base.ids import TopicPartition
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.active import ActiveController
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
@@ -50,6 +50,7 @@ from headrace.server.replica_selection import selector_of
 from headrace.server.waiting import Waiting
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.network import Network
+from headrace.transport.peer import Peer
 from headrace.transport.receive_memory import ReceiveMemory
 
 logger = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class Node:
             self._raft,
             self._own_controller,
             loop=loop,
-            new_peer=lambda: self.quorum.channels.new_peer(self._controller_address),
+            new_peer=self._way_to_controller,
             is_stopping=lambda: self._stopping,
         )
         self._broker_watch: BrokerWatch | None = None
@@ -170,14 +171,9 @@ class Node:
             rng=rng,
         )
 
-    def _controller_address(self) -> tuple[str, int] | None:
-        """Where the active controller listens, as far as is known."""
-        leader_id = self._raft.core.leader_id
-        return (
-            None
-            if leader_id in (NO_LEADER, self.config.node_id)
-            else self.quorum.channels.address_of(leader_id)
-        )
+    def _way_to_controller(self, node_id: int) -> Peer:
+        """Another one than the quorum's own, where long polls hold up what comes after them."""
+        return self.quorum.channels.new_peer(lambda: self.quorum.channels.address_of(node_id))
 
     def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
         waiting = Waiting(self._loop)
