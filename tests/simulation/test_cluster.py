@@ -229,3 +229,23 @@ def test_voters_come_and_go_while_the_cluster_runs() -> None:
 
     for seed in range(3):
         run(script, seed=seed, first_voters=[1])
+
+
+def test_a_voter_that_moved_tells_where_it_listens_now() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        moved = next(each for each in cluster.ids if each != cluster.controller_id())
+        await cluster.stop(moved)
+        cluster.move_controller(moved, 9999)
+        await cluster.start(moved)
+
+        def known_on(node_id: int) -> tuple[str, int]:
+            voters = cluster.nodes[node_id].quorum.driver.log.voters
+            assert voters is not None
+            return voters.by_id[moved].endpoints["CONTROLLER"]
+
+        await cluster.until(lambda: all(known_on(each) == (f"node{moved}", 9999) for each in cluster.ids))
+        await all_there(cluster)
+
+    run(script, first_voters=[1, 2, 3])

@@ -37,6 +37,7 @@ from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
 from headrace.node.strays import is_at_home, set_strays_aside
+from headrace.node.voter_address import tell_voter_address
 from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
 from headrace.raft.quorum import Quorum
@@ -242,6 +243,7 @@ class Node:
         if self._own_controller is not None:
             await self._own_controller.settle()
             await self._register_controller()
+            await tell_voter_address(self._raft, self._controller, self._listeners.controller_endpoints())
         if self._is_broker:
             await self._start_broker(say)
 

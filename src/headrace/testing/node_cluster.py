@@ -52,6 +52,7 @@ class NodeCluster:
         self.ended: dict[int, asyncio.Future[None]] = {}
         self.failures: list[tuple[int, Exception]] = []
         self._settings = dict(settings or {})
+        self._moved: dict[int, int] = {}
         self._cluster_id = uuid_text(world.rng.randbytes(16))
         self._first_voters = tuple(first_voters)
         voters = VoterSet(
@@ -86,7 +87,8 @@ class NodeCluster:
         if "broker" in role:
             listeners.append(f"PLAINTEXT://{host}:{PORT}")
         if "controller" in role:
-            listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
+            port = self._moved.get(node_id, CONTROLLER_PORT)
+            listeners.append(f"CONTROLLER://{host}:{port}")
         return BrokerConfig(
             {
                 "node.id": str(node_id),
@@ -101,6 +103,10 @@ class NodeCluster:
             }
             | self._settings
         )
+
+    def move_controller(self, node_id: int, port: int) -> None:
+        """From its next start on a node's controller listens on another port."""
+        self._moved[node_id] = port
 
     def _quorum_setting(self, voters: Sequence[int]) -> dict[str, str]:
         if self._first_voters:
