@@ -2,7 +2,7 @@
 
 What must hold: never two leaders in one epoch; what somebody was told to be written stays, and is in the
 image of every node once faults stop; below what each has delivered, the logs of all nodes are the same bytes;
-and once faults stop there is a controller that decides again.
+no controller believes in what it decided in vain; and once faults stop there is one that decides again.
 """
 
 import asyncio
@@ -71,6 +71,7 @@ class QuorumScenario:
         await asyncio.gather(*writers)
         await cluster.until(self._all_know, "every node has all of it", timeout_s=QUIET_S)
         self._check_logs()
+        self._check_minds()
 
     # --- clients ---
 
@@ -124,6 +125,15 @@ class QuorumScenario:
     def _all_know(self) -> bool:
         nodes = self.cluster.nodes
         return len(nodes) == NODES and all(self.made <= set(n.image.controllers) for n in nodes.values())
+
+    def _check_minds(self) -> None:
+        """What a controller would decide on is what is committed, whatever it once decided in vain."""
+        for node_id, node in self.cluster.nodes.items():
+            controller = node.parts.own_controller
+            assert controller is not None
+            thought, known = set(controller.core.image.controllers), set(node.image.controllers)
+            if thought != known:
+                raise CheckFailedError(f"controller {node_id} believes in {sorted(thought ^ known)}")
 
     def _check_logs(self) -> None:
         """What two nodes both have and have delivered is the same to the byte."""

@@ -1,0 +1,86 @@
+"""The simulator finds mistakes of the quorum: each of these is made on purpose, and found in a few seeds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.controller.core import ControllerCore
+from headrace.raft import member
+from headrace.raft.core import RaftCore
+from headrace.raft.driver import RaftDriver
+from headrace.raft.leadership import Leadership
+from headrace.raft.messages import ElectionState, VoteRequest
+from headrace.raft.roles import Role
+from headrace.testing.simulate import SeedFailedError, play
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+SEEDS_MAX = 40
+
+
+def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(member, "read_state", lambda disk, folder: ElectionState())
+
+
+def vote_as_often_as_asked(patch: pytest.MonkeyPatch) -> None:
+    def may_vote(core: RaftCore, request: VoteRequest) -> bool:
+        return core.role in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE)
+
+    patch.setattr(RaftCore, "_may_vote_for", may_vote)
+
+
+def elect_whoever_has_a_shorter_log(patch: pytest.MonkeyPatch) -> None:
+    def would_vote(core: RaftCore, request: VoteRequest) -> bool:
+        return core.role is not Role.LEADER and not core._hears_leader
+
+    def may_vote(core: RaftCore, request: VoteRequest) -> bool:
+        free = core.state.voted_id in (-1, request.candidate_id) and core.leader_id < 0
+        return free and core.role in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE)
+
+    patch.setattr(RaftCore, "_would_vote_for", would_vote)
+    patch.setattr(RaftCore, "_may_vote_for", may_vote)
+
+
+def commit_what_one_voter_has(patch: pytest.MonkeyPatch) -> None:
+    def furthest(leadership: Leadership, voters: dict[int, bytes]) -> int:
+        return max(leadership.end_of(*voter) for voter in voters.items())
+
+    patch.setattr(Leadership, "majority_end", furthest)
+
+
+def promise_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(driver: RaftDriver) -> None:
+        driver._flush()
+
+    patch.setattr(RaftDriver, "_durable", at_once)
+
+
+def believe_in_what_was_decided_in_vain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ControllerCore, "restore", lambda core, committed: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        forget_the_vote,
+        vote_as_often_as_asked,
+        elect_whoever_has_a_shorter_log,
+        commit_what_one_voter_has,
+        promise_before_the_sync,
+        believe_in_what_was_decided_in_vain,
+    ],
+)
+def test_the_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(SeedFailedError):
+        _play_all(SEEDS_MAX)
+
+
+def _play_all(count: int) -> None:
+    for seed in range(count):
+        play("quorum", seed)
+
+
+def test_without_a_mistake_the_first_of_these_seeds_keep_all_rules() -> None:
+    outcomes: list[Any] = [play("quorum", seed) for seed in range(2)]
+    assert [outcome.seed for outcome in outcomes] == [0, 1]
