@@ -33,11 +33,17 @@ class Stream:
     """A query with its checkpoint and its output, run to its end again and again."""
 
     def __init__(
-        self, spark: "SparkSession", cluster: Cluster, topic: str, folder: Path, **options: str
+        self,
+        spark: "SparkSession",
+        cluster: Cluster,
+        topic: str,
+        folder: Path,
+        *,
+        name: str = "headrace",
+        **options: str,
     ) -> None:
-        self._spark = spark
         self._reader = (
-            spark.readStream.format("headrace")
+            spark.readStream.format(name)
             .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
             .option("subscribe", topic)
             .options(**options)
@@ -189,3 +195,21 @@ def test_lost_records_stop_a_stream_unless_told_otherwise(
     tolerant = Stream(spark, cluster, topic, tmp_path, **options, failOnDataLoss="false")
     tolerant.run()
     assert tolerant.batches == [numbered(3, 7)]
+
+
+@pytest.mark.java
+def test_a_checkpoint_of_the_connector_is_gone_on_with(
+    spark: "SparkSession", cluster: Cluster, make_topic: MakeTopic, tmp_path: Path, connector_jars: str
+) -> None:
+    if not connector_jars:
+        pytest.skip("Spark's own connector is not to be had")
+    topic, options = make_topic(2), {"startingOffsets": "earliest"}
+    fill(cluster.bootstrap_servers, topic, numbered(5))
+    before = Stream(spark, cluster, topic, tmp_path, name="kafka", **options)
+    before.run()
+    assert [each for batch in before.batches for each in batch] == numbered(5)
+    fill(cluster.bootstrap_servers, topic, numbered(3, 5))
+    fill(cluster.bootstrap_servers, topic, numbered(1, 8), partition=1)
+    after = Stream(spark, cluster, topic, tmp_path, **options)
+    after.run()
+    assert sorted(each for batch in after.batches for each in batch) == numbered(4, 5)
