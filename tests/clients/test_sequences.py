@@ -14,9 +14,14 @@ from headrace.clients.producing.sequences import (
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def sequences(epoch: int = 0, in_flight_max: int = 5) -> Sequences:
+def sequences(epoch: int = 0, in_flight_max: int = 5, *, is_known: bool = True) -> Sequences:
+    """Of a producer which both partitions know, as far as it matters."""
     made = Sequences(is_idempotent=True, in_flight_max=in_flight_max)
     made.identity = ProducerIdentity(9, epoch)
+    if is_known:
+        for partition in (T0, T1):
+            made.run(partition).identity = made.identity
+            made.run(partition).acked_sequence = 0
     return made
 
 
@@ -47,6 +52,20 @@ def test_sequences_run_on_and_around() -> None:
     send(book, third, fourth)
     assert sequence(third) == (0, 2**31 - 2)
     assert sequence(fourth) == (0, 1)
+
+
+def test_the_first_batch_goes_alone() -> None:
+    book = sequences(is_known=False)
+    first, second, third = batch(), batch(), batch()
+    send(book, first)
+    assert not book.may_send(second)  # a broker that refused the first would take this one for it
+    book.back(first)
+    assert book.judge(first, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1) is Verdict.RETRY
+    assert not book.may_send(second)
+    send(book, first)
+    book.back(first)
+    book.written(first, 0)
+    send(book, second, third)
 
 
 def test_what_came_back_goes_first_and_alone() -> None:

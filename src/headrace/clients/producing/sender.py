@@ -114,9 +114,10 @@ class Sender:
             next_ms = ready.next_ms
         if now_ms - self._refreshed_ms >= self._cluster.config.int("metadata.max.age.ms"):
             self._refresh()
-        if now_ms - self._sent_ms < _BUSY_MS:
+        linger_ms = self._batches.linger_ms
+        if linger_ms >= 1 and now_ms - self._sent_ms < _BUSY_MS:
             # Batches that begin meanwhile need not wake us: we look before they have lingered.
-            next_ms = min(next_ms, now_ms + self._batches.linger_ms)
+            next_ms = min(next_ms, now_ms + linger_ms)
         self._plan_at(min(next_ms, self._batches.first_deadline_ms()))
 
     def _plan_at(self, at_ms: float) -> None:

@@ -4,6 +4,8 @@ A core: no IO, no time. Every partition has its own run of sequences under the p
 batch keeps its sequence over all attempts, so a broker that has it already says so instead of writing it
 again, and one that misses an earlier one refuses it.
 
+The first batch of a partition goes alone: until one is acknowledged, a broker takes any for the first.
+
 Order over retries: batches that were sent before and came back are sent again one at a time, oldest first;
 new ones may follow on the wire. A batch that was given up leaves its fate open, so nothing is renumbered for
 it: if it was written, the next one fits; if not, the broker refuses the next one as out of order, and only
@@ -89,7 +91,11 @@ class Sequences:
         if batch.base_sequence != NO_SEQUENCE:
             return run.in_flight[0] is batch
         # Behind a batch that has to be sent again, new ones wait until it is on the wire.
-        return all(each.is_on_wire for each in run.in_flight) and not self._must_move(run)
+        if self._must_move(run) or not all(each.is_on_wire for each in run.in_flight):
+            return False
+        # A broker takes any sequence as the first of a producer that it does not know: were the first batch
+        # refused, by a leader that is not ready yet, the second would be written in its place.
+        return run.acked_sequence != NO_SEQUENCE or not run.on_wire
 
     def _must_move(self, run: PartitionRun) -> bool:
         """A new identity is taken up when nothing of the old one is undecided."""
