@@ -65,10 +65,11 @@ class Flushing:
         error = None if syncing.cancelled() else syncing.exception()
         if error is None:
             log.finish_flush(flush, now_ms=self._clock.now_ms())
-        elif isinstance(error, OSError):
-            log.abandon_flush(flush, error)
-        else:
+        elif not isinstance(error, OSError):
             raise error
+        elif log.failure is None:
+            log.abandon_flush(flush, error)
+        # Else it was deleted or moved meanwhile: that its files are not where they were is no fault of the disk.
         if again and log.failure is None:
             self._begin(log)
         self._on_durable(log.topic_partition)
