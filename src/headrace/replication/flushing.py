@@ -69,7 +69,7 @@ class Flushing:
             raise error
         elif log.failure is None:
             log.abandon_flush(flush, error)
-        # Else it was deleted or moved meanwhile: that its files are not where they were is no fault of the disk.
+        # Else it was deleted or moved meanwhile: that its files are elsewhere is no fault of the disk.
         if again and log.failure is None:
             self._begin(log)
         self._on_durable(log.topic_partition)
