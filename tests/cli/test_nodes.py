@@ -14,7 +14,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from headrace.cli.main import cli
-from headrace.node.fleet import free_ports
+from headrace.node.fleet import HOST
+from headrace.transport.system_network import free_ports
 
 READY = "headrace ready: "
 DEADLINE_S = 60.0
@@ -91,7 +92,7 @@ def test_three_processes_are_a_cluster_and_one_that_is_killed_comes_back(tmp_pat
 
 
 def test_a_controller_joins_the_voters_and_leaves_them(tmp_path: Path) -> None:
-    port, controller = free_ports(2)
+    port, controller = free_ports(HOST, 2)
     with running("--nodes", "2", "--port", "0", "--data", str(tmp_path)) as (_, servers):
         cluster_id = json.loads(run(servers, "cluster", "describe", "--json"))["cluster_id"]
         members = quorum_of(servers)["members"]

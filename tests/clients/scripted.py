@@ -17,6 +17,7 @@ from headrace.wire.apis import API
 from headrace.wire.codec import decode, encode_chunks
 from headrace.wire.framing import read_request_header, response_frame
 from headrace.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.schemas.describe_topic_partitions import DescribeTopicPartitionsResponse
 from headrace.wire.schemas.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.wire.schemas.init_producer_id import InitProducerIdResponse
 from headrace.wire.schemas.metadata import (
@@ -38,6 +39,7 @@ class ScriptedCluster:
     def __init__(self, nodes: int = 1) -> None:
         self.handlers: dict[str, Handler] = {
             "Metadata": self._metadata,
+            "DescribeTopicPartitions": lambda request, node: DescribeTopicPartitionsResponse(),
             "InitProducerId": lambda request, node: InitProducerIdResponse(producer_id=7, producer_epoch=0),
         }
         self.requests: list[tuple[int, str, int, Any]] = []

@@ -24,7 +24,10 @@ def test_round_trip(broker: Broker, entry: Entry, client: Client, make_topic: Ma
     assert client.bounds(topic) == {at: (0, end) for at, end in ends.items()}
     assert client.consume(topic, ends) == as_seen_by(entry, expected)
     if broker.data is not None:
-        assert set(_codecs_on_disk(broker, topic)) == {CODECS.index(codec)}
+        # librdkafka sends a batch as it is where its codec would make it larger, as it may a lone record's.
+        found = set(_codecs_on_disk(broker, topic))
+        assert CODECS.index(codec) in found
+        assert found <= {0, CODECS.index(codec)}
 
 
 @pytest.mark.parametrize("entry", as_params())

@@ -36,7 +36,11 @@ master_option = click.option(
 )
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "headrace pipeline check errors.sql", "headrace pipeline run errors.sql -b kafka.example:9092"
+    )
+)
 def pipeline() -> None:
     """Derive feeds and tables from feeds, by a short file.
 
