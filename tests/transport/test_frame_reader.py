@@ -74,6 +74,20 @@ def test_frames_are_the_same_however_they_are_cut(sizes, pieces, reads_per_turn)
     assert memory.spare_bytes <= SMALL.spare_bytes_max
 
 
+def test_whole_frames_that_fill_the_buffer_leave_room_for_more():
+    body = b"x" * (SMALL.buffer_bytes // 4 - 4)
+    reader = FrameReader(ReceiveMemory(Loop(), SMALL), 1 << 20)
+    socket = Pieces(frame(body) * 7, [1 << 20])
+    reader.fill(socket)
+    for _ in range(2):  # once with nothing taken, once with a frame taken: the others stay where they are
+        count, _ = reader.fill(socket)
+        assert count > 0
+        assert reader.next_frame() == body
+    while socket.data:
+        reader.fill(socket)
+    assert [bytes(each) for each in iter(reader.next_frame, None)] == [body] * 5
+
+
 def test_a_small_rest_is_copied_out_and_a_large_one_keeps_its_buffer():
     memory = ReceiveMemory(Loop(), SMALL)
     reader = FrameReader(memory, 10**6)

@@ -131,8 +131,8 @@ class FrameReader:
         if rest >= LENGTH_BYTES:
             needed += int(_length_at(buffer.data, start)[0])
         if rest == size:
-            return self._move_to(self._memory.take_exactly(min(needed, 2 * size)))
-        if start and (not rest or start + needed > size):
+            return self._move_to(self._memory.take_exactly(min(max(needed, size + 1), 2 * size)))
+        if start and (not rest or start + needed > size or self.end == size):
             self._move_to(buffer)
         return buffer
 
