@@ -252,6 +252,30 @@ def test_requests_without_a_reply_are_bounded(place):
     place.run(main())
 
 
+def test_frames_left_from_before_a_pause_are_not_read_over(place):
+    """The buffer is full of whole frames when reading begins again, and more is waiting in the socket."""
+    bodies = [bytes([65 + number % 26]) * 20_000 for number in range(60)]
+
+    async def main():
+        slots = []
+
+        def on_frame(connection, data):
+            slots.append((connection.begin_reply(), bytes(data[:1])))
+
+        listener = place.listen(on_frame, limits=ConnectionLimits(outstanding_max=4))
+        peer = await place.peer(listener)
+        writing = asyncio.ensure_future(peer.write(b"".join(map(frame, bodies))))
+        for number, body in enumerate(bodies):
+            await place.until(lambda number=number: len(slots) > number)
+            slot, first = slots[number]
+            assert first == body[:1]
+            slot.send((frame(first),))
+        await writing
+        assert [await peer.read_frame() for _ in bodies] == [body[:1] for body in bodies]
+
+    place.run(main())
+
+
 def test_half_a_frame_then_silence_does_not_trouble_others(place):
     async def main():
         listener = place.listen(echo)

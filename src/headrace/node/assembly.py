@@ -50,6 +50,7 @@ from headrace.server.parts import AllowAll, Parts
 from headrace.server.replica_selection import selector_of
 from headrace.server.waiting import Waiting
 from headrace.settings.broker_config import BrokerConfig
+from headrace.transport.attention import Attention
 from headrace.transport.network import Network
 from headrace.transport.peer import Peer
 from headrace.transport.receive_memory import ReceiveMemory
@@ -76,6 +77,7 @@ class Node:
         network: Network,
         rng: random.Random,
         on_failure: OnFailure,
+        attention: Attention | None,
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
@@ -88,13 +90,20 @@ class Node:
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
         try:
-            self._join(config, clock=clock, disk=disk, network=network, rng=rng)
+            self._join(config, clock=clock, disk=disk, network=network, rng=rng, attention=attention)
         except BaseException:
             self._store.unlock()
             raise
 
     def _join(
-        self, config: BrokerConfig, *, clock: Clock, disk: Disk, network: Network, rng: random.Random
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        network: Network,
+        rng: random.Random,
+        attention: Attention | None,
     ) -> None:
         """Make the parts and tell them of each other."""
         loop = self._loop
@@ -155,7 +164,7 @@ class Node:
         )
         self.parts = self._make_parts(clock, rng)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
-        self._listeners = Listeners(self.parts, self.config, network, memory)
+        self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
     def _make_controller(
         self, config: BrokerConfig, disk: Disk, clock: Clock, rng: random.Random
@@ -400,6 +409,7 @@ async def start_node(
     rng: random.Random,
     on_progress: Say | None = None,
     on_failure: OnFailure | None = None,
+    attention: Attention | None = None,
 ) -> Node:
     """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped."""
     node = Node(
@@ -410,6 +420,7 @@ async def start_node(
         network=network,
         rng=rng,
         on_failure=on_failure or (lambda error: logger.critical("the node failed: %s", error)),
+        attention=attention,
     )
     try:
         await node.start(on_progress)

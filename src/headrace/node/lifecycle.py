@@ -14,6 +14,7 @@ import random
 import resource
 import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -23,6 +24,7 @@ from headrace.log.system_disk import SystemDisk
 from headrace.node.assembly import Node, start_node
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.sources import Source
+from headrace.transport.attention import Attention
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
 logger = logging.getLogger(__name__)
@@ -104,6 +106,7 @@ async def _serve(
             rng=random.SystemRandom(),
             on_progress=on_progress,
             on_failure=partial(_on_failure, stop),
+            attention=Attention(loop, time.perf_counter_ns),
         )
     )
     # A node of a cluster may wait for the others for as long as it takes: a signal ends that, too.

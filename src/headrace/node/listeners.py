@@ -13,6 +13,7 @@ from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
 from headrace.settings.listeners import Endpoint
 from headrace.settings.sources import Source
+from headrace.transport.attention import Attention
 from headrace.transport.limits import AdmissionLimits, ConnectionLimits, ReceiveLimits
 from headrace.transport.listener import Admission, Listener
 from headrace.transport.network import Network
@@ -27,13 +28,21 @@ EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 class Listeners:
     """Every listener of the node, opened together and closed together."""
 
-    def __init__(self, parts: Parts, config: BrokerConfig, network: Network, memory: ReceiveMemory) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        config: BrokerConfig,
+        network: Network,
+        memory: ReceiveMemory,
+        attention: Attention | None,
+    ) -> None:
         self._config = config
         self._open: dict[str, tuple[Endpoint, Listener]] = {}
         self._brokers = Dispatcher(parts, ApiTable(BROKER))
         self._controllers = Dispatcher(_of_controller(parts), ApiTable(CONTROLLER))
         self._on_controller_close = None if parts.broker_watch is None else parts.broker_watch.closed
         self._produce_lane = ProduceLane(parts)
+        self._attention = attention
         self._loop = parts.loop
         self._network = network
         self._memory = memory
@@ -61,6 +70,7 @@ class Listeners:
             self._network,
             memory=self._memory,
             on_frame=dispatcher.on_frame,
+            attention=self._attention,
             on_frames=self._produce_lane.take if dispatcher is self._brokers else None,
             on_open=dispatcher.opener(endpoint.name),
             on_close=self._on_controller_close if dispatcher is self._controllers else None,

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.base.chunks import Chunks, chunks_size
 from headrace.base.errors import InvalidBytesError
+from headrace.transport.attention import Attention
 from headrace.transport.complaints import Complaints
 from headrace.transport.frame_reader import FrameReader
 from headrace.transport.idle import IdleReaper
@@ -69,7 +70,9 @@ class Connection:
     """A socket that speaks in frames. Made by a `Listener` or a `ClientConnection`; `start` sets it going."""
 
     __slots__ = (
+        "_attention",
         "_busy",
+        "_catching_up",
         "_complaints",
         "_flush_planned",
         "_idle",
@@ -105,6 +108,7 @@ class Connection:
         on_close: OnClose,
         idle: IdleReaper,
         complaints: Complaints,
+        attention: Attention | None = None,
     ) -> None:
         self._loop = loop
         self._socket = socket
@@ -114,6 +118,7 @@ class Connection:
         self._on_frames = None if limits.check_views else on_frames
         self._on_close = on_close
         self._complaints = complaints
+        self._attention = attention
         self._reader = FrameReader(memory, limits.frame_bytes_max)
         self._outbox = Outbox()
         self._slots: deque[ReplySlot] = deque()
@@ -122,6 +127,7 @@ class Connection:
         self._writing = False  # the loop tells us when the socket can be written
         self._busy = False  # handling frames: replies are flushed together at the end
         self._flush_planned = False
+        self._catching_up = False  # a pause is over, and the frames from before it are not handled yet
         self.closed = False
         self.peer = socket.peer
         self.local = socket.local
@@ -207,6 +213,10 @@ class Connection:
 
     def _on_readable(self) -> None:
         self.active_at = self._idle.now
+        if self._catching_up:
+            self._go_on()  # first what is there: a buffer full of whole frames has no room for more
+            if self.closed or self._paused:
+                return
         if self._memory.is_short and not self._memory.may_read(self):
             self._pause(_MEMORY_IS_SHORT)
             return
@@ -226,6 +236,8 @@ class Connection:
         except OSError as error:
             self.abort(str(error))
         self._settle()
+        if self._attention is not None:
+            self._attention.served()
 
     def _handle_frames(self) -> None:
         """Hand out the frames in the buffer until a bound is reached, then flush their replies."""
@@ -295,10 +307,12 @@ class Connection:
         if not self._paused:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
             # The buffer may hold whole frames from before the pause, and nothing more may ever come.
+            self._catching_up = True
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if not self.closed and not self._paused:
+        if self._catching_up and not self.closed and not self._paused:
+            self._catching_up = False
             self._reader.reopen()
             self._handle_frames()
             self._settle()

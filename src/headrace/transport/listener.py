@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from headrace.transport.attention import Attention
 from headrace.transport.complaints import Complaints
 from headrace.transport.connection import Connection, OnClose, OnFrame, OnFrames
 from headrace.transport.idle import IdleReaper
@@ -87,6 +88,7 @@ class Listener:
         memory: ReceiveMemory,
         on_frame: OnFrame,
         on_frames: OnFrames | None = None,
+        attention: Attention | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: OnClose | None = None,
         limits: ConnectionLimits | None = None,
@@ -98,6 +100,7 @@ class Listener:
         self._memory = memory
         self._on_frame = on_frame
         self._on_frames = on_frames
+        self._attention = attention
         self._on_open = on_open
         self._on_close = on_close
         self._limits = limits or ConnectionLimits()
@@ -191,6 +194,7 @@ class Listener:
             on_close=self._closed,
             idle=self._idle,
             complaints=self._complaints,
+            attention=self._attention,
         )
         self.connections[connection] = None
         self._idle.watch(connection)
