@@ -33,7 +33,7 @@ class Loop:
 
 def made() -> tuple[Loop, Attention]:
     loop = Loop()
-    return loop, Attention(loop, lambda: loop.now)  # type: ignore[arg-type]
+    return loop, Attention(loop, lambda: loop.now, int)  # type: ignore[arg-type]
 
 
 def test_requests_now_and_then_are_not_waited_for() -> None:

@@ -77,7 +77,7 @@ class Node:
         network: Network,
         rng: random.Random,
         on_failure: OnFailure,
-        attention: Attention | None,
+        attention: Attention | None = None,
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure

@@ -106,7 +106,7 @@ async def _serve(
             rng=random.SystemRandom(),
             on_progress=on_progress,
             on_failure=partial(_on_failure, stop),
-            attention=Attention(loop, time.perf_counter_ns),
+            attention=Attention(loop, time.perf_counter_ns, getattr(os, "sched_yield", int)),
         )
     )
     # A node of a cluster may wait for the others for as long as it takes: a signal ends that, too.

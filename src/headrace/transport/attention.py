@@ -13,7 +13,6 @@ waited for.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Final
 
@@ -23,16 +22,20 @@ CREDIT_MAX: Final = 8
 LOST: Final = 3
 """What a pause that was too long costs: three that were short."""
 
-_yield: Final = getattr(os, "sched_yield", lambda: None)
-
 
 class Attention:
-    """One per loop. Connections say when they were served."""
+    """One per loop. Connections say when they were served. `give_way` lets others have the core."""
 
-    __slots__ = ("_credit", "_is_fresh", "_loop", "_monotonic_ns", "_quiet_since", "_turning")
+    __slots__ = ("_credit", "_give_way", "_is_fresh", "_loop", "_monotonic_ns", "_quiet_since", "_turning")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, monotonic_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        monotonic_ns: Callable[[], int],
+        give_way: Callable[[], object],
+    ) -> None:
         self._loop = loop
+        self._give_way = give_way
         self._monotonic_ns = monotonic_ns
         self._credit = 0
         self._quiet_since = 0
@@ -62,7 +65,7 @@ class Attention:
             self._judge(False)
             self._turning = False
             return
-        _yield()
+        self._give_way()
         self._loop.call_soon(self._turn)
 
     def _judge(self, was_short: bool) -> None:
