@@ -129,6 +129,10 @@ class Producer:
         rng = link.own.rng
         while self.refusal is None and (self._unanswered or not self.stopping):
             wanted = 0 if self.stopping else rng.randint(1, IN_FLIGHT_MAX)
+            if not self.acknowledged:
+                # The first batch goes alone, as our producer's does: a broker takes any sequence for the
+                # first of a producer it does not know, and would refuse the real first one after that.
+                wanted = min(wanted, 1)
             while len(self._unanswered) < wanted:
                 self._unanswered.append(self._next_batch(link.own, producer_id, epoch))
             await self._send_all(link)
