@@ -104,6 +104,7 @@ def _run_fleet(
     import asyncio
     import random
 
+    from headrace.cli.fleet_ready import until_all_know_all
     from headrace.node.config import read_properties_file
     from headrace.node.fleet import fleet_configs, format_fleet
     from headrace.node.supervisor import Supervisor, node_command
@@ -114,7 +115,8 @@ def _run_fleet(
     format_fleet(configs, random.SystemRandom())
     commands = [node_command(config.log_dirs[0], log_level) for config in configs]
 
-    def on_ready(addresses: list[str]) -> None:
+    async def on_ready(addresses: list[str]) -> None:
+        await until_all_know_all(addresses)
         click.echo(f"headrace ready: {','.join(addresses)}")
 
     return asyncio.run(Supervisor(commands, on_ready=on_ready, say=_say_progress).run())

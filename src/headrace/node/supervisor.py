@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 READY: Final = "headrace ready: "
@@ -28,7 +28,7 @@ class Supervisor:
     """`commands` are those of the nodes. `on_ready` is told once of all their addresses."""
 
     def __init__(
-        self, commands: Sequence[Sequence[str]], *, on_ready: Callable[[list[str]], None], say: Say
+        self, commands: Sequence[Sequence[str]], *, on_ready: Callable[[list[str]], Awaitable[None]], say: Say
     ) -> None:
         self._commands = commands
         self._on_ready = on_ready
@@ -37,6 +37,7 @@ class Supervisor:
         self._addresses: dict[int, str] = {}
         self._stopping = False
         self._was_ready = False
+        self._telling: asyncio.Future[None] | None = None
 
     async def run(self) -> int:
         """Until a signal; the exit status."""
@@ -107,7 +108,8 @@ class Supervisor:
         self._addresses[node] = address
         if not self._was_ready and len(self._addresses) == len(self._commands):
             self._was_ready = True
-            self._on_ready([self._addresses[each] for each in sorted(self._addresses)])
+            told = self._on_ready([self._addresses[each] for each in sorted(self._addresses)])
+            self._telling = asyncio.ensure_future(told)
 
 
 def node_command(folder: str, log_level: str) -> list[str]:

@@ -129,6 +129,10 @@ class NodeRun:
             timeout_s=SAFETY_S,
             what="every producer's last acknowledgement",
         )
+        if self.is_about_liveness:
+            await self.world.until(
+                lambda: all(self.consumer.seen), timeout_s=SAFETY_S, what="something read of every partition"
+            )
         self.consumer.stopping = True
         reader = self.world.machine("reader")
         await self.world.result(reader, reader.boot(self._read, may_fail=True))
