@@ -14,32 +14,22 @@ from collections.abc import Callable
 
 from headrace.base.clock import Clock
 from headrace.base.ids import TopicPartition
-from headrace.controller.activation import default_bootstrap
-from headrace.controller.active import ActiveController
-from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity, controller_registration_request
-from headrace.controller.broker_watch import BrokerWatch
+from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity
 from headrace.controller.cluster import Cluster
-from headrace.controller.driver import Controller
-from headrace.controller.log_entries import entries_of_image
 from headrace.controller.producer_id_blocks import ProducerIdBlocks
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
-from headrace.log.log_moves import adopt_abandoned
-from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
-from headrace.metadata.publisher import ImagePublisher, everything_in
+from headrace.metadata.publisher import everything_in
 from headrace.metadata.resources import ResourceType
+from headrace.node.control_plane import ControlPlane
 from headrace.node.directory_reports import DirectoryReports
 from headrace.node.listeners import Listeners, receive_limits
+from headrace.node.log_opening import Say, open_logs
 from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
-from headrace.node.strays import is_at_home, set_strays_aside
-from headrace.node.voter_address import tell_voter_address
-from headrace.raft.formatting import read_bootstrap
-from headrace.raft.member import open_member
 from headrace.raft.quorum import Quorum
 from headrace.replication.flushing import Flushing
 from headrace.replication.moves import ReplicaMoves
@@ -52,7 +42,6 @@ from headrace.server.waiting import Waiting
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.attention import Attention
 from headrace.transport.network import Network
-from headrace.transport.peer import Peer
 from headrace.transport.receive_memory import ReceiveMemory
 
 logger = logging.getLogger(__name__)
@@ -61,7 +50,6 @@ DRAIN_S = 5.0
 """How long replies that are due may take to leave when the node stops."""
 
 OnFailure = Callable[[Exception], None]
-Say = Callable[[str], None]
 
 
 class Node:
@@ -81,8 +69,7 @@ class Node:
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        self._is_broker, self._is_controller = (role in config.roles for role in ("broker", "controller"))
-        self._stopping = False
+        self._is_broker = "broker" in config.roles
         self._lifecycle: BrokerLifecycle | None = None
         self._has_logs = False
         self._coordinates = False
@@ -112,50 +99,26 @@ class Node:
         # The node's own settings with the cluster's changes on top; everything below reads these.
         self._cluster = Cluster(self.image, config)
         self.config = self._cluster.config
-        self._raft = open_member(
+        memory = ReceiveMemory(loop, receive_limits(config))
+        self._control = ControlPlane(
             config,
+            self.image,
             directory_id=directory_id_of(self._store, config.metadata_log_dir),
-            disk=disk,
+            incarnation_id=self._incarnation_id,
+            endpoints=lambda: self._listeners.controller_endpoints(),
             loop=loop,
             clock=clock,
+            disk=disk,
+            network=network,
+            memory=memory,
             rng=rng,
-            entries_of_image=lambda: entries_of_image(self.image),
             on_failure=self._on_failure,
         )
-        memory = ReceiveMemory(loop, receive_limits(config))
-        self.quorum = Quorum(
-            self._raft,
-            config,
-            cluster_id=self.cluster_id,
-            network=network,
-            loop=loop,
-            clock=clock,
-            rng=rng,
-            memory=memory,
-            endpoints=lambda: self._listeners.controller_endpoints(),
-        )
-        self._publisher = ImagePublisher(self.image)
-        self._own_controller = (
-            self._make_controller(config, disk, clock, rng) if self._is_controller else None
-        )
-        self._controller = ActiveController(
-            self._raft,
-            self._own_controller,
-            loop=loop,
-            new_peer=self._way_to_controller,
-            is_stopping=lambda: self._stopping,
-        )
-        self._broker_watch: BrokerWatch | None = None
-        if self._own_controller is not None:
-            self._raft.subscribe(self._own_controller)
-            self._broker_watch = BrokerWatch(self._own_controller, loop=loop, network=network, memory=memory)
-            self._raft.subscribe(self._broker_watch)
-        self._raft.subscribe(self._publisher)
-        self._directory_reports = DirectoryReports(self._controller, node_id=config.node_id, loop=loop)
+        self._directory_reports = DirectoryReports(self._control.active, node_id=config.node_id, loop=loop)
         self._replication = Replication(
             self.config,
             self.image,
-            alter_partition=self._controller.alter_partition,
+            alter_partition=self._control.active.alter_partition,
             network=network,
             memory=memory,
             loop=loop,
@@ -165,25 +128,6 @@ class Node:
         self.parts = self._make_parts(clock, rng)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
-
-    def _make_controller(
-        self, config: BrokerConfig, disk: Disk, clock: Clock, rng: random.Random
-    ) -> Controller:
-        bootstrap = read_bootstrap(disk, config.metadata_log_dir)
-        return Controller(
-            self._raft,
-            config,
-            cluster_id=self.cluster_id,
-            bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
-            committed=self.image,
-            loop=self._loop,
-            clock=clock,
-            rng=rng,
-        )
-
-    def _way_to_controller(self, node_id: int) -> Peer:
-        """Another one than the quorum's own, where long polls hold up what comes after them."""
-        return self.quorum.channels.new_peer(lambda: self.quorum.channels.address_of(node_id))
 
     def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
         waiting = Waiting(self._loop)
@@ -223,12 +167,12 @@ class Node:
             flushing=flushing,
             sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
             waiting=waiting,
-            controller=self._controller,
-            own_controller=self._own_controller,
-            broker_watch=self._broker_watch,
-            quorum=self.quorum,
+            controller=self._control.active,
+            own_controller=self._control.own,
+            broker_watch=self._control.watch,
+            quorum=self._control.quorum,
             producer_ids=ProducerIdBlocks(
-                self._controller, self.image, node_id=self.config.node_id, loop=self._loop
+                self._control.active, self.image, node_id=self.config.node_id, loop=self._loop
             ),
             groups=groups,
             moves=moves,
@@ -237,6 +181,10 @@ class Node:
             leader_throttle=self._replication.leader_throttle,
             fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
+
+    @property
+    def quorum(self) -> Quorum:
+        return self._control.quorum
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -248,18 +196,21 @@ class Node:
     async def start(self, say: Say | None) -> None:
         self._listeners.open()
         self._listeners.admit_controllers()
-        await self.quorum.start()
-        if self._own_controller is not None:
-            await self._own_controller.settle()
-            await self._register_controller()
-            await tell_voter_address(self._raft, self._controller, self._listeners.controller_endpoints())
+        await self._control.start(self._listeners.advertised_controllers)
         if self._is_broker:
             await self._start_broker(say)
 
     async def _start_broker(self, say: Say | None) -> None:
-        await self._open_logs(say)
+        await open_logs(
+            self._store,
+            self.image,
+            self._cluster.topic_config,
+            node_id=self.config.node_id,
+            loop=self._loop,
+            say=say,
+        )
         self._has_logs = True
-        self._publisher.follow(self._follow)
+        self._control.publisher.follow(self._follow)
         self.parts.groups.start()
         self._upkeep.start()
         await self._register()
@@ -267,32 +218,6 @@ class Node:
         self._coordinates = True
         self.parts.groups.apply(everything_in(self.image))
         self._listeners.admit()
-
-    async def _open_logs(self, say: Say | None) -> None:
-        """Open and where needed recover every log, in a thread: it may take a while."""
-
-        def on_progress(progress: RecoveryProgress) -> None:
-            if say is not None:
-                self._loop.call_soon_threadsafe(say, _progress_text(progress))
-
-        def is_stray(log: PartitionLog) -> bool:
-            return not is_at_home(log, self.image, self.config.node_id)
-
-        def open_all() -> None:
-            self._store.open_all(self._cluster.topic_config, on_progress=on_progress, is_stray=is_stray)
-            adopt_abandoned(self._store)
-
-        await self._loop.run_in_executor(None, open_all)
-        set_strays_aside(self._store, self.image, self.config.node_id)
-
-    async def _register_controller(self) -> None:
-        await self._controller.register_controller(
-            controller_registration_request(
-                node_id=self.config.node_id,
-                incarnation_id=self._incarnation_id,
-                listeners=self._listeners.advertised_controllers(),
-            )
-        )
 
     async def _register(self) -> None:
         folders = [folder.meta for folder in self._store.online_folders() if folder.meta is not None]
@@ -305,15 +230,15 @@ class Node:
             previous_epoch=self._store.previous_broker_epoch,
         )
         self._lifecycle = BrokerLifecycle(
-            self._controller,
+            self._control.active,
             identity,
             self.config,
             replayed_to=lambda: self.image.offset,
             loop=self._loop,
             clock=self.parts.clock,
         )
-        if self._own_controller is not None:
-            self._own_controller.core.own_incarnation_id = self._incarnation_id
+        if self._control.own is not None:
+            self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
         await self._lifecycle.unfence()
         self._directory_reports.begin(self._lifecycle.epoch)
@@ -366,36 +291,26 @@ class Node:
         await self._listeners.drain_clients(DRAIN_S)
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
-        self._stopping = True
         self._replication.stop()
         self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
-        self._stop_controllers()
-        await self.quorum.stop()
+        self._control.stop_controllers()
+        await self._control.stop_quorum()
         await self._listeners.drain(DRAIN_S)
         await self.parts.flushing.settle()
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
 
-    def _stop_controllers(self) -> None:
-        if self._broker_watch is not None:
-            self._broker_watch.stop()
-        if self._own_controller is not None:
-            self._own_controller.stop()
-        self._controller.stop()
-
     def abandon(self) -> None:
         """A start that failed: let go of ports, timers and folders, write nothing."""
-        self._stopping = True
         self._listeners.close()
         self.parts.groups.stop()
         self._replication.stop()
         self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
-        self._stop_controllers()
-        self.quorum.abandon()
+        self._control.abandon()
         self._store.unlock()
 
 
@@ -428,8 +343,3 @@ async def start_node(
         node.abandon()
         raise
     return node
-
-
-def _progress_text(progress: RecoveryProgress) -> str:
-    text = f"recovering {progress.folder}: segment {progress.segments_done} of {progress.segments_total}"
-    return f"{text}, {progress.bytes_cut} damaged bytes cut off" if progress.bytes_cut else text

@@ -1,0 +1,139 @@
+"""A node's part in deciding what the cluster is: its member of the quorum, the image that the log gives, its
+own controller where it has that role, and the way to the active one.
+
+The image follows whatever the quorum commits, on every node. A controller comes before the image among the
+log's subscribers, for it compares the two. Stopping has two steps: the controllers first, and the quorum when
+the broker beside them needs it no more.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from headrace.base.clock import Clock
+from headrace.controller.activation import default_bootstrap
+from headrace.controller.active import ActiveController
+from headrace.controller.broker_lifecycle import controller_registration_request
+from headrace.controller.broker_watch import BrokerWatch
+from headrace.controller.driver import Controller
+from headrace.controller.log_entries import entries_of_image
+from headrace.log.disk import Disk
+from headrace.metadata.brokers import Endpoint
+from headrace.metadata.image import ClusterImage
+from headrace.metadata.publisher import ImagePublisher
+from headrace.node.voter_address import tell_voter_address
+from headrace.raft.formatting import read_bootstrap
+from headrace.raft.member import open_member
+from headrace.raft.quorum import Quorum
+from headrace.raft.wire_words import Endpoints
+from headrace.settings.broker_config import BrokerConfig
+from headrace.transport.network import Network
+from headrace.transport.peer import Peer
+from headrace.transport.receive_memory import ReceiveMemory
+
+
+class ControlPlane:
+    """`endpoints` tells where this node's controller listens; `incarnation_id` is new for every process."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        *,
+        directory_id: bytes,
+        incarnation_id: bytes,
+        endpoints: Callable[[], Endpoints],
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        disk: Disk,
+        network: Network,
+        memory: ReceiveMemory,
+        rng: random.Random,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._incarnation_id = incarnation_id
+        self._endpoints = endpoints
+        self._stopping = False
+        self.raft = open_member(
+            config,
+            directory_id=directory_id,
+            disk=disk,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+            entries_of_image=lambda: entries_of_image(image),
+            on_failure=on_failure,
+        )
+        self.quorum = Quorum(
+            self.raft,
+            config,
+            cluster_id=image.cluster_id,
+            network=network,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+            memory=memory,
+            endpoints=endpoints,
+        )
+        self.publisher = ImagePublisher(image)
+        self.own: Controller | None = None
+        self.watch: BrokerWatch | None = None
+        if "controller" in config.roles:
+            bootstrap = read_bootstrap(disk, config.metadata_log_dir)
+            self.own = Controller(
+                self.raft,
+                config,
+                cluster_id=image.cluster_id,
+                bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
+                committed=image,
+                loop=loop,
+                clock=clock,
+                rng=rng,
+            )
+            self.raft.subscribe(self.own)
+            self.watch = BrokerWatch(self.own, loop=loop, network=network, memory=memory)
+            self.raft.subscribe(self.watch)
+        self.raft.subscribe(self.publisher)
+        self.active = ActiveController(
+            self.raft,
+            self.own,
+            loop=loop,
+            new_peer=self._way_to_controller,
+            is_stopping=lambda: self._stopping,
+        )
+
+    def _way_to_controller(self, node_id: int) -> Peer:
+        """Another one than the quorum's own, where long polls hold up what comes after them."""
+        return self.quorum.channels.new_peer(lambda: self.quorum.channels.address_of(node_id))
+
+    async def start(self, advertised: Callable[[], Sequence[Endpoint]]) -> None:
+        """Take part; on return the image has all that was committed, and the quorum knows this controller."""
+        await self.quorum.start()
+        if self.own is not None:
+            await self.own.settle()
+            await self.active.register_controller(
+                controller_registration_request(
+                    node_id=self._config.node_id,
+                    incarnation_id=self._incarnation_id,
+                    listeners=advertised(),
+                )
+            )
+            await tell_voter_address(self.raft, self.active, self._endpoints())
+
+    def stop_controllers(self) -> None:
+        """Decide nothing more, and ask nobody."""
+        self._stopping = True
+        if self.watch is not None:
+            self.watch.stop()
+        if self.own is not None:
+            self.own.stop()
+        self.active.stop()
+
+    async def stop_quorum(self) -> None:
+        await self.quorum.stop()
+
+    def abandon(self) -> None:
+        """A start that failed: write nothing more."""
+        self.stop_controllers()
+        self.quorum.abandon()

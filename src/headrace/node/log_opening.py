@@ -1,0 +1,49 @@
+"""Opening a broker's logs when it starts: recovered where the last stop was not clean, strays set aside.
+
+It may take a while, so it runs in a thread and tells how far it has got. A log is a stray where the image
+does not have this broker among the partition's replicas.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.log.log_folder import ConfigOf
+from headrace.log.log_moves import adopt_abandoned
+from headrace.log.log_store import LogStore
+from headrace.log.recovery import RecoveryProgress
+from headrace.metadata.image import ClusterImage
+from headrace.node.strays import is_at_home, set_strays_aside
+
+Say = Callable[[str], None]
+
+
+async def open_logs(
+    store: LogStore,
+    image: ClusterImage,
+    config_of: ConfigOf,
+    *,
+    node_id: int,
+    loop: asyncio.AbstractEventLoop,
+    say: Say | None,
+) -> None:
+    """Open all logs of a node's folders; `say` is told of a recovery's progress."""
+
+    def on_progress(progress: RecoveryProgress) -> None:
+        if say is not None:
+            loop.call_soon_threadsafe(say, _progress_text(progress))
+
+    def open_all() -> None:
+        store.open_all(
+            config_of,
+            on_progress=on_progress,
+            is_stray=lambda log: not is_at_home(log, image, node_id),
+        )
+        adopt_abandoned(store)
+
+    await loop.run_in_executor(None, open_all)
+    set_strays_aside(store, image, node_id)
+
+
+def _progress_text(progress: RecoveryProgress) -> str:
+    text = f"recovering {progress.folder}: segment {progress.segments_done} of {progress.segments_total}"
+    return f"{text}, {progress.bytes_cut} damaged bytes cut off" if progress.bytes_cut else text
