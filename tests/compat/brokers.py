@@ -156,10 +156,10 @@ class ApacheKafkaBroker(Broker):
             self._format(properties)
         flags = ["-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
         self._spawn([*prepare.java_command(*flags), "kafka.Kafka", str(properties)])
-        self._wait_for("answer", lambda: _answers(self.bootstrap))
+        self._wait_for("answer", lambda: answers(self.bootstrap))
 
     def _format(self, properties: Path) -> None:
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         lines = {
             "process.roles": "broker,controller",
@@ -201,7 +201,7 @@ def under_test(folder: Path, settings: dict[str, str] | None = None) -> Broker:
     return kinds[os.environ.get("COMPAT_BROKER", "headrace")](folder / "data", settings)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -209,7 +209,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _answers(bootstrap: str) -> bool:
+def answers(bootstrap: str) -> bool:
     """Does a Metadata request list a broker? Asked with another's client, since this is another's broker."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.compat import prepare
-from tests.compat.brokers import HeadraceBroker, _free_ports
+from tests.compat.brokers import HeadraceBroker, free_ports
 from tests.compat.clients.external import Program
 from tests.compat.prepare import UnavailableError
 
@@ -26,7 +26,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
         program = Program([*prepare.java_command(classes=prepare.java_program()), "Compat"])
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    port, controller_port = _free_ports(2)
+    port, controller_port = free_ports(2)
     controller = f"127.0.0.1:{controller_port}"
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat import prepare
-from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker, _free_ports
+from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker, free_ports
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import CODECS, Client, Record, eventually
 from tests.compat.prepare import UnavailableError
@@ -52,7 +52,7 @@ class Directory:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         lines = {
             "process.roles": "broker,controller",

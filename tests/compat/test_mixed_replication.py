@@ -14,7 +14,7 @@ from headrace.clients import Admin
 from headrace.clients.administering.topics import PartitionDescription
 from headrace.log.meta_properties import decode_meta_properties
 from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker, HeadraceBroker, _answers, _free_ports
+from tests.compat.brokers import ApacheKafkaBroker, HeadraceBroker, answers, free_ports
 from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 
@@ -33,7 +33,7 @@ class KafkaFollower(ApacheKafkaBroker):
         self._cluster_id = cluster_id
 
     def _format(self, properties: Path) -> None:
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         self.bootstrap = f"127.0.0.1:{port}"
         lines = {
             "process.roles": "broker",
@@ -95,7 +95,7 @@ def both(tmp_path: Path) -> Iterator[Both]:
         prepare.java_command()
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    port, controller_port = _free_ports(2)
+    port, controller_port = free_ports(2)
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "controller.quorum.voters": f"{HEADRACE}@127.0.0.1:{controller_port}",
@@ -106,7 +106,7 @@ def both(tmp_path: Path) -> Iterator[Both]:
         meta = decode_meta_properties((tmp_path / "headrace/meta.properties").read_bytes())
         with KafkaFollower(tmp_path / "kafka", controller_port, meta.cluster_id) as kafka:
             kafka.start()
-            assert _answers(kafka.bootstrap)
+            assert answers(kafka.bootstrap)
             both = Both(headrace, kafka)
             eventually(lambda: len(both.admin.describe_cluster().brokers) == 2, "both are registered")
             yield both

@@ -1,0 +1,94 @@
+"""Judges a run: what producers were told and readers saw, against what is in the topic at the end.
+
+It knows nothing of headrace: values, partitions and offsets in, sentences out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+TOLD_MAX = 3  # examples of each kind of fault
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one producer sent (numbers 0 to `sent`), was acknowledged, and was told to have failed."""
+
+    name: str
+    sent: int
+    acknowledged: Mapping[bytes, tuple[int, int]]
+    failed: Iterable[bytes] = ()
+
+
+Log = Mapping[int, Sequence[tuple[int, bytes]]]
+"""Offset and value of every record of each partition, in the order read."""
+
+
+def check(told: Sequence[Told], log: Log, seen: Mapping[str, Log]) -> list[str]:
+    """Everything that is wrong."""
+    faults: list[str] = []
+    for partition, records in log.items():
+        faults += _check_offsets(f"partition {partition}", [offset for offset, _ in records])
+    places = {value: (at, offset) for at, records in log.items() for offset, value in records}
+    counts = Counter(value for records in log.values() for _, value in records)
+    faults += _some("is there more than once", [value for value, count in counts.items() if count > 1])
+    known = {_value(each.name, number) for each in told for number in range(each.sent)}
+    faults += _some("was never sent", [value for value in counts if value not in known])
+    for producer in told:
+        acknowledged = producer.acknowledged
+        faults += _some("is lost", [value for value in acknowledged if value not in places])
+        moved = [value for value, place in acknowledged.items() if places.get(value, place) != place]
+        faults += _some("is not where it was said to be", moved)
+        faults += _check_order(producer, log)
+    for reader, view in seen.items():
+        faults += _check_view(reader, view, log)
+    return faults
+
+
+def _check_offsets(where: str, offsets: Sequence[int]) -> list[str]:
+    gaps = [
+        (before, after) for before, after in zip([-1, *offsets], offsets, strict=False) if after != before + 1
+    ]
+    return [f"{where}: offset {after} follows {before}" for before, after in gaps[:TOLD_MAX]]
+
+
+def _check_order(producer: Told, log: Log) -> list[str]:
+    """Numbers of a partition rise by the number of partitions; only what failed may be left out."""
+    faults, step, failed = [], len(log), set(producer.failed)
+    prefix = producer.name.encode() + b"/"
+    for partition, records in log.items():
+        expected = partition
+        for offset, value in records:
+            if not value.startswith(prefix):
+                continue
+            number = int(value[len(prefix) :])
+            left_out = [_value(producer.name, each) for each in range(expected, number, step)]
+            if number < expected or not failed.issuperset(left_out):
+                faults.append(f"{value!r} at {partition}/{offset} comes where number {expected} was due")
+            expected = number + step
+    return faults[:TOLD_MAX]
+
+
+def _check_view(reader: str, view: Log, log: Log) -> list[str]:
+    faults = []
+    for partition, records in view.items():
+        where = f"reader {reader}, partition {partition}"
+        faults += _check_offsets(where, [offset for offset, _ in records])
+        there = dict(log[partition])
+        wrong = [(offset, value) for offset, value in records if there.get(offset) != value]
+        faults += [
+            f"{where}: saw {value!r} at {offset}, where {there.get(offset)!r} is now"
+            for offset, value in wrong[:TOLD_MAX]
+        ]
+        if len(records) < len(log[partition]):
+            faults.append(f"{where}: saw {len(records)} of {len(log[partition])} records")
+    return faults
+
+
+def _value(name: str, number: int) -> bytes:
+    return b"%s/%d" % (name.encode(), number)
+
+
+def _some(what: str, values: Sequence[bytes]) -> list[str]:
+    more = f" and {len(values) - TOLD_MAX} more" if len(values) > TOLD_MAX else ""
+    return [f"{', '.join(map(repr, values[:TOLD_MAX]))}{more}: {what}"] if values else []

@@ -1,0 +1,126 @@
+"""Readers that follow all partitions while faults go on, and remember what they saw at each offset.
+
+A consumer may only ever be handed what is committed. So whatever a reader saw has to be there at the end,
+at the same offset; and it sees every offset once and in order, because it seeks nowhere. To be asked to
+start over (an offset out of range) would mean that the log lost what was read already: the readers treat it
+as an error."""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AiokafkaPlace
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentPlace
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Consumer
+
+
+class Reader(ABC):
+    """Reads from the beginning until told to stop. `seen` has (offset, value) of each partition, as handed
+    out."""
+
+    name: str
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.seen: dict[int, list[tuple[int, bytes]]] = {at: [] for at in range(partitions)}
+        self.trouble: str | None = None
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"reader {self.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def has_reached(self, ends: dict[int, int]) -> bool:
+        return self.trouble is not None or all(
+            end == 0 or (self.seen[at] and self.seen[at][-1][0] >= end - 1) for at, end in ends.items()
+        )
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:
+            self.trouble = f"reader {self.name}: {error!r}"
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Until `_is_over`."""
+
+
+class ConfluentReader(Reader):
+    name = "confluent"
+
+    def _read(self) -> None:
+        consumer = ConfluentConsumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "socket.timeout.ms": 10_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        consumer.assign([ConfluentPlace(self._topic, at, 0) for at in self.seen])
+        while not self._is_over.is_set():
+            for message in consumer.consume(500, timeout=0.1):
+                if message.error() is not None:
+                    raise RuntimeError(message.error())
+                self.seen[message.partition()].append((message.offset(), message.value()))
+        consumer.close()
+
+
+class AiokafkaReader(Reader):
+    name = "aiokafka"
+
+    def _read(self) -> None:
+        asyncio.run(self._read_async())
+
+    async def _read_async(self) -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            request_timeout_ms=10_000,
+        )
+        places = [AiokafkaPlace(self._topic, at) for at in self.seen]
+        consumer.assign(places)
+        await consumer.start()
+        for place in places:
+            consumer.seek(place, 0)
+        while not self._is_over.is_set():
+            for place, records in (await consumer.getmany(timeout_ms=100)).items():
+                self.seen[place.partition] += [(each.offset, each.value) for each in records]
+        await consumer.stop()
+
+
+class HeadraceReader(Reader):
+    name = "headrace"
+
+    def _read(self) -> None:
+        settings = {
+            "bootstrap.servers": self._bootstrap,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "none",
+            "request.timeout.ms": 10_000,
+        }
+        with Consumer(settings) as consumer:
+            places = [TopicPartition(self._topic, at) for at in self.seen]
+            consumer.assign(places)
+            for place in places:
+                consumer.seek(place, 0)
+            while not self._is_over.is_set():
+                for record in consumer.poll(0.1):
+                    self.seen[record.partition].append((record.offset, record.value))
+
+
+READERS: tuple[type[Reader], ...] = (ConfluentReader, AiokafkaReader, HeadraceReader)
