@@ -24,6 +24,7 @@ from headrace.wire.apis import API
 from headrace.wire.codec import encode, join_chunks
 from headrace.wire.framing import read_response, request_frame
 from headrace.wire.notation import schema_of
+from headrace.wire.schemas.api_versions import ApiVersionsRequest
 from headrace.wire.schemas.envelope import EnvelopeRequest, EnvelopeResponse
 from headrace.wire.schemas.principal import DefaultPrincipalData
 
@@ -36,6 +37,9 @@ REQUEST_MS: Final = 30_000
 
 ATTEMPT_MS: Final = 5_000
 """How long one controller may take to answer before it is asked again, or another one."""
+
+PROBE_MS: Final = 500
+"""How long a controller may take to answer whether it is there."""
 
 PAUSE_S: Final = 0.02
 FRAME_LENGTH: Final = 4
@@ -60,7 +64,6 @@ class ActiveController(ControllerRequests):
         self._new_peer = new_peer
         self._is_stopping = is_stopping
         self._peers: dict[int, Peer] = {}
-        self._refused = False
         self._asking: set[asyncio.Task[Any]] = set()
 
     def ask(
@@ -80,11 +83,24 @@ class ActiveController(ControllerRequests):
         task.add_done_callback(self._asking.discard)
         return task
 
-    @property
-    def is_gone(self) -> bool:
-        if self._local is not None and self._local.is_active:
+    async def is_out_of_reach(self) -> bool:
+        core = self._raft.core
+        others = [voter for voter in core.voters if voter != core.node_id]
+        refused = sum(await asyncio.gather(*map(self._refuses, others)))
+        return bool(core.voters) and len(core.voters) - refused < core.majority
+
+    async def _refuses(self, node_id: int) -> bool:
+        """Whether nothing listens where a controller did; a way of its own, that no pause holds up."""
+        peer = self._new_peer(node_id)
+        try:
+            await peer.send(ApiVersionsRequest("headrace", "0.1"), timeout_ms=PROBE_MS)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, ApiError, InvalidBytesError):
             return False
-        return self._refused or self._raft.core.leader_id in (-1, self._raft.core.node_id)
+        finally:
+            peer.close()
+        return False
 
     def stop(self) -> None:
         for task in list(self._asking):
@@ -101,11 +117,8 @@ class ActiveController(ControllerRequests):
                 if self._local is not None and self._local.is_active:
                     return await self._local.ask(request, api_version=api_version)
                 if self._raft.core.leader_id not in (-1, self._raft.core.node_id):
-                    response = await self._ask_peer(request, api_version, principal, host)
-                    self._refused = False
-                    return response
+                    return await self._ask_peer(request, api_version, principal, host)
             except (ConnectionError, InvalidBytesError) as error:
-                self._refused = isinstance(error, ConnectionRefusedError)
                 reason = str(error)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:

@@ -30,11 +30,11 @@ UNKNOWN_EPOCH: Final = -1
 SHUTDOWN_POLL_S: Final = 0.02
 """How often a broker that hands over asks whether it may go."""
 
-HAND_OVER_S: Final = 3.0
+HAND_OVER_MS: Final = 3_000
 """How long a broker that wants to go waits for a controller that does not answer."""
 
-ELECTION_S: Final = 0.7
-"""How long it waits for another one where the last is gone: they may all be stopping."""
+LOOK_AROUND_S: Final = 0.1
+"""How soon it looks whether there can be one at all: nodes are often stopped together."""
 
 UNFENCE_POLL_S: Final = 0.02
 """How often a broker that waits to be let in tells how far it has got."""
@@ -48,6 +48,10 @@ _LATER: Final = frozenset(
     }
 )
 """What another attempt to register may find otherwise."""
+
+
+class NobodyLeftError(Exception):
+    """A majority of the quorum has ended: nothing can be decided any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +145,24 @@ class BrokerLifecycle:
         try:
             while not (await self._last_heartbeat()).should_shut_down:
                 await asyncio.sleep(SHUTDOWN_POLL_S)
+        except NobodyLeftError:
+            logger.info("the broker stops without handing over: nobody is left to hand over to")
         except (ApiError, TimeoutError) as error:
             logger.warning("the broker stops without handing over: %s", error)
         self.fenced = True
 
     async def _last_heartbeat(self) -> BrokerHeartbeatResponse:
-        """TimeoutError where no controller answers; sooner where the last one is gone with its process."""
+        """TimeoutError where no controller answers, NobodyLeftError where there can be none."""
         asked = self._heartbeat(want_shut_down=True)
-        for patience_s in (ELECTION_S, HAND_OVER_S - ELECTION_S):
-            await asyncio.wait([asked], timeout=patience_s)
+        deadline_ms = self._clock.monotonic_ms() + HAND_OVER_MS
+        while not (await asyncio.wait([asked], timeout=LOOK_AROUND_S))[0]:
+            out_of_reach = await self._controller.is_out_of_reach()
             if asked.done():
-                return asked.result()
-            if self._controller.is_gone:
                 break
-        asked.cancel()
-        raise TimeoutError("no controller answers")
+            if out_of_reach or self._clock.monotonic_ms() >= deadline_ms:
+                asked.cancel()
+                raise NobodyLeftError if out_of_reach else TimeoutError("no controller answers")
+        return asked.result()
 
     def report_failed_directory(self, directory_id: bytes) -> None:
         """A log directory went offline: its replicas must not lead or count as in sync any more."""

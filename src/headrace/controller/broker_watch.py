@@ -1,14 +1,21 @@
-"""A broker whose connection ended is looked for at once, instead of when its session runs out.
+"""A broker whose process ended is noticed at once, instead of when its session runs out.
 
-A process that died closes its connections. Whether it did is found out by connecting to it: where nothing
-listens any more the system refuses at once, and the broker is certainly gone. One that is paused, or whose
-machine is busy, still has its port, and one that cannot be reached does not answer at all: both are left to
-the session's time-out, for only silence can tell. A refusal counts only where connecting has worked before,
-so that a listener that this node could never reach proves nothing.
+A process that died closes its connections. So every controller, active or not, holds one open to each
+broker, over which nothing is ever said: when it ends, or one ends that heartbeats came over, the broker is
+connected to again. Where nothing listens any more the system refuses at once, and the broker is certainly
+gone. One that is paused, or whose machine is busy, still has its port, and one that cannot be reached does
+not answer at all: both are left to the session's time-out, for only silence can tell.
+
+Three things keep a refusal from being taken for more than it is. It counts only where connecting has worked
+before, so that a listener that this node could never reach proves nothing. It does not count while a
+connection is open that heartbeats of the broker come over: a process that has that one lives. And a
+connection that works proves nothing for good: a process that is ending may close its port last, and then ends
+this connection too.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace.controller.driver import Controller
@@ -16,21 +23,42 @@ from headrace.metadata.brokers import BrokerImage
 from headrace.raft.driver import Commit
 from headrace.raft.snapshots import Snapshot
 from headrace.transport.addresses import hosts_of
-from headrace.transport.client_connection import connect
+from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.wire.schemas.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 logger = logging.getLogger(__name__)
 
-PROBE_MS: Final = 500
-"""How long an answer may take before the probe proves nothing."""
+CONNECT_MS: Final = 500
+"""How long an answer may take before an attempt to connect proves nothing."""
+
+PAUSE_MS: Final = (10, 1_000)
+"""Before the next attempt to connect; it doubles while they fail, or do not last."""
 
 
 class Connection(Protocol):
     """The face of a transport's connection that a watch needs: something to remember it by."""
 
     def __hash__(self) -> int: ...
+
+
+class _Held:
+    """What is known of one incarnation of a broker, and the task that keeps a connection to it."""
+
+    __slots__ = ("broker_id", "epoch", "reached", "task", "wake")
+
+    def __init__(self, broker_id: int, epoch: int, wake: "asyncio.Future[None]") -> None:
+        self.broker_id = broker_id
+        self.epoch = epoch
+        self.reached = False
+        self.wake = wake
+        self.task: asyncio.Task[None] | None = None
+
+    def look_now(self) -> None:
+        """Do not wait for the pause to end; a connection that is open needs no look."""
+        if not self.wake.done():
+            self.wake.set_result(None)
 
 
 class BrokerWatch:
@@ -48,76 +76,126 @@ class BrokerWatch:
         self._loop = loop
         self._network = network
         self._memory = memory
-        self._brokers: dict[Connection, int] = {}
-        self._reached: set[tuple[int, int]] = set()
-        self._probes: set[asyncio.Task[None]] = set()
+        self._beating: dict[Connection, int] = {}
+        self._held: dict[int, _Held] = {}
 
     # -- following the log: each controller gets to know the brokers, to be sure of them when it is active ---
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        self._look_at_all()
+        self._hold_all()
 
     def commit(self, commit: Commit) -> None:
         for record in commit.records:
             if isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord):
-                self._probe(record.broker_id)
+                self._hold(record.broker_id)
 
     def follow_leader(self, leader_id: int, epoch: int) -> None:
         """The controller that was active may have died with the broker beside it."""
         if self._controller.is_active:
-            self._look_at_all()
+            self._hold_all()
+            for held in self._held.values():
+                held.look_now()
 
-    def _look_at_all(self) -> None:
-        for broker in self._controller.core.image.brokers.values():
-            if not broker.fenced:
-                self._probe(broker.id)
+    def _hold_all(self) -> None:
+        for broker_id in list(self._controller.core.image.brokers):
+            self._hold(broker_id)
 
-    # -- connections -----------------------------------------------------------------------------------------
+    # -- connections of theirs -------------------------------------------------------------------------------
 
     def note(self, connection: Connection, broker_id: int) -> None:
         """A heartbeat of a broker came over this connection."""
-        if self._brokers.get(connection) != broker_id:
-            self._brokers[connection] = broker_id
-            self._probe(broker_id)
+        self._beating[connection] = broker_id
 
     def closed(self, connection: Connection, reason: str) -> None:
         """A connection ended; if it was a broker's, see what has become of it."""
-        broker_id = self._brokers.pop(connection, None)
-        if broker_id is not None and self._controller.is_active:
-            logger.info("the connection of broker %d ended (%s)", broker_id, reason)
-            self._probe(broker_id)
+        broker_id = self._beating.pop(connection, None)
+        if broker_id in self._held:
+            logger.debug("the connection of broker %d ended (%s)", broker_id, reason)
+            self._held[broker_id].look_now()
 
     def stop(self) -> None:
-        for probe in list(self._probes):
-            probe.cancel()
+        held, self._held = self._held, {}
+        for each in held.values():
+            if each.task is not None:
+                each.task.cancel()
 
-    def _probe(self, broker_id: int) -> None:
+    # -- connections of ours ---------------------------------------------------------------------------------
+
+    def _hold(self, broker_id: int) -> None:
+        """Begin to hold a connection, unless there is one to this very incarnation."""
         broker = self._controller.core.image.brokers.get(broker_id)
-        if broker is not None and broker_id != self._controller.core.node_id:
-            task = self._loop.create_task(self._look(broker))
-            self._probes.add(task)
-            task.add_done_callback(self._probes.discard)
+        held = self._held.get(broker_id)
+        if broker is None or broker_id == self._controller.core.node_id:
+            return
+        if held is not None and held.epoch == broker.epoch:
+            return
+        if held is not None and held.task is not None:
+            held.task.cancel()
+        held = self._held[broker_id] = _Held(broker_id, broker.epoch, self._loop.create_future())
+        held.task = self._loop.create_task(self._keep(held))
+        held.task.add_done_callback(lambda _: self._let_go(held))
 
-    async def _look(self, broker: BrokerImage) -> None:
-        """Connect once: it works, it is refused, or it tells nothing."""
-        key = (broker.id, broker.epoch)
-        refused = 0
-        addresses = [
-            (host, each.port) for each in list(broker.endpoints.values())[:1] for host in hosts_of(each.host)
-        ]
-        for host, port in addresses:
+    def _let_go(self, held: _Held) -> None:
+        if self._held.get(held.broker_id) is held:
+            del self._held[held.broker_id]
+
+    def _incarnation(self, held: _Held) -> BrokerImage | None:
+        broker = self._controller.core.image.brokers.get(held.broker_id)
+        return broker if broker is not None and broker.epoch == held.epoch else None
+
+    async def _keep(self, held: _Held) -> None:
+        """Hold a connection, and another when it ends; until the broker has ended, or is another one."""
+        brief = 0
+        while (broker := self._incarnation(held)) is not None:
+            began = self._loop.time()
             try:
-                connection = await connect(
-                    self._loop, self._network, host, port, memory=self._memory, timeout_ms=PROBE_MS
-                )
-            except ConnectionRefusedError:
-                refused += 1
-            except OSError:
-                return
-            else:
-                connection.close()
-                self._reached.add(key)
-                return
-        if refused and key in self._reached and self._controller.is_active:
-            self._reached.discard(key)
-            self._controller.broker_gone(broker.id, broker.epoch)
+                await self._hold_one(held, broker)
+            except OSError as error:
+                if broker.fenced:
+                    return  # when it is back the log says so
+                if isinstance(error, ConnectionRefusedError):
+                    self._judge(held)
+            brief = 0 if self._loop.time() - began > PAUSE_MS[1] / 1000 else brief + 1
+            if brief:
+                held.wake = self._loop.create_future()
+                pause_ms = min(PAUSE_MS[0] << min(brief - 1, 10), PAUSE_MS[1])
+                await asyncio.wait([held.wake], timeout=pause_ms / 1000)
+
+    async def _hold_one(self, held: _Held, broker: BrokerImage) -> None:
+        """Return when the connection ends; OSError where there is none, ConnectionRefusedError where every
+        address refuses."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+
+        def on_close(reason: str) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        connection = await self._connect(broker, on_close)
+        held.reached = True
+        try:
+            await ended
+        finally:
+            connection.close()
+
+    async def _connect(self, broker: BrokerImage, on_close: Callable[[str], None]) -> ClientConnection:
+        refusal: OSError = OSError("it names no listener")
+        for endpoint in list(broker.endpoints.values())[:1]:
+            for host in hosts_of(endpoint.host):
+                try:
+                    return await connect(
+                        self._loop,
+                        self._network,
+                        host,
+                        endpoint.port,
+                        memory=self._memory,
+                        timeout_ms=CONNECT_MS,
+                        on_close=on_close,
+                    )
+                except ConnectionRefusedError as error:
+                    refusal = error
+        raise refusal
+
+    def _judge(self, held: _Held) -> None:
+        """Nothing listens where the broker did."""
+        if held.reached and self._controller.is_active and held.broker_id not in self._beating.values():
+            self._controller.broker_gone(held.broker_id, held.epoch)

@@ -68,6 +68,9 @@ Reply = TypeVar("Reply")
 
 DESCRIBE_QUORUM: Final = 55
 
+ABSENCE_MS: Final = 100
+"""A timer that comes later than this tells of a process that was paused or did not get the processor."""
+
 
 class Controller(ControllerRequests):
     """This node's controller. Subscribe it to raft before raft starts, and before whoever keeps `committed`,
@@ -234,7 +237,18 @@ class Controller(ControllerRequests):
             due_ms = self.core.sessions.next_expiry_ms(self.core.node_id)
             if due_ms is not None:
                 delay_ms = max(due_ms - self._clock.monotonic_ms(), 1)
-                self._expiry = self._loop.call_later(delay_ms / 1000, self._fence_silent)
+                self._expiry = self._loop.call_later(
+                    delay_ms / 1000, self._sessions_over, self._clock.monotonic_ms() + delay_ms
+                )
+
+    def _sessions_over(self, due_ms: int) -> None:
+        """A session has run out, unless it is this process that was away: then what the brokers said
+        meanwhile is still to be read."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - due_ms > ABSENCE_MS:
+            logger.info("this controller could not listen for %d ms: sessions last longer", now_ms - due_ms)
+            self.core.sessions.forgive(now_ms - due_ms, now_ms)
+        self._fence_silent()
 
     def _fence_silent(self) -> None:
         self._expiry = None

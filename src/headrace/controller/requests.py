@@ -36,9 +36,8 @@ from headrace.wire.schemas import (
 class ControllerRequests(ABC):
     """The requests by name; `ask` is what a kind of controller does with each."""
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether nobody is known to be the controller, or nothing listens where the last one did."""
+    async def is_out_of_reach(self) -> bool:
+        """Whether there can be no controller: the processes of a majority of the quorum have ended."""
         return False
 
     @abstractmethod

@@ -50,6 +50,12 @@ class Sessions:
         if broker_id in self._sessions:
             self._sessions[broker_id].last_contact_ms = LONG_AGO_MS
 
+    def forgive(self, absent_ms: int, now_ms: int) -> None:
+        """The controller itself could not listen for a while: nobody's silence of that time counts."""
+        for session in self._sessions.values():
+            if session.last_contact_ms != LONG_AGO_MS:
+                session.last_contact_ms = min(session.last_contact_ms + absent_ms, now_ms)
+
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
         session = self._sessions.get(broker_id)
         return session is not None and now_ms <= session.last_contact_ms + self.timeout_ms

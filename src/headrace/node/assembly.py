@@ -283,14 +283,20 @@ class Node:
     # --- stopping ---
 
     async def stop(self) -> None:
-        """Answer who waits, hand over, close the logs, leave the mark of a clean stop."""
+        """Hand over while clients are still served, answer who waits, close the logs, leave the mark of a
+        clean stop.
+
+        Clients hear from this node itself that others lead now: one whose connection just ended would have to
+        find out.
+        """
+        if self._lifecycle is not None:
+            await self._lifecycle.shut_down()
+        await self._control.see_others_off()
         self._has_logs = False
         self._coordinates = False
         self.parts.waiting.close()
         self.parts.groups.stop()
         await self._listeners.drain_clients(DRAIN_S)
-        if self._lifecycle is not None:
-            await self._lifecycle.shut_down()
         self._replication.stop()
         self.parts.moves.stop()
         self._directory_reports.stop()

@@ -9,6 +9,7 @@ the broker beside them needs it no more.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.controller.activation import default_bootstrap
@@ -31,6 +32,11 @@ from headrace.transport.network import Network
 from headrace.transport.peer import Peer
 from headrace.transport.receive_memory import ReceiveMemory
 
+OTHERS_MS: Final = 1_000
+"""How long a controller that is to stop waits for brokers that are handing over."""
+
+OTHERS_POLL_S: Final = 0.02
+
 
 class ControlPlane:
     """`endpoints` tells where this node's controller listens; `incarnation_id` is new for every process."""
@@ -52,6 +58,7 @@ class ControlPlane:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._config = config
+        self._clock = clock
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
         self._stopping = False
@@ -120,6 +127,19 @@ class ControlPlane:
                 )
             )
             await tell_voter_address(self.raft, self.active, self._endpoints())
+
+    async def see_others_off(self) -> None:
+        """The active controller goes after the brokers that are about to: they would have to wait for the
+        next one, and where all stop together there is none."""
+        deadline_ms = self._clock.monotonic_ms() + OTHERS_MS
+        while self._others_are_going() and self._clock.monotonic_ms() < deadline_ms:
+            await asyncio.sleep(OTHERS_POLL_S)
+
+    def _others_are_going(self) -> bool:
+        if self.own is None or not self.own.is_active:
+            return False
+        brokers = self.own.core.image.brokers.values()
+        return any(each.in_controlled_shutdown and not each.fenced for each in brokers)
 
     def stop_controllers(self) -> None:
         """Decide nothing more, and ask nobody."""
