@@ -16,7 +16,7 @@ from headrace.records.batch import Record, build_batch, read_records
 from headrace.wire.apis import API
 from headrace.wire.codec import decode, encode_chunks
 from headrace.wire.framing import read_request_header, response_frame
-from headrace.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from headrace.wire.schemas.describe_topic_partitions import DescribeTopicPartitionsResponse
 from headrace.wire.schemas.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.wire.schemas.init_producer_id import InitProducerIdResponse
@@ -48,6 +48,7 @@ class ScriptedCluster:
         self.versions: dict[int, tuple[int, int]] = {
             key: (api.advertised_min, api.advertised_max) for key, api in API.items()
         }
+        self.features: dict[str, int] = {}
         self.closing = threading.Event()
         self._listeners = {number: socket.create_server(("127.0.0.1", 0)) for number in range(1, nodes + 1)}
         self.ports = {number: each.getsockname()[1] for number, each in self._listeners.items()}
@@ -121,7 +122,9 @@ class ScriptedCluster:
             known = least <= header.api_version <= most
             version = header.api_version if known else 0
             keys = [ApiVersion(key, *span) for key, span in self.versions.items()]
-            response = ApiVersionsResponse(error_code=0 if known else 35, api_keys=keys)
+            levels = [FinalizedFeatureKey(name, level, level) for name, level in self.features.items()]
+            code = 0 if known else 35
+            response = ApiVersionsResponse(error_code=code, api_keys=keys, finalized_features=levels)
         else:
             assert least <= header.api_version <= most, f"{api.name} v{header.api_version} was not offered"
             version = header.api_version

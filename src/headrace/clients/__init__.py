@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from headrace.clients.administering.face import Admin, AsyncAdmin
     from headrace.clients.consuming.async_face import AsyncConsumer
-    from headrace.clients.consuming.coordinator import OffsetAndMetadata
+    from headrace.clients.consuming.coordinator import GroupMetadata, OffsetAndMetadata
     from headrace.clients.consuming.face import Consumer
     from headrace.clients.consuming.listener import RebalanceListener
     from headrace.clients.consuming.records import ConsumedRecord
     from headrace.clients.producing.batch import Delivery, RecordMetadata
     from headrace.clients.producing.face import AsyncProducer, Producer
+    from headrace.clients.producing.transaction_phases import PreparedTransaction
 
 __all__ = [
     "Admin",
@@ -26,7 +27,9 @@ __all__ = [
     "ConsumedRecord",
     "Consumer",
     "Delivery",
+    "GroupMetadata",
     "OffsetAndMetadata",
+    "PreparedTransaction",
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
@@ -40,7 +43,9 @@ _HOMES: Final = {
     "ConsumedRecord": "consuming.records",
     "Consumer": "consuming.face",
     "Delivery": "producing.batch",
+    "GroupMetadata": "consuming.coordinator",
     "OffsetAndMetadata": "consuming.coordinator",
+    "PreparedTransaction": "producing.transaction_phases",
     "Producer": "producing.face",
     "RebalanceListener": "consuming.listener",
     "RecordMetadata": "producing.batch",

@@ -186,7 +186,7 @@ class Channel:
             raise self.lost(error, "ApiVersions", is_late) from error
         if response.error_code:
             raise RefusedError(response.error_code, f"the broker at {self.address} refused the connection")
-        return VersionTable(self.address, response.api_keys)
+        return VersionTable(self.address, response.api_keys, response.finalized_features)
 
 
 def _unreachable(address: str, error: OSError | None) -> UnreachableError:

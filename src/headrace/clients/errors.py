@@ -85,6 +85,18 @@ class CommitFailedError(ClientError):
     """The group has gone on without this member: its partitions are somebody else's now."""
 
 
+class FencedError(RefusedError):
+    """Another producer has taken over this transactional id: this one can do nothing more."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class AbortableError(ClientError):
+    """The open transaction cannot be committed any more: abort it, then begin another."""
+
+
 def error_code(number: int) -> ErrorCode:
     """The code of a number; one of a newer Kafka's counts as an unknown error."""
     try:
@@ -112,5 +124,9 @@ _ADVICE: Final = {
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "read from the beginning or from a later offset",
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead it now; are its brokers up?",
+    ErrorCode.PRODUCER_FENCED: "another producer uses this id, or its transaction took too long",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses this id, or its transaction took too long",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower transaction.timeout.ms, or raise the brokers' "
+    "transaction.max.timeout.ms",
     ErrorCode.INVALID_PARTITIONS: "the number of a topic's partitions can only grow",
 }

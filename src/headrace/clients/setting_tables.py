@@ -72,6 +72,12 @@ compression.zstd.level  int 3  -131072..22
     Level for zstd.
 enable.idempotence  boolean true
     Whether every record is written once and in order, whatever is lost on the way.
+transactional.id  string null
+    The name under which this producer writes in transactions; it outlives the process.
+transaction.timeout.ms  int 60000  1..
+    Milliseconds after which the cluster aborts a transaction that is still open.
+transaction.two.phase.commit.enable  boolean false
+    Whether transactions may be left prepared, to be completed by another process, and never time out.
 partitioner.class  string sticky  {sticky,round-robin}
     Where records go: by key and, without one, a batch to each partition (sticky); or to each in turn.
 partitioner.ignore.keys  boolean false

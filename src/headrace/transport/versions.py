@@ -12,16 +12,24 @@ from headrace.base.errors import ApiError
 from headrace.transport.client_connection import ClientConnection
 from headrace.wire.apis import API, API_VERSIONS
 from headrace.wire.framing import read_response
-from headrace.wire.schemas.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headrace.wire.schemas.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 
 SOFTWARE: Final = ("headrace", "0.1")
 
 
 class VersionTable:
-    """What one broker said it speaks."""
+    """What one broker said it speaks, and the features that its cluster has agreed on."""
 
-    def __init__(self, broker: str, versions: Iterable[ApiVersion]) -> None:
+    def __init__(
+        self, broker: str, versions: Iterable[ApiVersion], features: Iterable[FinalizedFeatureKey] = ()
+    ) -> None:
         self._broker = broker
+        self.features = {each.name: each.max_version_level for each in features}
         self._ranges = {each.api_key: (each.min_version, each.max_version) for each in versions}
 
     def supports(self, api_key: int) -> bool:

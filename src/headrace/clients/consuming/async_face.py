@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.configuration import ClientConfig
-from headrace.clients.consuming.coordinator import OffsetAndMetadata
+from headrace.clients.consuming.coordinator import GroupMetadata, OffsetAndMetadata, places_of
 from headrace.clients.consuming.core import ConsumerCore
 from headrace.clients.consuming.listener import RebalanceListener
 from headrace.clients.consuming.positions import EARLIEST, LATEST, PartitionState
@@ -202,9 +202,13 @@ class AsyncConsumer:
 
     # Offsets
 
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group now, for a producer's `send_offsets_to_transaction`."""
+        return GroupMetadata(self.core.need_group().group_id, *self.core.identity)
+
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets, or the positions; returns when the group has them."""
-        await self.core.commits.commit(None if offsets is None else _places(offsets))
+        await self.core.commits.commit(None if offsets is None else places_of(offsets))
 
     def commit_async(
         self,
@@ -214,7 +218,7 @@ class AsyncConsumer:
         """Commit without waiting; the callback is called on the consumer's loop."""
         self.core.need_group()
         commits = self.core.commits
-        commits.commit_soon(commits.consumed() if offsets is None else _places(offsets), callback)
+        commits.commit_soon(commits.consumed() if offsets is None else places_of(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -257,12 +261,3 @@ class AsyncConsumer:
     async def close(self, timeout_ms: int = 30_000) -> None:
         """Commit where that is automatic, leave the group, and end."""
         await self.core.close(timeout_ms)
-
-
-def _places(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*each): OffsetAndMetadata(place) if isinstance(place, int) else place
-        for each, place in offsets.items()
-    }

@@ -1,15 +1,12 @@
-"""The broker that coordinates a group: finding it, asking it, and the offsets that it keeps.
+"""The broker that coordinates a group, and the offsets that it keeps."""
 
-Every answer may say that the coordinator is another one by now; then it is looked for anew and the request is
-sent again. Requests go over a channel of their own, so that no fetch holds up a heartbeat.
-"""
-
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_EPOCH, TopicPartition
-from headrace.clients.cluster_client import ANY_BROKER, ClusterClient, Use
+from headrace.clients.cluster_client import ClusterClient
+from headrace.clients.coordinator_client import CoordinatorClient, CoordinatorKind
 from headrace.clients.errors import (
     ClientError,
     CommitFailedError,
@@ -17,9 +14,7 @@ from headrace.clients.errors import (
     RefusedError,
     TimedOutError,
     UnreachableError,
-    raise_for,
 )
-from headrace.wire.schemas.find_coordinator import FindCoordinatorRequest
 from headrace.wire.schemas.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -32,17 +27,12 @@ from headrace.wire.schemas.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-T = TypeVar("T")
-
-_FIND_COORDINATOR: Final = 10
-_FIND_FIRST_WITH_MANY: Final = 4
 _OFFSET_COMMIT: Final = 8
 _OFFSET_FETCH: Final = 9
 _COMMIT_FIRST_WITH_IDS: Final = 10
 _FETCH_FIRST_WITH_IDS: Final = 10
 _FETCH_FIRST_WITH_GROUPS: Final = 8
 _FETCH_FIRST_STABLE: Final = 7
-_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _OUT_OF_GROUP: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -60,6 +50,16 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+def places_of(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as a user may give them."""
+    return {
+        TopicPartition(*each): OffsetAndMetadata(place) if isinstance(place, int) else place
+        for each, place in offsets.items()
+    }
+
+
 class Membership(NamedTuple):
     """How a member names itself to its coordinator. Without a group: an offset store and no more."""
 
@@ -68,57 +68,21 @@ class Membership(NamedTuple):
     instance_id: str | None = None
 
 
-class Coordinator:
+class GroupMetadata(NamedTuple):
+    """Who a consumer is in its group, for a producer that commits its offsets in a transaction (KIP-447)."""
+
+    group_id: str
+    generation: int = -1  # or the member epoch
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class Coordinator(CoordinatorClient):
     """The coordinator of one group."""
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, group_id, CoordinatorKind.GROUP)
         self.group_id = group_id
-        self._node = ANY_BROKER
-
-    async def ask(self, request: Any, *, timeout_ms: int | None = None, use: Use = Use.COORDINATOR) -> Any:
-        """The coordinator's answer; a lost connection makes it be looked for again."""
-        node = await self._find()
-        try:
-            return await self._cluster.call(request, node=node, use=use, timeout_ms=timeout_ms)
-        except (UnreachableError, TimedOutError):
-            self.forget()
-            raise
-
-    def forget(self) -> None:
-        """The coordinator is another one now."""
-        self._node = ANY_BROKER
-
-    def check(self, code: int, what: str, detail: str | None = None) -> None:
-        """RefusedError for an error code; one that says the coordinator moved is acted upon."""
-        if code in _MOVED:
-            self.forget()
-        raise_for(code, what, detail)
-
-    async def patiently(self, action: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        return await self._cluster.patiently(action, timeout_ms=timeout_ms)
-
-    async def version_of(self, api_key: int) -> int:
-        """The version in which the coordinator would be asked."""
-        node = await self._find()
-        return (await self._cluster.find(node, Use.COORDINATOR)).versions.choose(api_key)
-
-    async def supports(self, api_key: int) -> bool:
-        node = await self._find()
-        return (await self._cluster.find(node, Use.COORDINATOR)).versions.supports(api_key)
-
-    async def _find(self) -> int:
-        if self._node == ANY_BROKER:
-            channel = await self._cluster.find()
-            takes_many = channel.versions.choose(_FIND_COORDINATOR) >= _FIND_FIRST_WITH_MANY
-            keys = {"coordinator_keys": [self.group_id]} if takes_many else {"key": self.group_id}
-            response = await channel.ask(FindCoordinatorRequest(**keys))
-            found = response.coordinators[0] if response.coordinators else response
-            what = f"cannot find the coordinator of group {self.group_id!r}"
-            raise_for(found.error_code, what, found.error_message)
-            self._cluster.view.learn_endpoints([(found.node_id, found.host, found.port)])
-            self._node = found.node_id
-        return self._node
 
     # Offsets
 

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 from headrace.base.ids import TopicPartition
 from headrace.clients.background import Background
 from headrace.clients.consuming.async_face import AsyncConsumer, Committed, consumer_config
-from headrace.clients.consuming.coordinator import OffsetAndMetadata
+from headrace.clients.consuming.coordinator import GroupMetadata, OffsetAndMetadata
 from headrace.clients.consuming.listener import RebalanceListener
 from headrace.clients.consuming.records import ConsumedRecord, Deserializer
 from headrace.clients.errors import ClientError
@@ -170,6 +170,10 @@ class Consumer:
         return self._async.lag(partition)
 
     # Offsets
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group now, for a producer's `send_offsets_to_transaction`."""
+        return self._call(self._async.group_metadata)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets, or the positions; returns when the group has them."""

@@ -118,6 +118,21 @@ class Accumulator:
         self.free_bytes -= batch.size
         return True
 
+    def close_all(self) -> None:
+        """Take no more rows into what is begun."""
+        with self.lock:
+            for queue in self._queues.values():
+                if queue and not queue[-1].is_closed:
+                    self._close(queue[-1])
+
+    def waiting(self) -> list[ProducerBatch]:
+        """Take all that is not on the wire out of the queues."""
+        with self.lock:
+            found = [batch for queue in self._queues.values() for batch in queue]
+            for queue in self._queues.values():
+                queue.clear()
+        return found
+
     def loads(self, topic: str, count: int) -> list[int]:
         """How many batches wait for each of a topic's partitions."""
         queues = self._queues

@@ -28,7 +28,7 @@ from headrace.records.batch import (
     stamp_producer,
 )
 from headrace.records.codecs import compress
-from headrace.records.header import HEADER_BYTES
+from headrace.records.header import HEADER_BYTES, TRANSACTIONAL
 
 
 class RecordMetadata(NamedTuple):
@@ -70,6 +70,7 @@ class ProducerBatch:
         "created_ms",
         "give_back",
         "is_closed",
+        "is_in_transaction",
         "is_on_wire",
         "limit",
         "max_timestamp",
@@ -91,6 +92,7 @@ class ProducerBatch:
         self.room = limit - HEADER_BYTES  # what is left of them; none once it is closed
         self.is_closed = False  # takes no more rows
         self.is_on_wire = False
+        self.is_in_transaction = False
         self.attempts = 0
         self.retry_at_ms = 0.0
         self.body: Buffer | None = None
@@ -179,7 +181,7 @@ class ProducerBatch:
             leader_epoch=-1,
             magic=MAGIC,
             crc=0,
-            attributes=self.codec,
+            attributes=self.codec | (TRANSACTIONAL if self.is_in_transaction else 0),
             last_offset_delta=self.count - 1,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
@@ -266,6 +268,7 @@ class ProducerBatch:
             half.rows = own
             half.limit += sum(map(row_size, own))
             half.attempts = self.attempts
+            half.is_in_transaction = self.is_in_transaction
             half.seal(self.codec, None)
             half.producer_id, half.producer_epoch = self.producer_id, self.producer_epoch
             halves.append(half)

@@ -5,6 +5,7 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -27,6 +28,7 @@ from headrace.clients.producing.batch import Delivery, ProducerBatch, RecordMeta
 from headrace.clients.producing.encoding import RECORD_OVERHEAD, Headers, Row, checked_row, row_size
 from headrace.clients.producing.partitioners import Partitioner, RoundRobinPartitioner, StickyPartitioner
 from headrace.clients.producing.sender import Sender
+from headrace.clients.producing.transaction_phases import Phase, Writes
 from headrace.clients.world import World
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class ProducerCore:
             now_ms=world.now_ms,
         )
         self.sender = Sender(self.cluster, self.batches, on_decided=self._decided)
+        self.writes = Writes(self.batches.close_all, self.flush, self.sender.drop_waiting)
         self._record_bytes_max = min(config.int("max.request.size"), config.int("buffer.memory"))
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -187,8 +190,7 @@ class ProducerCore:
     def _append(
         self, topic: str, row: Row, size: int, partition: int | None, known: _Known
     ) -> tuple[ProducerBatch, int] | None:
-        if self.is_closed or self.sender.failure is not None:
-            raise self.sender.failure or ClosedError("the producer is closed")
+        self._check_open()
         if partition is not None:
             return self.batches.append(known.partitions[partition], row, size)
         _, key, value, _ = row
@@ -202,6 +204,12 @@ class ProducerCore:
             self._open[topic] = (taken[0], taken[0].size)
         return taken
 
+    def _check_open(self) -> None:
+        if self.is_closed or self.sender.failure is not None:
+            raise self.sender.failure or ClosedError("the producer is closed")
+        if self.sender.transactions is not None:
+            self.sender.transactions.check("send")
+
     def _look_up(self, topic: str) -> _Known | None:
         count = self._view.partition_count(topic)
         if not count:
@@ -213,8 +221,7 @@ class ProducerCore:
     def offer_sealed(self, batch: ProducerBatch) -> Lacks | None:
         """Take a batch that was made elsewhere, or say what is lacking."""
         with self._lock:
-            if self.is_closed or self.sender.failure is not None:
-                raise self.sender.failure or ClosedError("the producer is closed")
+            self._check_open()
             if not self.batches.append_sealed(batch):
                 return Lacks.MEMORY
         self._tell_sender()
@@ -238,6 +245,7 @@ class ProducerCore:
             level=self.sender.level,
             batch_bytes=min(most, self._record_bytes_max),
             timestamp_ms=self.world.clock.now_ms(),
+            transactional=self.sender.transactions is not None,
         )
         if self._spare is None or self._spare.size != form.batch_bytes:
             self._spare = SpareMemory(form.batch_bytes)
@@ -367,14 +375,24 @@ class ProducerCore:
             self.batches.hurry(-1)
 
     async def close(self, timeout_ms: int | None) -> None:
-        """Take no more, send what is there, and end; what is left after the time-out fails."""
+        """Take no more, send what is there, and end; what is left after the time-out fails.
+
+        A transaction that is open is aborted; one that is prepared stays so.
+        """
         with self._lock:
             self.is_closed = True
             self._open.clear()
         try:
-            await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
+            await asyncio.wait_for(self._finish(), None if timeout_ms is None else timeout_ms / 1000)
         except TimeoutError:
             pass
         finally:
             self.sender.close(TimedOutError("the producer was closed before the record was written"))
             self.cluster.close()
+
+    async def _finish(self) -> None:
+        transactions = self.sender.transactions
+        if transactions is not None and transactions.phase in (Phase.OPEN, Phase.ABORTABLE):
+            with contextlib.suppress(ClientError):  # its time-out will end it
+                await transactions.abort(self.writes)
+        await self.flush()

@@ -29,10 +29,11 @@ from headrace.clients.producing.core import (
 from headrace.clients.producing.encoding import Headers
 from headrace.clients.producing.partitioners import Partitioner
 from headrace.clients.producing.settings import producer_config
+from headrace.clients.producing.transactional_faces import AsyncTransactional, SyncTransactional
 from headrace.clients.world import World, system_world
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncTransactional):
     """Writes records, on an event loop. Settings are Kafka's, as a mapping or as keywords with _ for dots."""
 
     def __init__(
@@ -127,7 +128,7 @@ class AsyncProducer:
         await self._core.close(timeout_ms)
 
 
-class Producer:
+class Producer(SyncTransactional):
     """Writes records, for programs with threads: any of them may send. Settings as for `AsyncProducer`."""
 
     def __init__(
@@ -148,7 +149,7 @@ class Producer:
             receive_buffer_bytes=config.int("receive.buffer.bytes"),
         )
         with self._background.closed_on_error():
-            self._async = AsyncProducer(
+            self._async: AsyncProducer = AsyncProducer(
                 config.given,
                 key_serializer=key_serializer,
                 value_serializer=value_serializer,

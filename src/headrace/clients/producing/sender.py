@@ -15,12 +15,13 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_LEADER, TopicPartition
 from headrace.clients.channel import Channel
 from headrace.clients.cluster_client import ClusterClient
-from headrace.clients.configuration import ClientConfig
 from headrace.clients.errors import ClientError, RefusedError, TimedOutError, UnreachableError, raise_for
 from headrace.clients.metadata import Leader
 from headrace.clients.producing.accumulator import Accumulator
 from headrace.clients.producing.batch import ProducerBatch
 from headrace.clients.producing.sequences import ProducerIdentity, Sequences, Verdict
+from headrace.clients.producing.settings import compression_level
+from headrace.clients.producing.transactions import CONCURRENT_PAUSE_MS, PRODUCE_EXPLICIT, Transactions
 from headrace.records.codecs import Codec
 from headrace.wire.schemas.init_producer_id import InitProducerIdRequest
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -53,9 +54,14 @@ class Sender:
         self._retries = config.int("retries")
         self.codec = Codec[config.str("compression.type").upper()]
         self.level = compression_level(config, self.codec)
+        is_transactional = config.get("transactional.id") is not None
         self.sequences = Sequences(
-            is_idempotent=config.bool("enable.idempotence"), in_flight_max=self._in_flight_max
+            is_idempotent=config.bool("enable.idempotence"),
+            in_flight_max=self._in_flight_max,
+            is_transactional=is_transactional,
         )
+        self.transactions = Transactions(cluster, self.sequences) if is_transactional else None
+        self._is_adding = False
         self._in_flight: dict[int, int] = {}
         self._sent_ms = -_BUSY_MS
         self._planned = False
@@ -88,6 +94,11 @@ class Sender:
         for batch in self._batches.undecided():
             self._fail(batch, error)
 
+    def drop_waiting(self, error: ClientError) -> None:
+        """Give up what is not on the wire."""
+        for batch in self._batches.waiting():
+            self._fail(batch, error)
+
     def know(self, topic: str) -> None:
         """Keep the metadata of this topic fresh."""
         self._topics[topic] = None
@@ -101,7 +112,8 @@ class Sender:
         now_ms = self._world.now_ms()
         self._give_up_late(now_ms)
         if self.sequences.needs_identity:
-            self._identify()
+            if self.transactions is None:
+                self._identify()
             next_ms = float("inf")
         else:
             for partition in self.sequences.unsettled():
@@ -111,6 +123,7 @@ class Sender:
                 self._refresh()
             for node, partitions in ready.nodes.items():
                 self._send_to(node, partitions)
+            self._add_partitions()
             next_ms = ready.next_ms
         if now_ms - self._refreshed_ms >= self._cluster.config.int("metadata.max.age.ms"):
             self._refresh()
@@ -147,15 +160,21 @@ class Sender:
         if not channel.is_ready:
             self._connect(node, channel)
             return
-        taken, is_more = self._batches.take(partitions, self.sequences.may_send, self._request_bytes_max)
+        taken, is_more = self._batches.take(partitions, self._may_send, self._request_bytes_max)
         if taken:
             self._send(node, channel, taken)
             self._sent_ms = self._world.now_ms()
             if is_more and self._in_flight.get(node, 0) < self._in_flight_max:
                 self.wake()
 
+    def _may_send(self, batch: ProducerBatch) -> bool:
+        if self.transactions is not None and not self.transactions.admits(batch.partition):
+            return False
+        return self.sequences.may_send(batch)
+
     def _send(self, node: int, channel: Channel, batches: list[ProducerBatch]) -> None:
         for batch in batches:
+            batch.is_in_transaction = self.transactions is not None
             batch.seal(self.codec, self.level)
             self.sequences.sent(batch)
         request, at_most = self._request(batches)
@@ -187,6 +206,10 @@ class Sender:
         request = ProduceRequest(
             acks=self._acks, timeout_ms=self._cluster.timeout_ms, topic_data=list(topics.values())
         )
+        if self.transactions is not None:
+            request.transactional_id = self.transactions.id
+            if not self.transactions.is_implicit:
+                return request, PRODUCE_EXPLICIT
         return request, None if view.has_ids(topics) else _FIRST_WITH_IDS - 1
 
     # Answers
@@ -263,13 +286,19 @@ class Sender:
     def _retry(self, batch: ProducerBatch, error: ClientError) -> None:
         if batch.is_done:  # its time was up while it was on the wire
             self.sequences.given_up(batch, is_unwritten=False)
-        elif batch.attempts > self._retries:
+        elif batch.attempts > self._retries or (self.transactions and self.transactions.is_aborting):
             self._fail(batch, error)
         else:
             pause_ms = self._cluster.retry.wait_ms(batch.attempts)
+            if isinstance(error, RefusedError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                pause_ms = CONCURRENT_PAUSE_MS
             self._batches.put_back(batch, self._world.now_ms() + pause_ms)
 
     def _fail(self, batch: ProducerBatch, error: ClientError, *, is_unwritten: bool = False) -> None:
+        if self.transactions is not None:
+            self.transactions.batch_failed(error, was_sent=batch.attempts > 0)
+            if self.transactions.error is not None:
+                self.drop_waiting(self.transactions.error)
         if not batch.is_on_wire:
             self.sequences.given_up(batch, is_unwritten=is_unwritten)
         self._batches.decided(batch)  # first, so that it takes no more rows
@@ -324,6 +353,24 @@ class Sender:
     def _has_unled(self) -> bool:
         return any(leader.node == NO_LEADER for leader in self._cluster.view.leaders.values())
 
+    def _add_partitions(self) -> None:
+        """Tell the coordinator of partitions that wait for it, once at a time."""
+        transactions = self.transactions
+        if transactions is None or self._is_adding or not transactions.wants_partitions:
+            return
+
+        async def add() -> None:
+            try:
+                await transactions.add_partitions()
+            finally:
+                self._is_adding = False
+                if transactions.error is not None:
+                    self.drop_waiting(transactions.error)
+                self.wake()
+
+        self._is_adding = True
+        self._begin(add())
+
     def _identify(self) -> None:
         """Get a producer id; a broker that refuses for good ends this producer."""
 
@@ -349,11 +396,3 @@ class Sender:
         if not self._identifying and self.failure is None:
             self._identifying = True
             self._begin(identify())
-
-
-def compression_level(config: ClientConfig, codec: Codec) -> int | None:
-    """The level that was asked for; None is the codec's own."""
-    name = f"compression.{codec.name.lower()}.level"
-    if codec not in (Codec.GZIP, Codec.LZ4, Codec.ZSTD) or not config.was_given(name):
-        return None
-    return config.int(name)

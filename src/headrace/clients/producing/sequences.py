@@ -63,8 +63,9 @@ class PartitionRun:
 class Sequences:
     """The runs of all partitions, and the producer's identity."""
 
-    def __init__(self, *, is_idempotent: bool, in_flight_max: int) -> None:
+    def __init__(self, *, is_idempotent: bool, in_flight_max: int, is_transactional: bool = False) -> None:
         self.is_idempotent = is_idempotent
+        self.is_transactional = is_transactional  # epochs are the coordinator's then
         self._in_flight_max = in_flight_max
         self.identity = NO_IDENTITY
         self._runs: dict[TopicPartition, PartitionRun] = {}
@@ -130,11 +131,15 @@ class Sequences:
         """What an answer's error code means for the batch; may ask for a new epoch."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             return Verdict.WRITTEN
+        if self.is_transactional and code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            return Verdict.FAILED
         if self.is_idempotent:
             run = self.run(batch.partition)
             if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 # An earlier batch is on its way again; without one there is a gap that nothing will fill.
                 if run.in_flight and run.in_flight[0] is batch:
+                    if self.is_transactional:
+                        return Verdict.FAILED
                     run.needs_new_epoch = True
                 return Verdict.RETRY
             if code == ErrorCode.UNKNOWN_PRODUCER_ID:
