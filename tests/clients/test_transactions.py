@@ -112,10 +112,8 @@ def book(request: pytest.FixtureRequest) -> Iterator[Book]:
 
 
 def producer_of(book: Book, **settings: Any) -> Producer:
-    found = Producer(
-        bootstrap_servers=book.scripted.address,
-        **({"transactional_id": "x", "retry_backoff_ms": 10, "max_block_ms": 5_000} | settings),
-    )
+    usual: dict[str, Any] = {"transactional_id": "x", "retry_backoff_ms": 10, "max_block_ms": 5_000}
+    found = Producer(bootstrap_servers=book.scripted.address, **usual | settings)
     found.init_transactions()
     return found
 
@@ -269,7 +267,7 @@ def test_a_prepared_transaction_is_completed_by_another_process() -> None:
     with ScriptedCluster() as scripted:
         scripted.versions[22] = (0, 6)
         book = Book(scripted, VERSION_2)
-        settings = {"transaction_two_phase_commit_enable": True}
+        settings: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
         with producer_of(book, **settings) as producer:
             producer.begin_transaction()
             producer.send("t", b"a")
@@ -279,7 +277,7 @@ def test_a_prepared_transaction_is_completed_by_another_process() -> None:
                 producer.send("t", b"b")
         assert not book.ends(), "closing leaves it prepared"
         for decided, is_committed in ((prepared, True), (PreparedTransaction(1, 1), False)):
-            book.ongoing = tuple(prepared)
+            book.ongoing = (prepared.producer_id, prepared.epoch)
             with Producer(bootstrap_servers=scripted.address, transactional_id="x", **settings) as second:
                 assert second.init_transactions(keep_prepared=True) == prepared
                 assert second.complete_transaction(decided) is is_committed

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.clients.consuming.face import Consumer
     from headrace.clients.consuming.listener import RebalanceListener
     from headrace.clients.consuming.records import ConsumedRecord
+    from headrace.clients.processor import Output, Processor
     from headrace.clients.producing.batch import Delivery, RecordMetadata
     from headrace.clients.producing.face import AsyncProducer, Producer
     from headrace.clients.producing.transaction_phases import PreparedTransaction
@@ -29,7 +30,9 @@ __all__ = [
     "Delivery",
     "GroupMetadata",
     "OffsetAndMetadata",
+    "Output",
     "PreparedTransaction",
+    "Processor",
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
@@ -45,6 +48,8 @@ _HOMES: Final = {
     "Delivery": "producing.batch",
     "GroupMetadata": "consuming.coordinator",
     "OffsetAndMetadata": "consuming.coordinator",
+    "Output": "processor",
+    "Processor": "processor",
     "PreparedTransaction": "producing.transaction_phases",
     "Producer": "producing.face",
     "RebalanceListener": "consuming.listener",
