@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 from bench.machine import cpu_seconds, free_port, rss_mb, stop, wait_until_serving
 
@@ -79,7 +80,14 @@ class Broker:
             stop(self.process.pid)
             self.process = None
 
-    def __enter__(self) -> "Broker":
+    def kill(self) -> None:
+        """As kill -9 does: nothing is written out, nothing is marked."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -119,9 +127,8 @@ class Kafka(Broker):
             "log.segment.delete.delay.ms": "100",
         }
         (self.folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
-        (self.folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
         format_command = [
-            *self._java("-Xmx512M"),
+            *java(self.folder, "-Xmx512M"),
             "kafka.tools.StorageTool",
             "format",
             "-t",
@@ -132,11 +139,14 @@ class Kafka(Broker):
         subprocess.run(format_command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def command(self) -> list[str]:
-        return [*self._java(*KAFKA_FLAGS), "kafka.Kafka", str(self.folder / "server.properties")]
+        return [*java(self.folder, *KAFKA_FLAGS), "kafka.Kafka", str(self.folder / "server.properties")]
 
-    def _java(self, *flags: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        return ["java", *flags, logging, "-cp", f"{KAFKA_LIBS}/*"]
+
+def java(folder: Path, *flags: str) -> list[str]:
+    """What runs a class of Kafka's jars without a word; a main class and its arguments follow."""
+    (folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+    return ["java", *flags, logging, "-cp", f"{KAFKA_LIBS}/*"]
 
 
 def missing() -> list[str]:

@@ -81,23 +81,24 @@ def _read(connection: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def serves(address: tuple[str, int]) -> bool:
-    """Whether Metadata lists a broker and a controller: the moment a client can begin."""
+def serves(address: tuple[str, int], brokers: int = 1) -> bool:
+    """Whether Metadata lists so many brokers and a controller: the moment a client can begin."""
     try:
         data = call(address, 3, 1, struct.pack(">i", 0))
     except OSError:
         return False
-    brokers, at = struct.unpack_from(">i", data, 4)[0], 8
-    for _ in range(brokers):
+    listed, at = struct.unpack_from(">i", data, 4)[0], 8
+    for _ in range(listed):
         at += 4
         at += 2 + struct.unpack_from(">h", data, at)[0] + 4
         at += 2 + max(struct.unpack_from(">h", data, at)[0], 0)
-    return brokers > 0 and struct.unpack_from(">i", data, at)[0] >= 0
+    controller: int = struct.unpack_from(">i", data, at)[0]
+    return listed >= brokers and controller >= 0
 
 
-def wait_until_serving(address: tuple[str, int], limit_s: float = 120) -> None:
+def wait_until_serving(address: tuple[str, int], limit_s: float = 300, brokers: int = 1) -> None:
     deadline = time.monotonic() + limit_s
-    while not serves(address):
+    while not serves(address, brokers):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{address[0]}:{address[1]} does not serve after {limit_s} s")
         time.sleep(0.005)

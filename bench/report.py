@@ -56,6 +56,12 @@ UNITS = {
     "spark_cpu_us": "Spark CPU µs a row",
     "ready_s": "start to ready, s",
     "idle_rss_mb": "memory at idle, MB",
+    "answered_s": "requests answered, s",
+    "led_s": "until all have leaders, s",
+    "served_s": "until all are served, s",
+    "metadata_s": "until Metadata answers, s",
+    "stop_s": "stopped in order, s",
+    "cpu_s": "CPU, s",
 }
 
 
