@@ -95,6 +95,70 @@ def test_a_reply_that_is_ready_waits_behind_one_that_is_not(place):
     place.run(main())
 
 
+class Holding:
+    """Holds the replies to frames that begin with h, answers the others at once."""
+
+    def __init__(self, listen):
+        self.released = []
+        self.listener = listen(self.on_frame)
+
+    def on_frame(self, connection, data):
+        body = bytes(data)
+        if body[:1] == b"h":
+            slot = connection.begin_reply()
+            connection.hold(lambda: self.released.append(body) or slot.send((frame(b"let go " + body),)))
+        else:
+            connection.send((frame(body),))
+
+
+def test_a_held_reply_gives_way_to_what_the_peer_sends_next(place):
+    async def main():
+        holding = Holding(place.listen)
+        peer = await place.peer(holding.listener)
+        await peer.write(frame(b"hold 1") + frame(b"quick"))  # in one read, or in two
+        assert await read_all(peer, 2) == [b"let go hold 1", b"quick"]
+        await peer.write(frame(b"hold 2"))
+        (connection,) = holding.listener.connections
+        await place.until(lambda: connection.outstanding == 1)
+        await place.turn(20)
+        assert holding.released == [b"hold 1"]
+        await peer.write(frame(b"hold 3"))
+        assert await peer.read_frame() == b"let go hold 2"
+        await peer.write(frame(b"the end"))
+        assert await read_all(peer, 2) == [b"let go hold 3", b"the end"]
+
+    place.run(main())
+
+
+def test_a_held_reply_leaves_when_its_connection_finishes(place):
+    async def main():
+        holding = Holding(place.listen)
+        peer = await place.peer(holding.listener)
+        await peer.write(frame(b"hold"))
+        (connection,) = holding.listener.connections
+        await place.until(lambda: connection.outstanding == 1)
+        connection.finish()
+        assert await peer.read_frame() == b"let go hold"
+        assert await peer.is_closed()
+        assert holding.released == [b"hold"]
+
+    place.run(main())
+
+
+def test_a_held_reply_is_let_go_when_its_peer_is_gone(place):
+    async def main():
+        holding = Holding(place.listen)
+        peer = await place.peer(holding.listener)
+        await peer.write(frame(b"hold"))
+        (connection,) = holding.listener.connections
+        await place.until(lambda: connection.outstanding == 1)
+        peer.socket.close()
+        await place.until(lambda: holding.released)
+        assert connection.closed and not connection.outstanding
+
+    place.run(main())
+
+
 def test_a_slot_may_stay_without_a_reply(place):
     async def main():
         def on_frame(connection, data):

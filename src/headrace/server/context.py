@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -72,6 +72,14 @@ class Peer:
         self.principal = ANONYMOUS
         self.software_name = ""  # from ApiVersions v3 on (KIP-511)
         self.software_version = ""
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """The reply is kept back by choice: see `Connection.hold`."""
+        self.connection.hold(release)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.connection.closed
 
     def close(self, reason: str) -> None:
         """End the connection at once: the only thing a client that expects no reply can notice."""

@@ -3,6 +3,8 @@
 The socket is driven straight from the loop's `add_reader` and `add_writer`. A readable event reads once or
 more, hands every whole frame to `on_frame`, and flushes the replies that came back at once in one call. A
 reply that must wait gets a `ReplySlot`: slots leave in the order they were begun, whichever is filled first.
+One that waits although it could leave (a long poll without a need) is `hold`: it gives way to whatever the
+peer sends next, because the replies behind it would wait as well.
 
 `on_frames`, where there is one, is asked first: it may take several frames of a read at once.
 
@@ -86,6 +88,7 @@ class Connection:
         "_parked_bytes",
         "_paused",
         "_reader",
+        "_release",
         "_slots",
         "_socket",
         "_writing",
@@ -123,6 +126,7 @@ class Connection:
         self._outbox = Outbox()
         self._slots: deque[ReplySlot] = deque()
         self._parked_bytes = 0  # replies that are ready behind a slot that is not
+        self._release: Callable[[], None] | None = None  # lets go of a reply that is held
         self._paused = 0
         self._writing = False  # the loop tells us when the socket can be written
         self._busy = False  # handling frames: replies are flushed together at the end
@@ -174,6 +178,18 @@ class Connection:
         self._slots.append(slot)
         return slot
 
+    def hold(self, release: Callable[[], None]) -> None:
+        """The reply to the request being handled is kept back by choice. `release` is called once, when the
+        peer sends anything more or the connection ends; that may be long after the reply has left.
+        """
+        assert self._release is None, "one reply is held at a time: a later request releases it"
+        self._release = release
+
+    def _let_go(self) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
     def send(self, chunks: Chunks) -> None:
         """Answer now, behind what is waiting already: as if a new slot were filled at once."""
         if self._slots:
@@ -188,6 +204,7 @@ class Connection:
         if self.closed:
             return
         self._pause(_FINISHING)
+        self._let_go()
         if not self._close_if_finished():
             self._flush_soon()
 
@@ -207,6 +224,7 @@ class Connection:
         self._outbox.clear()
         self._slots.clear()
         self._parked_bytes = 0
+        self._let_go()
         self._on_close(self, reason)
 
     # Reading
@@ -248,6 +266,8 @@ class Connection:
         singly = 0  # frames that `on_frames` does not want
         try:
             while not self._paused:
+                if self._release is not None and reader.start < reader.end:
+                    self._let_go()
                 if not singly and on_frames is not None:
                     singly = on_frames(self, reader)
                 singly -= 1

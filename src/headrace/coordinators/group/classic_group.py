@@ -43,7 +43,9 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True)
 class Member:
-    """One member. `joining` and `syncing` answer a request that waits for the others."""
+    """One member. `joining` and `syncing` answer a request that waits for the others, `beating` a heartbeat
+    that waits for news.
+    """
 
     id: str
     instance_id: str | None
@@ -56,6 +58,14 @@ class Member:
     is_new: bool = False
     joining: Callable[[JoinGroupResponse], None] | None = None
     syncing: Callable[[SyncGroupResponse], None] | None = None
+    beating: Callable[[ErrorCode], None] | None = None
+    is_patient: bool = True  # it has not yet broken a connection on which a heartbeat was held
+
+    def tell(self, error: ErrorCode) -> None:
+        """Answer the heartbeat that waits, if one does."""
+        beating, self.beating = self.beating, None
+        if beating is not None:
+            beating(error)
 
     def metadata_for(self, protocol: str) -> bytes:
         for name, metadata in self.protocols:

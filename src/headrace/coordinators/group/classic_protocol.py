@@ -20,6 +20,7 @@ from headrace.coordinators.group.classic_replies import (
     returning_reply,
     sync_reply,
 )
+from headrace.coordinators.group.held_heartbeats import HeldHeartbeats
 from headrace.coordinators.group.rebalances import ClassicLimits, Persist, Rebalances
 from headrace.coordinators.timers import Timers
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
@@ -34,6 +35,8 @@ from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
 
 AnswerJoin = Callable[[JoinGroupResponse], None]
 AnswerSync = Callable[[SyncGroupResponse], None]
+AnswerBeat = Callable[[ErrorCode], None]
+Release = Callable[[bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class ClassicProtocol:
         self._persist = persist
         self._new_uuid = new_uuid
         self._rebalances = Rebalances(limits=limits, timers=timers, persist=persist)
+        self._held = HeldHeartbeats(timers)
 
     # --- JoinGroup ----------------------------------------------------------------------------------------
 
@@ -302,6 +306,11 @@ class ClassicProtocol:
         self._rebalances.expect_heartbeat(group, group.members[request.member_id], now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING) else ErrorCode.NONE
 
+    def hold(self, request: HeartbeatRequest, *, now_ms: int, answer: AnswerBeat) -> Release | None:
+        """Keep a heartbeat that was found good until there is news: see `HeldHeartbeats.hold`."""
+        group = self.groups[request.group_id]
+        return self._held.hold(group, group.members[request.member_id], now_ms=now_ms, answer=answer)
+
     def keep_alive(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         """An offset commit proves life as well as a heartbeat does."""
         member = group.members.get(member_id)
@@ -358,6 +367,7 @@ class ClassicProtocol:
         for member in group.members.values():
             joining, syncing = member.joining, member.syncing
             member.joining = member.syncing = None
+            member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
             if joining is not None:
                 joining(join_error(member.id, ErrorCode.REBALANCE_IN_PROGRESS))
             if syncing is not None:

@@ -51,6 +51,8 @@ class Rebalances:
         group.pending_sync.clear()
         self._timers.cancel(("sync", group.id))
         group.move(GroupState.PREPARING)
+        for member in group.members.values():
+            member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
         if was_empty:
             # Its first members do not wait for ids that were given and never came back.
             if self._limits.initial_rebalance_delay_ms > 0:
@@ -192,6 +194,7 @@ class Rebalances:
 
     def fence(self, group: ClassicGroup, member: Member) -> None:
         self._timers.cancel(("heartbeat", group.id, member.id))
+        member.tell(ErrorCode.FENCED_INSTANCE_ID)
         if member.joining is not None:
             member.joining(join_error(member.id, ErrorCode.FENCED_INSTANCE_ID))
             member.joining = None
@@ -204,6 +207,7 @@ class Rebalances:
         member = group.remove(member_id)
         if member is None:
             return
+        member.tell(ErrorCode.UNKNOWN_MEMBER_ID)
         if member.joining is not None:
             member.joining(join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             member.joining = None
@@ -226,6 +230,7 @@ class Rebalances:
             self._timers.cancel(("pending", group.id, member_id))
         for member in list(group.members.values()):
             self._timers.cancel(("heartbeat", group.id, member.id))
+            member.tell(ErrorCode.NOT_COORDINATOR)
             if member.joining is not None:
                 member.joining(join_error(member.id, ErrorCode.NOT_COORDINATOR))
             if member.syncing is not None:

@@ -11,7 +11,14 @@ from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.group.classic_group import ClassicGroup
-from headrace.coordinators.group.classic_protocol import AnswerJoin, AnswerSync, Caller, ClassicProtocol
+from headrace.coordinators.group.classic_protocol import (
+    AnswerBeat,
+    AnswerJoin,
+    AnswerSync,
+    Caller,
+    ClassicProtocol,
+    Release,
+)
 from headrace.coordinators.group.classic_records import group_tombstone
 from headrace.coordinators.group.classic_replies import JoinFeatures, join_error
 from headrace.coordinators.group.consumer.classic_members import ClassicMembers
@@ -178,6 +185,12 @@ class BothProtocols:
         if group is None:
             return self._classic.heartbeat(request, now_ms=now_ms)
         return self._members.heartbeat(group, request)
+
+    def hold(self, request: HeartbeatRequest, *, now_ms: int, answer: AnswerBeat) -> Release | None:
+        """Keep a good heartbeat of a classic group until there is news; None to answer it now."""
+        if request.group_id in self._consumer.groups:
+            return None
+        return self._classic.hold(request, now_ms=now_ms, answer=answer)
 
     def leave(
         self, request: LeaveGroupRequest, *, now_ms: int, answer: Callable[[LeaveGroupResponse], None]

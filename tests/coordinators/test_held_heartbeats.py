@@ -1,0 +1,128 @@
+"""Heartbeats that wait for news: who is told what, and when at the latest."""
+
+from headrace.base.error_codes import ErrorCode
+from headrace.coordinators.group.classic_protocol import Release
+from headrace.coordinators.group.held_heartbeats import HELD_MS_MAX
+from headrace.wire.schemas.heartbeat import HeartbeatRequest
+from headrace.wire.schemas.leave_group import MemberIdentity
+from tests.coordinators.classic_world import GROUP, World
+
+
+def hold(world: World, member_id: str) -> tuple[list[ErrorCode], Release | None]:
+    """A heartbeat that may be held: its answers, and what lets it go."""
+    request = HeartbeatRequest(group_id=GROUP, generation_id=world.group.generation, member_id=member_id)
+    assert world.protocol.heartbeat(request, now_ms=world.now_ms) is ErrorCode.NONE
+    answers: list[ErrorCode] = []
+    return answers, world.protocol.hold(request, now_ms=world.now_ms, answer=answers.append)
+
+
+def test_a_rebalance_is_told_at_once() -> None:
+    world = World()
+    first, second = world.stable_pair()
+    told = [hold(world, each)[0] for each in (first, second)]
+    world.pass_time(1_000)
+    assert told == [[], []]
+    world.join_new("third")
+    assert told == [[ErrorCode.REBALANCE_IN_PROGRESS]] * 2
+
+
+def test_who_stays_hears_of_who_leaves() -> None:
+    world = World()
+    first, second = world.stable_pair()
+    told, gone = hold(world, first)[0], hold(world, second)[0]
+    world.leave(MemberIdentity(second))
+    assert told == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert gone == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_without_news_it_is_answered_before_the_next_one_is_due() -> None:
+    world = World()
+    first, _ = world.stable_pair()
+    told, _ = hold(world, first)
+    world.pass_time(HELD_MS_MAX - 1)
+    assert told == []
+    world.pass_time(1)
+    assert told == [ErrorCode.NONE]
+
+
+def test_in_a_short_session_it_is_answered_sooner() -> None:
+    world = World()
+    member, _ = world.join_new(session_ms=6_000)
+    world.sync(member, {member: b"all"})
+    told, _ = hold(world, member)
+    world.pass_time(1_999)
+    assert told == []
+    world.pass_time(1)
+    assert told == [ErrorCode.NONE]
+
+
+def test_a_session_counts_from_the_arrival() -> None:
+    world = World()
+    member, _ = world.join_new(session_ms=10_000)
+    world.sync(member, {member: b"all"})
+    hold(world, member)
+    world.pass_time(9_999)
+    assert member in world.group.members
+    world.pass_time(1)
+    assert member not in world.group.members
+
+
+def test_it_can_be_let_go() -> None:
+    world = World()
+    first, _ = world.stable_pair()
+    told, release = hold(world, first)
+    assert release is not None
+    release(False)
+    assert told == [ErrorCode.NONE]
+    world.join_new("third")
+    world.pass_time(60_000)
+    release(False)
+    assert told == [ErrorCode.NONE], "one answer is enough"
+
+
+def test_a_newer_one_replaces_it() -> None:
+    world = World()
+    first, _ = world.stable_pair()
+    older, release = hold(world, first)
+    newer, _ = hold(world, first)
+    assert (older, newer) == ([ErrorCode.NONE], [])
+    assert release is not None
+    release(True)  # the connection of the older one ends: no concern of the newer one
+    world.pass_time(HELD_MS_MAX - 1)
+    assert newer == []
+    world.join_new("third")
+    assert newer == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+def test_a_member_that_breaks_its_connection_is_not_made_to_wait_again() -> None:
+    world = World()
+    first, second = world.stable_pair()
+    _, release = hold(world, first)
+    assert release is not None
+    release(True)
+    assert hold(world, first) == ([], None)
+    assert hold(world, second)[1] is not None
+
+
+def test_only_a_stable_group_has_news_to_wait_for() -> None:
+    world = World()
+    first, _ = world.join_new("a")
+    assert world.group.state == "CompletingRebalance"
+    assert hold(world, first) == ([], None)
+
+
+def test_a_coordinator_that_moves_away_says_so() -> None:
+    world = World()
+    first, _ = world.stable_pair()
+    told, _ = hold(world, first)
+    world.protocol.drop(GROUP)
+    assert told == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_static_member_that_is_replaced_is_fenced() -> None:
+    world = World()
+    old = world.join(instance_id="seat")[0].member_id
+    world.sync(old, {old: b"all"})
+    told, _ = hold(world, old)
+    world.join(instance_id="seat")
+    assert told == [ErrorCode.FENCED_INSTANCE_ID]
