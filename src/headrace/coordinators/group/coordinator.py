@@ -6,20 +6,19 @@ the mapping of a group's name to a partition of `__consumer_offsets`.
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.coordinators.group.classic_records import OffsetToCommit, offset_record
 from headrace.coordinators.group.consumer.census import Census
 from headrace.coordinators.group.consumer.settings_book import SettingsBook
 from headrace.coordinators.group.machine import GroupLimits, GroupMachine
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.java_hash import partition_for
-from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime, TxnWriter
+from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime
 from headrace.coordinators.timers import Timers
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
@@ -106,14 +105,6 @@ class GroupCoordinator:
         if self._image.topics_by_name.get(OFFSETS_TOPIC) is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         return self.runtime.machine(self.partition_of(group_id))
-
-    def commit_in_transaction(
-        self, group_id: str, commits: Iterable[OffsetToCommit], writer: TxnWriter, done: Done
-    ) -> None:
-        """Write offsets that count when the writer's transaction is committed."""
-        now_ms = self._clock.now_ms()
-        records = [offset_record(group_id, commit, now_ms) for commit in commits]
-        self.runtime.write(self.partition_of(group_id), records, done, writer=writer)
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""
