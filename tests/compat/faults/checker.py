@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+VALUE_BYTES = 300
 TOLD_MAX = 3  # examples of each kind of fault
 
 
@@ -32,7 +33,7 @@ def check(told: Sequence[Told], log: Log, seen: Mapping[str, Log]) -> list[str]:
     places = {value: (at, offset) for at, records in log.items() for offset, value in records}
     counts = Counter(value for records in log.values() for _, value in records)
     faults += _some("is there more than once", [value for value, count in counts.items() if count > 1])
-    known = {_value(each.name, number) for each in told for number in range(each.sent)}
+    known = {value_of(each.name, number) for each in told for number in range(each.sent)}
     faults += _some("was never sent", [value for value in counts if value not in known])
     for producer in told:
         acknowledged = producer.acknowledged
@@ -62,9 +63,11 @@ def _check_order(producer: Told, log: Log) -> list[str]:
             if not value.startswith(prefix):
                 continue
             number = int(value[len(prefix) :])
-            left_out = [_value(producer.name, each) for each in range(expected, number, step)]
+            left_out = [value_of(producer.name, each) for each in range(expected, number, step)]
             if number < expected or not failed.issuperset(left_out):
-                faults.append(f"{value!r} at {partition}/{offset} comes where number {expected} was due")
+                faults.append(
+                    f"{value.rstrip()!r} at {partition}/{offset} comes where number {expected} was due"
+                )
             expected = number + step
     return faults[:TOLD_MAX]
 
@@ -76,19 +79,21 @@ def _check_view(reader: str, view: Log, log: Log) -> list[str]:
         faults += _check_offsets(where, [offset for offset, _ in records])
         there = dict(log[partition])
         wrong = [(offset, value) for offset, value in records if there.get(offset) != value]
-        faults += [
-            f"{where}: saw {value!r} at {offset}, where {there.get(offset)!r} is now"
-            for offset, value in wrong[:TOLD_MAX]
-        ]
+        for offset, value in wrong[:TOLD_MAX]:
+            now = there.get(offset, b"nothing").rstrip()
+            faults.append(f"{where}: saw {value.rstrip()!r} at {offset}, where {now!r} is now")
         if len(records) < len(log[partition]):
             faults.append(f"{where}: saw {len(records)} of {len(log[partition])} records")
     return faults
 
 
-def _value(name: str, number: int) -> bytes:
-    return b"%s/%d" % (name.encode(), number)
+def value_of(name: str, number: int) -> bytes:
+    """What a producer's record is: long enough for logs to roll and disks to fill."""
+    return (b"%s/%d" % (name.encode(), number)).ljust(VALUE_BYTES)
 
 
 def _some(what: str, values: Sequence[bytes]) -> list[str]:
     more = f" and {len(values) - TOLD_MAX} more" if len(values) > TOLD_MAX else ""
-    return [f"{', '.join(map(repr, values[:TOLD_MAX]))}{more}: {what}"] if values else []
+    return (
+        [f"{', '.join(repr(value.rstrip()) for value in values[:TOLD_MAX])}{more}: {what}"] if values else []
+    )

@@ -74,7 +74,7 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
         args = (cluster.bootstrap, TOPIC, PARTITIONS)
         writers = [kind(*args, plan.records_per_second) for kind in WRITERS]
         readers = [kind(*args) for kind in READERS]
-        for each in [*writers, *readers]:
+        for each in (*writers, *readers):
             each.start()
         _await_progress(writers, {each.name: 0 for each in writers}, outcome)
         _burn(plan, Striking(cluster.nodes, hosts), writers, outcome, say)
@@ -84,7 +84,9 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
 
 def _create_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES)])[TOPIC].result(60)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES, config={"segment.bytes": "1048576"})])[
+        TOPIC
+    ].result(60)
     eventually(lambda: _in_sync(admin), "all replicas are in sync")
 
 

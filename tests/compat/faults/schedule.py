@@ -30,6 +30,7 @@ EVERYTHING: Final = PROCESSES | CUTS | DISKS
 SHORT_SECONDS: Final = (0.1, 3.0)
 LONG_SECONDS: Final = (9.0, 14.0)
 LONG_CHANCE: Final = 0.2
+FULL_SECONDS: Final = (2.0, 12.0)  # a page that was begun has room for some records
 TWO_AT_ONCE_CHANCE: Final = 0.2
 
 
@@ -57,7 +58,7 @@ def rounds(seed: int, kinds: Collection[str], nodes: int = 3) -> Iterator[list[F
         struck = chance.sample(range(1, nodes + 1), nodes)
         drawn = _draw(chance, single if two else chosen, 2 if two else 1)
         yield [
-            Fault(kind, struck[at], struck[(at + 1) % nodes], _seconds(chance))
+            Fault(kind, struck[at], struck[(at + 1) % nodes], _seconds(chance, kind))
             for at, kind in enumerate(drawn)
         ]
 
@@ -66,5 +67,7 @@ def _draw(chance: random.Random, weights: dict[str, int], count: int) -> list[st
     return chance.choices(list(weights), list(weights.values()), k=count)
 
 
-def _seconds(chance: random.Random) -> float:
+def _seconds(chance: random.Random, kind: str) -> float:
+    if kind == FILL:
+        return chance.uniform(*FULL_SECONDS)
     return chance.uniform(*(LONG_SECONDS if chance.random() < LONG_CHANCE else SHORT_SECONDS))

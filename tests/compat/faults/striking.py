@@ -47,6 +47,13 @@ class Striking:
         if fault.kind == schedule.KILL:
             node.kill()
             return node.launch
+        if fault.kind == schedule.RESTART:
+            node.stop()
+            return node.launch
+        if fault.kind == schedule.KILL_ALL:
+            return self._kill_all()
+        if fault.kind == schedule.ROLL:
+            return self._roll
         if fault.kind == schedule.FREEZE:
             node.freeze()
             return node.thaw
@@ -55,10 +62,7 @@ class Striking:
             folder = node.data
             disks.fill(folder)
             return lambda: disks.relieve(folder)
-        if fault.kind in _CUTS:
-            return self._cut(fault)
-        _ON_PROCESSES[fault.kind](self, fault)
-        return _nothing
+        return self._cut(fault)
 
     def _cut(self, fault: Fault) -> Callable[[], None]:
         assert self._hosts is not None
@@ -74,33 +78,22 @@ class Striking:
 
         return undo
 
-    def _restart(self, fault: Fault) -> None:
-        node = self._nodes[fault.node]
-        node.stop()
-        node.launch()
-
-    def _roll(self, _: Fault) -> None:
+    def _roll(self) -> None:
         """Each in turn, once the one before serves again: as a careful operator does it."""
         for node in self._nodes.values():
             node.stop()
             node.start()
 
-    def _kill_all(self, fault: Fault) -> None:
+    def _kill_all(self) -> Callable[[], None]:
         for node in self._nodes.values():
             node.kill()
-        for node in self._nodes.values():
-            node.launch()
 
+        def undo() -> None:
+            for node in self._nodes.values():
+                node.launch()
 
-def _nothing() -> None:
-    pass
+        return undo
 
-
-_ON_PROCESSES: Final = {
-    schedule.RESTART: Striking._restart,
-    schedule.ROLL: Striking._roll,
-    schedule.KILL_ALL: Striking._kill_all,
-}
 
 # Whose packets are lost on the way to whom, and whether the answers are lost too.
 _CUTS: Final[dict[str, Callable[[Fault, set[int]], tuple[set[int], set[int], bool]]]] = {

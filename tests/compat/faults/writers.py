@@ -20,6 +20,7 @@ from kafka import KafkaProducer
 
 from headrace.clients import Producer
 from headrace.clients.producing.batch import Delivery
+from tests.compat.faults.checker import value_of
 
 UNDER_WAY_MAX = 100
 DELIVERY_SECONDS = 240.0
@@ -78,7 +79,7 @@ class Writer(ABC):
                 yield None
                 continue
             number, self.sent = self.sent, self.sent + 1
-            yield number % self._partitions, b"%s/%d" % (self.name.encode(), number)
+            yield number % self._partitions, value_of(self.name, number)
 
     def _note(self, value: bytes, partition: int, offset: int) -> None:
         now = time.monotonic()
@@ -87,7 +88,7 @@ class Writer(ABC):
         self.acknowledged[value] = (partition, offset)
 
     def _note_failure(self, value: bytes, error: object) -> None:
-        self.failed[value] = f"{self.name}: {value!r}: {error!r}"
+        self.failed[value] = f"{self.name}: {value.rstrip()!r}: {error!r}"
 
 
 class ConfluentWriter(Writer):
