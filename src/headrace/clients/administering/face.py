@@ -12,6 +12,7 @@ from typing import Any, Self
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients.administering import brokers, configs, groups, quorum, reassignments, topics
+from headrace.clients.administering.transaction_faces import AsyncTransactionAdmin, TransactionAdmin
 from headrace.clients.background import Background
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.configuration import ClientConfig
@@ -30,7 +31,7 @@ def _world(loop: asyncio.AbstractEventLoop, config: ClientConfig) -> World:
     )
 
 
-class AsyncAdmin:
+class AsyncAdmin(AsyncTransactionAdmin):
     """Asks and changes a cluster, on an event loop."""
 
     def __init__(
@@ -190,14 +191,14 @@ class AsyncAdmin:
         return await reassignments.elect_leaders(self.cluster, partitions, unclean=unclean)
 
 
-class Admin:
+class Admin(TransactionAdmin):
     """Asks and changes a cluster. Every call is `AsyncAdmin`'s of the same name, waited for."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         config = ClientConfig(ADMIN, settings, **more)
         self._background = Background("headrace-admin")
         with self._background.closed_on_error():
-            self._async = AsyncAdmin(config.given, world=_world(self._background.loop, config))
+            self._async: AsyncAdmin = AsyncAdmin(config.given, world=_world(self._background.loop, config))
         self._is_closed = False
 
     def __enter__(self) -> Self:

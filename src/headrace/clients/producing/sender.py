@@ -21,7 +21,8 @@ from headrace.clients.producing.accumulator import Accumulator
 from headrace.clients.producing.batch import ProducerBatch
 from headrace.clients.producing.sequences import ProducerIdentity, Sequences, Verdict
 from headrace.clients.producing.settings import compression_level
-from headrace.clients.producing.transactions import CONCURRENT_PAUSE_MS, PRODUCE_EXPLICIT, Transactions
+from headrace.clients.producing.transactions import Transactions
+from headrace.clients.transaction_versions import CONCURRENT_PAUSE_MS, PRODUCE_EXPLICIT
 from headrace.records.codecs import Codec
 from headrace.wire.schemas.init_producer_id import InitProducerIdRequest
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData

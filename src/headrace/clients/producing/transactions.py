@@ -30,6 +30,12 @@ from headrace.clients.errors import (
 from headrace.clients.producing.sequences import NO_IDENTITY, ProducerIdentity, Sequences
 from headrace.clients.producing.transaction_errors import FATAL, FENCED, NOT_A_MEMBER, out_of_group
 from headrace.clients.producing.transaction_phases import MAY, Phase, PreparedTransaction, Writes
+from headrace.clients.transaction_versions import (
+    CONCURRENT_PAUSE_MS,
+    END_EXPLICIT,
+    OFFSETS_EXPLICIT,
+    is_implicit,
+)
 from headrace.wire.schemas.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.wire.schemas.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headrace.wire.schemas.end_txn import EndTxnRequest
@@ -40,15 +46,8 @@ from headrace.wire.schemas.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-PRODUCE_EXPLICIT: Final = 11
-"""The last version of Produce that takes no partition into a transaction by itself."""
 _ADD_PARTITIONS_OF_CLIENTS: Final = 3
-_END_EXPLICIT: Final = 4
-_OFFSETS_EXPLICIT: Final = 4
 _INIT_TWO_PHASE: Final = 6
-_IMPLICIT_LEVEL: Final = 2
-# The markers of the transaction before are still being written: that is over in a moment.
-CONCURRENT_PAUSE_MS: Final = 20
 
 
 class Transactions:
@@ -156,10 +155,10 @@ class Transactions:
         )
         try:
             reply = await self._identify(request)
-            features = (await self._coordinator.channel()).versions.features
+            channel = await self._coordinator.channel()
         except (RefusedError, UnsupportedError) as error:
             raise self.fail(error) from error
-        self.is_implicit = features.get("transaction.version", 0) >= _IMPLICIT_LEVEL
+        self.is_implicit = is_implicit(channel.versions)
         if reply.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(
                 reply.ongoing_txn_producer_id, reply.ongoing_txn_producer_epoch
@@ -235,7 +234,7 @@ class Transactions:
             request,
             f"cannot commit offsets of group {group.group_id!r} in the transaction",
             lambda reply: (part.error_code for topic in reply.topics for part in topic.partitions),
-            at_most=None if self.is_implicit else _OFFSETS_EXPLICIT,
+            at_most=None if self.is_implicit else OFFSETS_EXPLICIT,
             coordinator=coordinator,
         )
 
@@ -307,7 +306,7 @@ class Transactions:
             request,
             f"cannot {'commit' if committed else 'abort'} the transaction",
             lambda reply: (reply.error_code,),
-            at_most=None if self.is_implicit else _END_EXPLICIT,
+            at_most=None if self.is_implicit else END_EXPLICIT,
         )
         if self.is_implicit and reply.producer_id >= 0:
             self._sequences.identity = ProducerIdentity(reply.producer_id, reply.producer_epoch)
