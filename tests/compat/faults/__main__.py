@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from tests.compat.faults import hosts, schedule
-from tests.compat.faults.run import NODES, Plan, run
+from tests.compat.faults.run import Plan, run
+from tests.compat.faults.topic import NODES
 
 
 def main() -> int:

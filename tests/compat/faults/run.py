@@ -7,21 +7,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
-from tests.compat.cluster import HeadraceCluster, Node
+from tests.compat.cluster import HeadraceCluster
 from tests.compat.faults import checker, disks, schedule
 from tests.compat.faults.hosts import Hosts
 from tests.compat.faults.readers import READERS, Reader
 from tests.compat.faults.striking import Striking
+from tests.compat.faults.topic import (
+    NODES,
+    PARTITIONS,
+    TOPIC,
+    are_in_sync,
+    create_topic,
+    differing,
+    read_all,
+)
 from tests.compat.faults.writers import WRITERS, Writer
 
-TOPIC: Final = "fire"
-PARTITIONS: Final = 6
-NODES: Final = 3
 PROGRESS_SECONDS: Final = 60.0
 END_SECONDS: Final = 120.0
 
@@ -70,7 +75,7 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
         entrances={number: hosts.entrance(number) for number in numbers} if hosts else {},
     ) as cluster:
         cluster.start()
-        _create_topic(cluster.bootstrap)
+        create_topic(cluster.bootstrap)
         args = (cluster.bootstrap, TOPIC, PARTITIONS)
         writers = [kind(*args, plan.records_per_second) for kind in WRITERS]
         readers = [kind(*args) for kind in READERS]
@@ -80,22 +85,6 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
         _burn(plan, Striking(cluster.nodes, hosts), writers, outcome, say)
         _judge(cluster, writers, readers, outcome, say)
     return outcome
-
-
-def _create_topic(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES, config={"segment.bytes": "1048576"})])[
-        TOPIC
-    ].result(60)
-    eventually(lambda: _in_sync(admin), "all replicas are in sync")
-
-
-def _in_sync(admin: AdminClient) -> bool:
-    try:
-        found = admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
-    except KafkaException:
-        return False
-    return len(found) == PARTITIONS and all(len(each.isrs) == NODES for each in found.values())
 
 
 def _burn(
@@ -143,15 +132,13 @@ def _judge(
         writer.stop()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     _expect(outcome, "every producer has its answers", lambda: all(each.is_done for each in writers))
-    _expect(outcome, "all replicas are in sync", lambda: _in_sync(admin))
+    _expect(outcome, "all replicas are in sync", lambda: are_in_sync(admin))
     client = Confluent(cluster.bootstrap)
     ends = {at: end for at, (_, end) in client.bounds(TOPIC).items()}
     _expect(outcome, "the readers are at the end", lambda: all(each.has_reached(ends) for each in readers))
     for reader in readers:
         reader.stop()
-    log: dict[int, list[tuple[int, bytes]]] = {at: [] for at in ends}
-    for record in client.consume(TOPIC, ends):
-        log[record.partition].append((record.offset, record.value or b""))
+    log = read_all(client, ends)
     outcome.records = sum(ends.values())
     told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in writers]
     outcome.violations += checker.check(told, log, {each.name: each.seen for each in readers})
@@ -163,7 +150,7 @@ def _judge(
             f" longest wait {writer.longest_wait:.1f} s"
         )
     cluster.stop()
-    outcome.violations += _differing(cluster.nodes)
+    outcome.violations += differing(cluster.nodes)
 
 
 def _expect(outcome: Outcome, what: str, ask: Callable[[], bool]) -> None:
@@ -171,21 +158,3 @@ def _expect(outcome: Outcome, what: str, ask: Callable[[], bool]) -> None:
         eventually(ask, what, END_SECONDS)
     except AssertionError as error:
         outcome.violations.append(str(error))
-
-
-def _differing(nodes: list[Node]) -> list[str]:
-    """Partitions whose replicas are not the same bytes, however they are cut into segments."""
-    faults = []
-    for partition in range(PARTITIONS):
-        copies = [
-            b"".join(
-                path.read_bytes() for path in sorted(node.partition_folder(TOPIC, partition).glob("*.log"))
-            )
-            for node in nodes
-        ]
-        if len(set(copies)) > 1:
-            sizes = ", ".join(
-                f"node {node.number}: {len(copy)}" for node, copy in zip(nodes, copies, strict=True)
-            )
-            faults.append(f"partition {partition}: its replicas differ ({sizes} bytes)")
-    return faults
