@@ -16,6 +16,7 @@ from headrace.log.checkpoints import NO_BROKER_EPOCH, decode_clean_shutdown, dec
 from headrace.log.disk import Disk, File
 from headrace.log.file_names import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     CLUSTER_METADATA,
     DELETE_FOLDER,
     FUTURE_FOLDER,
@@ -52,6 +53,7 @@ class LogFolder:
         self.strays: list[str] = []
         self.is_open = False
         self.was_clean = False
+        self.cleaned_is_stale = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._lock: File | None = None
         self._begun = 0
@@ -106,6 +108,7 @@ class LogFolder:
             path = f"{self.path}/{name}"
             if not self.disk.is_folder(path):
                 continue
+        cleaned = self._load_offsets(CLEANER_OFFSETS)
             parsed = parse_partition_folder(name)
             if name.endswith(DELETE_FOLDER):
                 self.storage.removals.schedule(path, now_ms + TopicConfig().file_delete_delay_ms)
@@ -131,8 +134,19 @@ class LogFolder:
 
     def _take_clean_shutdown(self) -> None:
         """The mark of a clean stop holds for one start: a crash while opening is a crash."""
+        self._take_cleaned(cleaned)
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         try:
+    def _take_cleaned(self, offsets: dict[TopicPartition, int]) -> None:
+        """Where compaction left off. An offset of a log that is not there any more, or that has lost its end,
+        says nothing, and must be gone from the file before the log has grown past it again."""
+        for partition, offset in offsets.items():
+            log = self.logs.get(partition)
+            if log is not None and offset <= log.log_end_offset:
+                log.cleaned_to = offset
+            else:
+                self.cleaned_is_stale = True
+
             self.previous_broker_epoch = decode_clean_shutdown(self.disk.read_file(path))
         except FileNotFoundError:
             return
@@ -190,6 +204,8 @@ class LogFolder:
 
     def fail(self, error: OSError) -> None:
         """Take the folder and its logs offline."""
+        if log.cleaned_to is not None:
+            self.storage.on_cleaned_back(log)
         self.failure = error
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
         for log in (*self.logs.values(), *self.future_logs.values()):

@@ -23,7 +23,13 @@ from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown, encode_offsets
 from headrace.log.disk import Disk
 from headrace.log.faults import FULL
-from headrace.log.file_names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from headrace.log.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+)
 from headrace.log.flush import Flush
 from headrace.log.log_folder import ConfigOf, LogFolder
 from headrace.log.meta_properties import MetaProperties
@@ -120,18 +126,19 @@ class LogStore:
         ]
         for folder in self.folders:
             folder.storage.on_failure = self._failure_of(folder)
-            folder.storage.on_recovery_point_back = self._checkpoint_of(folder)
+            folder.storage.on_recovery_point_back = self._checkpoint_of(folder, RECOVERY_POINTS)
+            folder.storage.on_cleaned_back = self._checkpoint_of(folder, CLEANER_OFFSETS)
 
     def _failure_of(self, folder: LogFolder) -> Callable[[str, OSError], None]:
         return lambda _, error: self.fail_folder(folder, error)
 
-    def _checkpoint_of(self, folder: LogFolder) -> Callable[[PartitionLog], None]:
+    def _checkpoint_of(self, folder: LogFolder, name: str) -> Callable[[PartitionLog], None]:
         """Blocks, but only where a log was truncated below what was flushed. While a folder opens, not all of
         its logs are known: the checkpoint is written when they are."""
 
         def write(_: PartitionLog) -> None:
             if folder.is_open:
-                _write_checkpoint(folder, RECOVERY_POINTS)
+                _write_checkpoint(folder, name)
 
         return write
 
@@ -189,6 +196,8 @@ class LogStore:
             try:
                 folder.open_logs(config_of, now_ms=now_ms, on_progress=on_progress)
                 _write_checkpoint(folder, RECOVERY_POINTS)
+                if folder.cleaned_is_stale:
+                    _write_checkpoint(folder, CLEANER_OFFSETS)
                 for partition in list(folder.logs):
                     self._take_in(partition, folder, is_stray)
             except OSError as error:
@@ -375,6 +384,9 @@ def _write_checkpoint(folder: LogFolder, name: str) -> None:
 def _checkpoint(folder: LogFolder, name: str) -> bytes:
     """Log starts are written only where they differ from what the files say, as Kafka does."""
     logs = folder.logs
+    if name == CLEANER_OFFSETS:
+        cleaned = {tp: log.cleaned_to for tp, log in logs.items()}
+        return encode_offsets({tp: offset for tp, offset in cleaned.items() if offset is not None})
     if name == RECOVERY_POINTS:
         return encode_offsets({tp: log.recovery_point for tp, log in logs.items()})
     if name == HIGH_WATERMARKS:

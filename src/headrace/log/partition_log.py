@@ -17,7 +17,17 @@ from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log import append, append_run, flush, read, retention, roll, timestamps, truncation
+from headrace.log import (
+    append,
+    append_run,
+    cleaner_swap,
+    flush,
+    read,
+    retention,
+    roll,
+    timestamps,
+    truncation,
+)
 from headrace.log.append import AppendResult, Origin
 from headrace.log.checkpoints import encode_partition_metadata
 from headrace.log.faults import fail
@@ -27,6 +37,7 @@ from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.read import ReadResult
+from headrace.log.segment import Segment
 from headrace.log.segments import Segments
 from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampOffset
@@ -43,6 +54,7 @@ class PartitionLog:
     __slots__ = (
         "__weakref__",
         "_config",
+        "cleaned_to",
         "epochs",
         "failure",
         "folder",
@@ -92,6 +104,7 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
+        self.cleaned_to: int | None = None  # compaction has been through everything before this offset
         self.last_flush_ms = now_ms
         self.generation = 0
         self.failure: ApiError | None = None
@@ -234,6 +247,11 @@ class PartitionLog:
         """Drop segments the settings no longer keep; how many. Their files wait in `storage.removals`."""
         with self._trusting_disk():
             return retention.apply_retention(self, now_ms)
+
+    def swap_in(self, old: list[Segment], new: Segment, suffixes: tuple[str, ...], *, now_ms: int) -> None:
+        """Compaction: put `new`, whose files of these suffixes are `.cleaned`, in the place of `old`."""
+        with self._trusting_disk():
+            cleaner_swap.swap_in(self, old, new, suffixes, now_ms)
 
     # -- durability ------------------------------------------------------------------------------------------
 

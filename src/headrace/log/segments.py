@@ -61,6 +61,15 @@ class Segments:
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of neighbours; the active one is not among them."""
+        number = self._segments.index(old[0])
+        assert self._segments[number : number + len(old)] == old
+        assert number + len(old) < len(self._segments)
+        self._segments[number : number + len(old)] = [new]
+        self._bases[number : number + len(old)] = [new.base_offset]
+        self.inactive_bytes += new.size - sum(segment.size for segment in old)
+
     def drop_first(self, count: int) -> list[Segment]:
         """Take out the oldest segments; the active one stays."""
         assert count < len(self._segments)

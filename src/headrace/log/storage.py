@@ -110,7 +110,8 @@ class Storage:
     """The surroundings of a log.
 
     `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_recovery_point_back(log)`
-    of a truncation below what a checkpoint vouches for.
+    of a truncation below what a checkpoint vouches for, `on_cleaned_back(log)` of one below what compaction
+    has been through.
     """
 
     disk: Disk
@@ -121,6 +122,7 @@ class Storage:
     removals: Removals = field(default_factory=Removals)
     on_failure: Callable[[str, OSError], None] = _ignore_failure
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
+    on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
     to_flush: "set[PartitionLog]" = field(
         default_factory=set
     )  # logs that rolled a segment since their last flush

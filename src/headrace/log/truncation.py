@@ -62,7 +62,11 @@ def _drop_durably(log: "PartitionLog", number: int, now_ms: int) -> None:
 
 
 def move_recovery_point_back(log: "PartitionLog", end_offset: int) -> None:
-    """A checkpointed recovery point above the new end would vouch for what is written there next."""
+    """A checkpointed recovery point above the new end would vouch for what is written there next; so would
+    the offset up to which the log is clean, and delete markers would go before what they delete."""
+    if log.cleaned_to is not None and log.cleaned_to > end_offset:
+        log.cleaned_to = end_offset
+        log.storage.on_cleaned_back(log)
     if log.recovery_point > end_offset:
         log.recovery_point = end_offset
         log.storage.on_recovery_point_back(log)

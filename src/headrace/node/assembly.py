@@ -32,6 +32,7 @@ from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
 from headrace.raft.quorum import Quorum
 from headrace.replication.flushing import Flushing
+from headrace.replication.cleaning import Cleaning
 from headrace.replication.moves import ReplicaMoves
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
@@ -133,6 +134,7 @@ class Node:
         waiting = Waiting(self._loop)
         flushing = Flushing(loop=self._loop, clock=clock, on_durable=self._durable)
         replicas = Replicas(
+        self._cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
             node_id=self.config.node_id,
             store=self._store,
             topic_config=self._cluster.topic_config,
@@ -237,6 +239,7 @@ class Node:
             loop=self._loop,
             clock=self.parts.clock,
         )
+        self._cleaning.start()
         if self._control.own is not None:
             self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
@@ -335,6 +338,7 @@ async def start_node(
     """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped."""
     node = Node(
         config,
+        await self._cleaning.stop()
         loop=loop,
         clock=clock,
         disk=disk,
@@ -348,4 +352,5 @@ async def start_node(
     except BaseException:
         node.abandon()
         raise
+        self._cleaning.abandon()
     return node

@@ -201,7 +201,7 @@ def siphash_spans(
     """SipHash-2-4-128 of many keys of one buffer into pairs of uint64; zeros for a null."""
     for index in range(len(hashes) // 2):
         start, length = at[index], size[index]
-        pair = (0, 0) if length < 0 else _siphash(data[start : start + length], secret_0, secret_1)
+        pair = (0, 0) if length < 0 else siphash(data[start : start + length], secret_0, secret_1)
         hashes[2 * index], hashes[2 * index + 1] = pair
 
 
@@ -229,7 +229,8 @@ def _rounds(state: _SipState, count: int) -> _SipState:
     return a, b, c, d
 
 
-def _siphash(data: Buffer, secret_0: int, secret_1: int) -> tuple[int, int]:
+def siphash(data: Buffer, secret_0: int, secret_1: int) -> tuple[int, int]:
+    """SipHash-2-4-128 of one key."""
     state = (
         0x736F6D6570736575 ^ secret_0,
         0x646F72616E646F6D ^ secret_1 ^ 0xEE,

@@ -25,7 +25,7 @@ def is_named(replicas: Sequence[str], partition: int, broker_id: int) -> bool:
 class Allowance:
     """Bytes that may pass: they come at a rate, which may change, and are taken after the fact."""
 
-    def __init__(self, bytes_per_second: Callable[[], int]) -> None:
+    def __init__(self, bytes_per_second: Callable[[], float]) -> None:
         self._rate = bytes_per_second
         self._left = 0.0
         self._at_ms: int | None = None

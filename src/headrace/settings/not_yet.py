@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.settings.broker_config import BrokerConfig
 
 _ALONE: Final = "a node is on its own as yet."
-_COMPACTION: Final = "compaction is not built yet."
 _DEFAULTS: Final = "the built-in choice is always used as yet."
 _QUOTAS: Final = "quotas are not built yet."
 _SECURITY: Final = "only PLAINTEXT listeners, open to everyone, are built as yet."
@@ -51,7 +50,6 @@ NOT_YET: Final = {
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
     "internal.metadata.": _DEFAULTS,
-    "log.cleaner.": _COMPACTION,
     "log.dir.failure.timeout.ms": _ALONE,
     "log.initial.task.delay.ms": _DEFAULTS,
     "max.connection.creation.rate": _QUOTAS,

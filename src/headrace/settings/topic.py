@@ -114,7 +114,10 @@ def _from_values(values: Mapping[str, Value]) -> TopicConfig:
     own_segment_bytes = fields.pop("internal_segment_bytes")
     if own_segment_bytes is not None:
         fields["segment_bytes"] = own_segment_bytes
-    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    fields["cleanup_policy"] = policy = frozenset(fields["cleanup_policy"])
+    if "compact" in policy:
+        # The active segment is never compacted: it must end before its first record is overdue.
+        fields["segment_ms"] = min(fields["segment_ms"], fields["max_compaction_lag_ms"])
     return TopicConfig(**fields)
 
 

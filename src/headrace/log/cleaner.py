@@ -1,0 +1,209 @@
+"""One round of compaction on one log.
+
+A round fills the table of keys from the dirty part of the log (`cleaner_mapping`), writes the segments from
+the log's start to where the table ends anew without what is superseded (`cleaner_rewriting`), and swaps them
+in group by group (`cleaner_swap`). Then everything before that end is clean.
+
+`clean` is a generator that runs on the event loop and yields the work that blocks, piece by piece, for a
+thread; the driver sends back how many bytes a piece has moved. Between two pieces the log may change:
+retention may have dropped segments, or the log may have been cut back or deleted. Segments are swapped only
+if they are still all there, and the round ends where they are not.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from headrace.log.cleaner_groups import group_segments, index_bytes
+from headrace.log.cleaner_mapping import Mapping
+from headrace.log.cleaner_picking import Cleanable
+from headrace.log.cleaner_rewriting import Producers, Rewriting
+from headrace.log.cleaner_swap import are_in_place
+from headrace.log.cleaner_transactions import CleanedTransactions
+from headrace.log.cleaner_window import Window
+from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import Segment
+from headrace.log.txn_index import AbortedTxn
+from headrace.records.cleaning import KeyTable, SegmentWriter
+
+# A piece of work: some ten milliseconds of a thread.
+PIECE_BYTES: Final = 8 << 20
+
+Work = Callable[[], int]
+Round = Generator[Work, int, "Cleaned"]
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """What a round did; `is_whole` is False where the log changed under it and it ended early."""
+
+    log: PartitionLog
+    end_offset: int
+    segments_before: int = 0
+    segments_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keys: int = 0
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Memory of a round, and how much is done at once."""
+
+    window_bytes: int
+    piece_bytes: int = PIECE_BYTES
+
+
+def clean(found: Cleanable, table: KeyTable, limits: Limits, *, now_ms: int) -> Round:
+    """Run it with `run_round`, or from a driver. InvalidBytesError: the log is damaged and cannot be cleaned;
+    OSError: the disk failed, or is full."""
+    log = found.log
+    generation = log.generation
+    aborted = _aborted(log, found.bound)
+    window = Window(limits.window_bytes)
+    yield from _fill(found, table, Mapping(table, window, CleanedTransactions(aborted)), limits)
+    done = Cleaned(log, table.latest + 1, keys=len(table))
+    transactions = CleanedTransactions(aborted)
+    producers = _producers(log)
+    last = log.segments.number_of(table.latest)
+    if table.latest < found.first_dirty or last < 0 or log.generation != generation:
+        return done
+    segments = log.segments.from_number(0)[: last + 1]
+    end_offset = log.segments.base_after(last) or log.log_end_offset
+    for group in group_segments(segments, end_offset, log.config):
+        rewriting = _rewriting(log, group, table, window, transactions, producers, now_ms)
+        try:
+            yield from _rewrite(rewriting, group, limits)
+            if log.failure is not None or log.generation != generation or not are_in_place(log, group):
+                rewriting.remove()
+                return done
+        except BaseException:
+            if log.failure is None:  # else its folder is elsewhere by now
+                rewriting.remove()
+            raise
+        _swap(log, group, rewriting, now_ms)
+        _count(done, group, rewriting)
+    yield partial(_sync_folder, log)
+    done.is_whole = log.failure is None and log.generation == generation
+    if done.is_whole:
+        log.cleaned_to = done.end_offset
+    return done
+
+
+def run_round(work: Round) -> Cleaned:
+    """Do all the work here and now, for tools and tests."""
+    try:
+        piece = next(work)
+        while True:
+            piece = work.send(piece())
+    except StopIteration as stop:
+        result: Cleaned = stop.value
+        return result
+
+
+def _fill(found: Cleanable, table: KeyTable, mapping: Mapping, limits: Limits) -> Generator[Work, int, None]:
+    log = found.log
+    yield partial(_begin, table, found.first_dirty, found.bound)
+    offset = found.first_dirty
+    while offset < found.bound and not mapping.is_full:
+        number = log.segments.number_of(offset)
+        if log.failure is not None or number < 0:
+            return
+        segment = log.segments[number]
+        mapping.open(segment.file, segment.near(offset), segment.size)
+        while not mapping.is_done:
+            yield partial(mapping.step, limits.piece_bytes)
+        offset = log.segments.base_after(log.segments.number_of(segment.base_offset)) or found.bound
+        if not mapping.is_full:
+            table.skip_to(min(offset, found.bound) - 1)
+
+
+def _begin(table: KeyTable, start: int, end: int) -> int:
+    table.begin(start, end)
+    return 0
+
+
+def _rewrite(rewriting: Rewriting, group: list[Segment], limits: Limits) -> Generator[Work, int, None]:
+    yield rewriting.begin
+    for segment in group:
+        rewriting.open(segment.file, segment.size, is_last=segment is group[-1])
+        while not rewriting.is_done:
+            yield partial(rewriting.step, limits.piece_bytes)
+    yield rewriting.finish
+
+
+def _rewriting(
+    log: PartitionLog,
+    group: list[Segment],
+    table: KeyTable,
+    window: Window,
+    transactions: CleanedTransactions,
+    producers: Producers,
+    now_ms: int,
+) -> Rewriting:
+    config = log.config
+    writer = SegmentWriter(
+        table,
+        base_offset=group[0].base_offset,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        index_bytes_max=min(
+            index_bytes(sum(segment.size for segment in group), config), config.segment_index_bytes
+        ),
+        kept_offsets=producers.last_offsets,
+        room_bytes=window.size,
+    )
+    return Rewriting(
+        log.storage.disk,
+        group[0].stem,
+        writer=writer,
+        window=window,
+        transactions=transactions,
+        producers=producers,
+        now_ms=now_ms,
+    )
+
+
+def _swap(log: PartitionLog, group: list[Segment], rewriting: Rewriting, now_ms: int) -> None:
+    new = Segment(
+        log.storage,
+        log.folder,
+        group[0].base_offset,
+        size=rewriting.size,
+        config=log.config,
+        created_ms=group[-1].created_ms,
+        has_aborted=len(rewriting.suffixes) > 3,
+    )
+    log.swap_in(group, new, rewriting.suffixes, now_ms=now_ms)
+
+
+def _count(done: Cleaned, group: list[Segment], rewriting: Rewriting) -> None:
+    done.segments_before += len(group)
+    done.segments_after += 1
+    done.bytes_before += sum(segment.size for segment in group)
+    done.bytes_after += rewriting.size
+    done.records_read += rewriting.records_read
+    done.records_kept += rewriting.records_kept
+
+
+def _sync_folder(log: PartitionLog) -> int:
+    log.storage.disk.sync_folder(log.folder)
+    return 0
+
+
+def _aborted(log: PartitionLog, bound: int) -> list[AbortedTxn]:
+    """Those that have begun before `bound`; their markers may lie behind it."""
+    return [txn for segment in log.segments for txn in segment.indexes.aborted() if txn.first_offset < bound]
+
+
+def _producers(log: PartitionLog) -> Producers:
+    states = log.producers.producers.values()
+    return Producers(
+        frozenset(state.last_offset for state in states if state.batches),
+        {state.producer_id: state.epoch for state in states if not state.batches},
+    )

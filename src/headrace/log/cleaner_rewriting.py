@@ -1,0 +1,183 @@
+"""The second half of a round: a group of segments written anew, as one, without what is superseded.
+
+The new segment's files carry `.cleaned` until they are whole and synced. Offsets never change. The last batch
+of a group always stays, without records if need be: so the new segment ends where the old ones did, a crash
+between two renames cannot bring one of them back, and no hole opens between segments. So does the last batch
+of each producer that the log remembers, whose sequence would otherwise be lost with it.
+
+Steps block and run in a thread; a new file is synced piece by piece, so that no sync takes long.
+"""
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.base.errors import InvalidBytesError
+from headrace.log.cleaner_transactions import CleanedTransactions
+from headrace.log.cleaner_window import Window
+from headrace.log.disk import Disk, File
+from headrace.log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
+from headrace.log.segment import POSITION_MAX
+from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, records_section
+from headrace.records.cleaning import Code, SegmentWriter, Wish
+from headrace.records.header import CODEC_MASK, CONTROL
+
+SYNC_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """What must stay of the producers that the log knows."""
+
+    last_offsets: frozenset[int]  # of the last data batch of each
+    marker_epochs: Map[int, int]  # of those that have none in their epoch, whose marker tells it
+
+
+class Rewriting:
+    """One new segment in the making; `stem` is its name without suffixes."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        stem: str,
+        *,
+        writer: SegmentWriter,
+        window: Window,
+        transactions: CleanedTransactions,
+        producers: Producers,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._stem = stem
+        self._writer = writer
+        self._window = window
+        self._transactions = transactions
+        self._producers = producers
+        self._now_ms = now_ms
+        self._file: File | None = None
+        self._written = self._synced = 0
+        self._is_last = False
+        self.suffixes: tuple[str, ...] = (LOG, INDEX, TIME_INDEX)
+
+    @property
+    def size(self) -> int:
+        return self._written
+
+    @property
+    def records_read(self) -> int:
+        return self._writer.records_read
+
+    @property
+    def records_kept(self) -> int:
+        return self._writer.records_kept
+
+    # -- in a thread -----------------------------------------------------------------------------------------
+
+    def begin(self) -> int:
+        """Make the file; one that lies about is cut."""
+        self._file = self._disk.open(self._stem + LOG + CLEANED, create=True)
+        self._file.truncate(0)
+        return 0
+
+    def open(self, file: File, size: int, *, is_last: bool) -> None:
+        """Go on with a segment's file."""
+        self._window.open(file, 0, size)
+        self._is_last = is_last
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the segment that was opened is dealt with."""
+        return self._window.is_done
+
+    def step(self, bytes_max: int) -> int:
+        """Go on for about so many bytes; how many were read and written."""
+        moved, window, writer = 0, self._window, self._writer
+        while moved < bytes_max and not window.is_done:
+            last_end = window.last_end if self._is_last else -1
+            code, window.at = writer.clean(window.data, window.at, window.end, last_end=last_end)
+            if code is Code.FULL:
+                moved += self._write()
+                writer.make_room(self._window.batch()[0].size)
+            elif code is Code.OTHER:
+                moved += self._put_other(last_end)
+            elif not window.is_done:
+                moved += window.fill()
+        return moved
+
+    def finish(self) -> int:
+        """Write the rest and the indexes, and sync all; bytes written."""
+        assert self._file is not None
+        moved = self._write()
+        self._file.sync()
+        files = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
+        aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
+        if aborted:
+            files[TXN_INDEX] = aborted
+            self.suffixes += (TXN_INDEX,)
+        for suffix, data in files.items():
+            file = self._disk.open(self._stem + suffix + CLEANED, create=True)
+            file.truncate(0)
+            file.write(0, (data,))
+            file.sync()
+            moved += len(data)
+        return moved
+
+    def _write(self) -> int:
+        assert self._file is not None
+        data = self._writer.take()
+        if not data:
+            return 0
+        if self._written + len(data) > POSITION_MAX:
+            raise InvalidBytesError("the cleaned segment would be larger than an index can tell")
+        self._file.write(self._written, (data,))
+        self._written += len(data)
+        if self._written - self._synced >= SYNC_BYTES:
+            self._file.sync()
+            self._synced = self._written
+        return len(data)
+
+    def _put_other(self, last_end: int) -> int:
+        """A batch that is packed or part of a transaction."""
+        window, writer = self._window, self._writer
+        header, batch = window.batch()
+        moved = 0
+        if not writer.has_room(header.size):
+            moved = self._write()
+            writer.make_room(header.size)
+        is_last = window.at + header.size == last_end
+        if header.is_control:
+            writer.put(batch, self._wish_for_marker(header, batch, is_last), batch[61:], header)
+        elif self._transactions.is_aborted(header):
+            keep_empty = is_last or header.last_offset in self._producers.last_offsets
+            writer.put(batch, Wish(True, keep_empty, False), b"", header)
+        elif not header.codec:
+            # As any other batch, now that it is known that its transaction was committed.
+            end = window.at + header.size
+            writer.clean(window.data, window.at, end, last_end=last_end, others=CODEC_MASK | CONTROL)
+        else:
+            keep_empty = is_last or header.last_offset in self._producers.last_offsets
+            needed = header.base_offset <= writer.latest
+            body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX) if needed else b""
+            writer.put(batch, Wish(False, keep_empty, False), body, header)
+        window.at += header.size
+        return moved
+
+    def _wish_for_marker(self, header: BatchHeader, batch: memoryview, is_last: bool) -> Wish:
+        is_over = self._transactions.is_over(header, batch)
+        horizon_ms = header.delete_horizon_ms
+        drops = is_over and (
+            not header.record_count or (horizon_ms is not None and horizon_ms <= self._now_ms)
+        )
+        tells_epoch = self._producers.marker_epochs.get(header.producer_id) == header.producer_epoch
+        return Wish(
+            drop_records=drops,
+            keep_empty=is_last or tells_epoch or header.last_offset in self._producers.last_offsets,
+            set_horizon=is_over and not drops,
+        )
+
+    # -- on the loop -----------------------------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """Give up what was made so far."""
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            self._disk.remove(self._stem + suffix + CLEANED)

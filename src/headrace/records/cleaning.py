@@ -1,0 +1,308 @@
+"""The tools of compaction over bytes: the table of keys, and the writer that leaves out what is superseded.
+
+A `KeyTable` is one bounded buffer of 24-byte entries with open addressing. Keys are told apart by 128 bits of
+a hash that is keyed with a secret, so that nobody can choose keys which collide. A round uses as many slots
+as it can have keys, and clears no more than those.
+
+A `SegmentWriter` takes windows of old segments and gives the bytes of the new one, with its indexes. Both
+call compiled kernels once those are loaded, and their plain twins until then. Batches that are compressed or
+part of a transaction are handed back: the caller decides, unpacks, and gives the records.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from headrace.base.chunks import Buffer
+from headrace.base.errors import InvalidBytesError
+from headrace.records import kernels_cleaning_plain
+from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, State, Tally
+from headrace.records.codecs import compress
+from headrace.records.header import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    join_batch,
+    read_header,
+)
+from headrace.records.kernel_choice import kernels
+
+__all__ = ["Code", "KeyTable", "SegmentWriter", "Wish"]
+
+OTHERS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
+"""Batches that the kernels hand back."""
+
+ROOM_FACTOR: Final = 3
+"""New timestamps make a batch of the smallest delete markers grow so much, and no more."""
+
+_FLAWS: Final = {
+    Code.BAD_HEADER: "has no batch's header",
+    Code.BAD_CRC: "has a batch whose CRC does not match",
+    Code.BAD_RECORD: "has a batch with a record that cannot be read",
+}
+
+
+def _kernels() -> Any:
+    if kernels.compiled:
+        from headrace.records import kernels_cleaning_compiled  # at the first call: most processes need none
+
+        return kernels_cleaning_compiled
+    return kernels_cleaning_plain
+
+
+def _signed(number: int) -> int:
+    return number - (number >> 63 << 64)
+
+
+def _flaw(code: int, at: int) -> InvalidBytesError:
+    return InvalidBytesError(f"byte {at} {_FLAWS[Code(code)]}")
+
+
+class Wish(NamedTuple):
+    """What a caller wants of one batch that it was handed."""
+
+    drop_records: bool  # all of them: they are aborted, or a marker whose time has come
+    keep_empty: bool  # the batch stays even without a record
+    set_horizon: bool  # a marker that may go once its time has come
+
+
+class KeyTable:
+    """The last offset of each key, up to `entries_max` of them."""
+
+    def __init__(self, size_bytes: int, load_factor: float, secret: tuple[int, int]) -> None:
+        self._slots_max = max(size_bytes // ENTRY_BYTES, 2)
+        self._load_factor = load_factor
+        self._data = bytearray(0)
+        self._tally = memoryview(bytearray(8 * len(Tally))).cast("q")
+        self.job = memoryview(bytearray(8 * len(Job))).cast("q")
+        self.job[Job.SECRET_0], self.job[Job.SECRET_1] = map(_signed, secret)
+
+    @property
+    def data(self) -> bytearray:
+        return self._data
+
+    @property
+    def latest(self) -> int:
+        """The last offset that the table knows of."""
+        return self._tally[Tally.LATEST]
+
+    @property
+    def records(self) -> int:
+        return self._tally[Tally.RECORDS]
+
+    def __len__(self) -> int:
+        return self._tally[Tally.ENTRIES]
+
+    def begin(self, start: int, end: int) -> None:
+        """Forget everything; keys of the records from `start` to before `end` are to come. Call it from a
+        thread: it touches all the memory it will use."""
+        # Fuller than this a table of open addresses is slow, whatever it is allowed to be.
+        wanted = int((end - start) / min(self._load_factor, 0.75)) + 2
+        slots = min(wanted, self._slots_max)
+        self._data = bytearray(slots * ENTRY_BYTES)
+        self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = 0
+        self._tally[Tally.LATEST] = start - 1
+        job = self.job
+        job[Job.SLOTS], job[Job.START] = slots, start
+        # One slot stays free, or a search for a key that is not there would never end.
+        job[Job.ENTRIES_MAX] = max(1, min(int(self._slots_max * self._load_factor), slots - 1))
+
+    def add(self, data: Buffer, at: int, end: int) -> tuple[Code, int]:
+        """Take in whole batches; why it ended, and where. InvalidBytesError at a batch that is damaged."""
+        code, at = _kernels().map_batches(data, at, end, OTHERS, self._data, self.job, self._tally)
+        if code > Code.OTHER:
+            raise _flaw(code, at)
+        return Code(code), at
+
+    def add_records(self, body: Buffer, header: BatchHeader) -> bool:
+        """Take in the records of a batch that `add` handed back; False where the table is full."""
+        if header.last_offset < self.job[Job.START]:
+            return True
+        code = _kernels().map_records(
+            body, 0, len(body), header.record_count, header.base_offset, self._data, self.job, self._tally
+        )
+        if code == Code.BAD_RECORD:
+            raise _flaw(code, 0)
+        if code == Code.MORE:
+            self.skip_to(header.last_offset)
+        return bool(code == Code.MORE)
+
+    def skip_to(self, offset: int) -> None:
+        """Up to `offset` there is nothing that the table must know."""
+        self._tally[Tally.LATEST] = max(self._tally[Tally.LATEST], offset)
+
+    def drop(self) -> None:
+        """Give the memory back."""
+        self._data = bytearray(0)
+
+
+class SegmentWriter:
+    """What becomes of a group of segments: bytes to be written, and the indexes of what was."""
+
+    def __init__(
+        self,
+        table: KeyTable,
+        *,
+        base_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        index_interval_bytes: int,
+        index_bytes_max: int,
+        kept_offsets: Iterable[int],
+        room_bytes: int,
+    ) -> None:
+        self._table = table
+        job = self._job = memoryview(bytearray(table.job)).cast("q")
+        job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
+        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
+        job[Job.INTERVAL] = index_interval_bytes
+        self._state = memoryview(bytearray(8 * len(State))).cast("q")
+        self._state[State.MAX_TIME] = self._state[State.LAST_TIME] = -1
+        self._kept_offsets = _numbers(sorted(kept_offsets))
+        self._index = bytearray(index_bytes_max // 8 * 8)
+        self._times = bytearray(index_bytes_max // 12 * 12)
+        self._out = bytearray(room_bytes)
+        self._scratch = bytearray(room_bytes)
+
+    @property
+    def position(self) -> int:
+        """Bytes of the new segment so far, also of those that were not taken yet."""
+        return self._state[State.POSITION]
+
+    @property
+    def records_read(self) -> int:
+        return self._state[State.READ]
+
+    @property
+    def records_kept(self) -> int:
+        return self._state[State.KEPT]
+
+    @property
+    def latest(self) -> int:
+        return self._job[Job.LATEST]
+
+    def take(self) -> memoryview:
+        """The bytes that were made since the last time; good until the next call that makes some."""
+        size, self._state[State.OUT] = self._state[State.OUT], 0
+        return memoryview(self._out)[:size]
+
+    def clean(
+        self, data: Buffer, at: int, end: int, *, last_end: int = -1, others: int = OTHERS
+    ) -> tuple[Code, int]:
+        """Go on with whole batches; why it ended, and where. FULL: `take` what there is. The batch that ends
+        at `last_end` stays even without a record."""
+        code, at = _kernels().clean_batches(
+            data,
+            at,
+            end,
+            last_end,
+            others,
+            self._out,
+            self._scratch,
+            self._table.data,
+            self._kept_offsets,
+            self._job,
+            self._state,
+            self._index,
+            self._times,
+        )
+        if code > Code.OTHER:
+            raise _flaw(code, at)
+        return Code(code), at
+
+    def make_room(self, batch_bytes: int) -> None:
+        """Have room for what becomes of such a batch. What was made must have been taken."""
+        room = ROOM_FACTOR * batch_bytes + HEADER_BYTES
+        if len(self._out) < room:
+            assert not self._state[State.OUT]
+            self._out, self._scratch = bytearray(room), bytearray(room)
+
+    def has_room(self, batch_bytes: int) -> bool:
+        return len(self._out) - self._state[State.OUT] >= ROOM_FACTOR * batch_bytes + HEADER_BYTES
+
+    def put(self, batch: Buffer, wish: Wish, body: Buffer, header: BatchHeader) -> None:
+        """Go on with one batch that was handed back; `body` holds its records, unpacked."""
+        job, state = self._job, self._state
+        count = header.record_count
+        state[State.READ] += count
+        kept, tombstones, max_timestamp, records = count, 0, header.max_timestamp, body
+        if wish.drop_records:
+            kept = 0
+        elif not header.is_control and header.base_offset <= job[Job.LATEST]:
+            horizon_ms = header.delete_horizon_ms
+            drops = horizon_ms is not None and horizon_ms <= job[Job.NOW_MS]
+            out = bytearray(len(body))
+            kept, tombstones, max_timestamp, end, _ = _kernels().keep_records(
+                body,
+                0,
+                len(body),
+                count,
+                header.base_offset,
+                header.base_timestamp,
+                int(drops),
+                out,
+                0,
+                self._table.data,
+                job,
+            )
+            if kept < 0:
+                raise _flaw(Code.BAD_RECORD, 0)
+            records = body if kept == count else memoryview(out)[:end]
+        state[State.KEPT] += kept
+        sets_horizon = (tombstones > 0 or wish.set_horizon) and header.delete_horizon_ms is None
+        if kept == count and not sets_horizon and (count or wish.keep_empty):
+            self._emit(batch)
+        elif kept:
+            if not header.attributes & LOG_APPEND_TIME:
+                header = header._replace(max_timestamp=max_timestamp)
+            self._emit(_rewritten(header._replace(record_count=kept), records, sets_horizon, job))
+        elif wish.keep_empty:
+            self._emit(join_batch(kernels_cleaning_plain.empty(header), b""))
+
+    def _emit(self, batch: Buffer) -> None:
+        at, size = self._state[State.OUT], len(batch)
+        assert len(self._out) - at >= size, "ask for room first"
+        self._out[at : at + size] = batch
+        header = read_header(batch)
+        _kernels().note_batch(
+            size,
+            header.last_offset,
+            header.max_timestamp,
+            self._job,
+            self._state,
+            self._index,
+            self._times,
+        )
+
+    def indexes(self) -> tuple[bytes, bytes]:
+        """The offset and the time index of what was written, the latter with its closing entry."""
+        state = self._state
+        times = bytes(self._times[: state[State.TIMES]])
+        if state[State.MAX_TIME] > state[State.LAST_TIME]:
+            times += state[State.MAX_TIME].to_bytes(8, "big") + state[State.MAX_TIME_OFFSET].to_bytes(
+                4, "big"
+            )
+        return bytes(self._index[: state[State.INDEX]]), times
+
+
+def _rewritten(header: BatchHeader, records: Buffer, sets_horizon: bool, job: memoryview) -> bytearray:
+    """A batch with fewer records, or with a horizon, in the codec it had."""
+    if sets_horizon:
+        horizon_ms = job[Job.HORIZON_MS]
+        out = bytearray(ROOM_FACTOR * len(records) + HEADER_BYTES)
+        shift = header.base_timestamp - horizon_ms
+        end = _kernels().shift_records(records, 0, len(records), header.record_count, shift, out, 0)
+        records = memoryview(out)[:end]
+        attributes = header.attributes | DELETE_HORIZON
+        header = header._replace(attributes=attributes, base_timestamp=horizon_ms)
+    return join_batch(header, compress(header.codec, records))
+
+
+def _numbers(values: list[int]) -> memoryview:
+    numbers = memoryview(bytearray(8 * len(values))).cast("q")
+    for at, value in enumerate(values):
+        numbers[at] = value
+    return numbers

@@ -1,0 +1,62 @@
+"""What the compiled kernels of compaction, their plain twins and their callers share: codes, and the places
+of numbers in the arrays that go in and out.
+
+A `job` is what a compaction was asked to do and does not change while a kernel runs; a `tally` counts what
+went into the table of keys, a `state` what was written of a new segment. All are int64.
+
+The table has entries of 24 bytes: 16 of a key's hash, 8 of its last offset plus one, so that zero is free.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+ENTRY_BYTES: Final = 24
+
+
+class Code(IntEnum):
+    """Why a kernel came back."""
+
+    MORE = 0  # it has seen all whole batches
+    FULL = 1  # the table takes no more keys, or the output has no room for the batch
+    OTHER = 2  # the batch's attributes have a bit that the caller wants to see itself
+    BAD_HEADER = 3
+    BAD_CRC = 4
+    BAD_RECORD = 5
+
+
+class Job(IntEnum):
+    """Places in a job."""
+
+    SLOTS = 0  # of the table
+    START = 1  # records before this offset stay out of the table
+    ENTRIES_MAX = 2  # keys that the table may take
+    SECRET_0 = 3  # of the hash
+    SECRET_1 = 4
+    LATEST = 5  # the last offset that the table knows of: what lies behind it is kept as it is
+    NOW_MS = 6
+    HORIZON_MS = 7  # when delete markers that are met for the first time may go
+    INTERVAL = 8  # bytes between two entries of the new index
+    BASE = 9  # the new segment's first offset
+
+
+class Tally(IntEnum):
+    """Places in a tally."""
+
+    ENTRIES = 0  # keys in the table
+    LATEST = 1  # the last offset that was looked at
+    RECORDS = 2
+
+
+class State(IntEnum):
+    """Places in a state."""
+
+    OUT = 0  # bytes in the output that were not taken out yet
+    POSITION = 1  # bytes of the new segment so far
+    SINCE = 2  # of them since the last entry of the index
+    MAX_TIME = 3  # the largest timestamp so far
+    MAX_TIME_OFFSET = 4  # and the last offset of its batch, relative to the segment's first
+    INDEX = 5  # bytes of the new index
+    TIMES = 6  # bytes of the new time index
+    LAST_TIME = 7  # the timestamp of its last entry
+    READ = 8  # records seen
+    KEPT = 9  # records written

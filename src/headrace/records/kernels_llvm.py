@@ -1,0 +1,126 @@
+"""What numba's arrays lack: loads of eight bytes, copies of bytes, and CRC-32C by the CPU's own instruction.
+
+They are LLVM's, reached through numba's intrinsics, and serve kernels only. Where the CPU has no such
+instruction, tables compute the CRC eight bytes at a time.
+"""
+# numba's cache does not see changes in here: touch the files of the kernels that call it.
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import numba
+import numba.core.cgutils
+import numba.core.codegen
+import numba.extending
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.records.kernels import kernel
+
+types: Any = numba.types
+cgutils: Any = numba.core.cgutils
+codegen: Any = numba.core.codegen
+_intrinsic = cast(Callable[[Callable[..., Any]], Callable[..., Any]], numba.extending.intrinsic)
+_int64 = cast(Callable[[Any], int], np.int64)
+
+_I64: Final = types.int64
+_U64: Final = types.uint64
+_BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [at])
+
+
+@_intrinsic
+def word(typing_context: Any, data: Any, at: Any) -> Any:
+    """Eight bytes as a little-endian number."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _pointer(context, builder, signature.args[0], args[0], args[1])
+        word = builder.load(builder.bitcast(place, cgutils.ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(data, types.int64), generate
+
+
+@_intrinsic
+def copy(typing_context: Any, target: Any, to: Any, source: Any, at: Any, size: Any) -> Any:
+    """`size` bytes from one array to another one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        into = _pointer(context, builder, signature.args[0], args[0], args[1])
+        out_of = _pointer(context, builder, signature.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, into, out_of, args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+_X86_CRC: Final = bool(codegen.ll.get_host_cpu_features().get("sse4.2"))
+
+
+@_intrinsic
+def _crc_word(typing_context: Any, crc: Any, word: Any) -> Any:
+    """The CPU's step of CRC-32C over eight bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number = cgutils.ir.IntType(64)
+        kind = cgutils.ir.FunctionType(number, [number, number])
+        step = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse42.crc32.64.64")
+        return builder.call(step, args)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _crc_tables() -> Words:
+    tables = np.zeros((8, 256), np.uint64)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        tables[0, byte] = crc
+    for number in range(1, 8):
+        for byte in range(256):
+            before = int(tables[number - 1, byte])
+            tables[number, byte] = int(tables[0, before & 0xFF]) ^ (before >> 8)
+    return tables
+
+
+_TABLES: Final = _crc_tables()
+
+if _X86_CRC:
+
+    @kernel(_U64(_U64, _U64))
+    def _crc_step(crc: np.uint64, data: np.uint64) -> np.uint64:
+        return _crc_word(crc, data)  # type: ignore[no-any-return]
+
+else:
+
+    @kernel(_U64(_U64, _U64))
+    def _crc_step(crc: np.uint64, data: np.uint64) -> np.uint64:
+        mixed = data ^ crc
+        found = np.uint64(0)
+        for number in range(8):
+            byte = (mixed >> np.uint64(8 * number)) & np.uint64(0xFF)
+            found ^= _TABLES[7 - number, byte]
+        return found
+
+
+@kernel(_I64(_BYTES, _I64, _I64))
+def crc32c(data: Bytes, at: int, end: int) -> int:
+    """Of the bytes from `at` to before `end`."""
+    crc = np.uint64(0xFFFFFFFF)
+    while at + 8 <= end:
+        crc = _crc_step(crc, word(data, at))
+        at += 8
+    while at < end:
+        low = (crc ^ np.uint64(data[at])) & np.uint64(0xFF)
+        crc = (crc >> np.uint64(8)) ^ _TABLES[0, low]
+        at += 1
+    return _int64(crc ^ np.uint64(0xFFFFFFFF))

@@ -1,0 +1,220 @@
+"""Compaction of a node's logs, beside everything else the node does.
+
+Rounds (`log.cleaner`) run one log each, as many at once as `log.cleaner.threads` says. What blocks goes to
+threads piece by piece, and the kernels there release the GIL; names and memory change on the loop between two
+pieces. All rounds share `log.cleaner.dedupe.buffer.size` for their keys, `log.cleaner.io.buffer.size` for
+reading and writing, and `log.cleaner.io.max.bytes.per.second`. Settings are read when a round begins, so
+changes hold from the next one on.
+
+A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
+so; a full disk ends a round, and the log's turn comes again later.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import TopicPartition
+from headrace.log.cleaner import PIECE_BYTES, Cleaned, Limits, Round, clean
+from headrace.log.cleaner_picking import Cleanable, pick
+from headrace.log.faults import FULL
+from headrace.log.file_names import CLEANER_OFFSETS
+from headrace.log.log_store import LogStore
+from headrace.log.partition_log import PartitionLog
+from headrace.records.cleaning import KeyTable
+from headrace.replication.throttles import Allowance
+from headrace.settings.broker_config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+# As Kafka's: an array there has no more.
+TABLE_BYTES_MAX: Final = (1 << 31) - 1
+# Above this a bound on bytes is none.
+UNBOUNDED_BYTES_PER_S: Final = 1e12
+PIECE_BYTES_MIN: Final = 64 << 10
+PAUSE_S: Final = 0.05
+"""While an allowance is waited for."""
+
+
+class Cleaning:
+    """The rounds under way."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        store: LogStore,
+        config: BrokerConfig,
+        rng: random.Random,
+        on_cleaned: Callable[[Cleaned], None] = lambda done: None,
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._config = config
+        self._rng = rng
+        self._on_cleaned = on_cleaned
+        self._allowance = Allowance(self._bytes_per_second)
+        self._rounds: dict[PartitionLog, asyncio.Task[None]] = {}
+        self._uncleanable: dict[PartitionLog, str] = {}
+        self._resting: set[PartitionLog] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """Logs that are left alone, and why."""
+        known = ((log.topic_partition, log, why) for log, why in self._uncleanable.items())
+        return {partition: why for partition, log, why in known if self._store.get(partition) is log}
+
+    def start(self) -> None:
+        if self._config.bool("log.cleaner.enable"):
+            self._wait()
+
+    async def stop(self) -> None:
+        """Give up what is under way, and return once no thread works on it any more."""
+        self.abandon()
+        if self._rounds:
+            await asyncio.wait(list(self._rounds.values()))
+
+    def abandon(self) -> None:
+        """Begin nothing more, and end rounds where they are."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        backoff_s = max(self._config.int("log.cleaner.backoff.ms"), 1) / 1000
+        self._timer = self._loop.call_later(backoff_s, self._look_again)
+
+    def _look_again(self) -> None:
+        self._resting.clear()
+        for log in [log for log in self._uncleanable if log.failure is not None]:
+            del self._uncleanable[log]
+        self._begin_rounds()
+        self._wait()
+
+    def _begin_rounds(self) -> None:
+        threads = self._config.int("log.cleaner.threads")
+        while len(self._rounds) < threads and not self._stopping:
+            found = self._pick()
+            if found is None:
+                return
+            log = found.log
+            self._rounds[log] = self._loop.create_task(self._run(found, threads))
+
+    def _pick(self) -> Cleanable | None:
+        left_out = self._rounds.keys() | self._uncleanable.keys() | self._resting
+        logs = [log for log in self._store.logs() if log not in left_out]
+        try:
+            return pick(logs, self._store.clock.now_ms())
+        except ApiError as error:  # a failed disk: its folder is offline by now
+            logger.error("no log can be picked for compaction: %s", error)
+            return None
+
+    # -- one round -------------------------------------------------------------------------------------------
+
+    async def _run(self, found: Cleanable, threads: int) -> None:
+        log, began_s = found.log, self._loop.time()
+        try:
+            done = await self._clean(found, threads)
+            if done is not None:
+                await self._checkpoint(log)
+                _tell(done, found, self._loop.time() - began_s)
+                self._on_cleaned(done)
+        except InvalidBytesError as error:
+            self._set_aside(log, str(error))
+        except (ApiError, OSError) as error:
+            self._failed(log, error)
+        finally:
+            del self._rounds[log]
+        self._begin_rounds()
+
+    async def _clean(self, found: Cleanable, threads: int) -> Cleaned | None:
+        """None where the round was given up."""
+        table_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // threads, TABLE_BYTES_MAX)
+        table = KeyTable(
+            table_bytes,
+            self._config.float("log.cleaner.io.buffer.load.factor"),
+            (self._rng.getrandbits(64), self._rng.getrandbits(64)),
+        )
+        limits = Limits(
+            window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads // 2,
+            piece_bytes=int(max(PIECE_BYTES_MIN, min(PIECE_BYTES, self._bytes_per_second() / 8))),
+        )
+        work = clean(found, table, limits, now_ms=self._store.clock.now_ms())
+        try:
+            return await self._do(work, found.log)
+        finally:
+            work.close()
+            table.drop()
+
+    async def _do(self, work: Round, log: PartitionLog) -> Cleaned | None:
+        try:
+            piece = next(work)
+            while not self._stopping and log.failure is None:
+                try:
+                    moved = await self._loop.run_in_executor(None, piece)
+                except (OSError, InvalidBytesError) as error:
+                    piece = work.throw(error)
+                else:
+                    await self._hold_back(moved)
+                    if not self._stopping and log.failure is None:
+                        piece = work.send(moved)
+        except StopIteration as stop:
+            done: Cleaned = stop.value
+            return done if done.is_whole else None
+        return None
+
+    async def _hold_back(self, moved: int) -> None:
+        if self._bytes_per_second() >= UNBOUNDED_BYTES_PER_S:
+            return
+        self._allowance.take(moved)
+        while self._allowance.is_used_up(int(self._loop.time() * 1000)) and not self._stopping:
+            await asyncio.sleep(PAUSE_S)
+
+    def _bytes_per_second(self) -> float:
+        return self._config.float("log.cleaner.io.max.bytes.per.second")
+
+    async def _checkpoint(self, log: PartitionLog) -> None:
+        folder = self._store.folder_of(log.topic_partition)
+        for write in self._store.begin_checkpoint((CLEANER_OFFSETS,)):
+            if write.folder is folder:
+                await self._loop.run_in_executor(None, write.write)
+
+    def _set_aside(self, log: PartitionLog, why: str) -> None:
+        self._uncleanable[log] = why
+        logger.error("%s cannot be compacted, and grows until that is mended: %s", log.topic_partition, why)
+
+    def _failed(self, log: PartitionLog, error: ApiError | OSError) -> None:
+        if log.failure is not None:
+            return  # deleted, moved, or its folder is offline already
+        if isinstance(error, ApiError):
+            self._set_aside(log, str(error))
+        elif error.errno in FULL:
+            self._resting.add(log)
+            logger.warning("there is no room to compact %s: %s", log.topic_partition, error)
+        else:
+            folder = self._store.folder_of(log.topic_partition)
+            if folder is not None:
+                self._store.fail_folder(folder, error)
+
+
+def _tell(done: Cleaned, found: Cleanable, seconds: float) -> None:
+    logger.info(
+        "compacted %s up to offset %d in %.1f s: %d segments of %.1f MB are %d of %.1f MB, "
+        "%d records are %d; %.1f MB of it were dirty, with %d keys",
+        done.log.topic_partition,
+        done.end_offset,
+        seconds,
+        done.segments_before,
+        done.bytes_before / 1e6,
+        done.segments_after,
+        done.bytes_after / 1e6,
+        done.records_read,
+        done.records_kept,
+        found.dirty_bytes / 1e6,
+        done.keys,
+    )
