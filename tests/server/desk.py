@@ -20,6 +20,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.server.api_table import BROKER
 from headrace.server.context import ANONYMOUS
+from headrace.server.doubts import Doubts
 from headrace.server.error_replies import error_reply
 from headrace.server.parts import AllowAll
 from headrace.wire.codec import decode, encode
@@ -50,6 +51,7 @@ class Desk:
             clock=SystemClock(),
             loop=loop,
             image=node.image,
+            doubts=Doubts(loop),
             controller=node.controller,
             producer_ids=ProducerIdBlocks(node.controller, node.image, node_id=1, loop=loop),
             authorizer=AllowAll(),

@@ -1,7 +1,7 @@
 """A broker whose process ended is noticed at once, instead of when its session runs out.
 
 A process that died closes its connections. So every controller, active or not, holds one open to each
-broker, over which nothing is ever said: when it ends, or one ends that heartbeats came over, the broker is
+broker, over which little is ever said: when it ends, or one ends that heartbeats came over, the broker is
 connected to again. Where nothing listens any more the system refuses at once, and the broker is certainly
 gone. One that is paused, or whose machine is busy, still has its port, and one that cannot be reached does
 not answer at all: both are left to the session's time-out, for only silence can tell.
@@ -26,6 +26,7 @@ from headrace.transport.addresses import hosts_of
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.wire.schemas.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,21 @@ CONNECT_MS: Final = 500
 
 PAUSE_MS: Final = (10, 1_000)
 """Before the next attempt to connect; it doubles while they fail, or do not last."""
+
+TRUSTED_S: Final = 0.05
+"""A connection that lasts so long is to a process that lives: one that ends closes its port within that."""
+
+SIGN_OF_LIFE_S: Final = 0.05
+"""How long a broker may take to show that it is there before that is believed without."""
+
+RECENTLY_S: Final = 0.002
+"""One that has just shown it is not asked again."""
+
+UNHEARD_MS: Final = 30_000
+"""A connection on which nothing was answered for so long is made anew."""
+
+PLAINTEXT: Final = 0
+SASL_PLAINTEXT: Final = 2
 
 
 class Connection(Protocol):
@@ -46,12 +62,16 @@ class Connection(Protocol):
 class _Held:
     """What is known of one incarnation of a broker, and the task that keeps a connection to it."""
 
-    __slots__ = ("broker_id", "epoch", "reached", "task", "wake")
+    __slots__ = ("answered", "asked", "broker_id", "connection", "epoch", "reached", "task", "wake")
 
     def __init__(self, broker_id: int, epoch: int, wake: "asyncio.Future[None]") -> None:
         self.broker_id = broker_id
         self.epoch = epoch
         self.reached = False
+        self.connection: ClientConnection | None = None
+        """That is up, over which the broker can be asked whether it is there."""
+        self.asked: asyncio.Future[None] | None = None
+        self.answered = 0.0
         self.wake = wake
         self.task: asyncio.Task[None] | None = None
 
@@ -62,7 +82,8 @@ class _Held:
 
 
 class BrokerWatch:
-    """Told of heartbeats and of connections that ended; tells the controller who is gone."""
+    """Told of heartbeats and of connections that ended; tells the controller who is gone. `suspect` and
+    `trust` are told of brokers that may be."""
 
     def __init__(
         self,
@@ -71,11 +92,15 @@ class BrokerWatch:
         loop: asyncio.AbstractEventLoop,
         network: Network,
         memory: ReceiveMemory,
+        suspect: Callable[[int], None],
+        trust: Callable[[int], None],
     ) -> None:
         self._controller = controller
         self._loop = loop
         self._network = network
         self._memory = memory
+        self._suspect = suspect
+        self._trust = trust
         self._beating: dict[Connection, int] = {}
         self._held: dict[int, _Held] = {}
 
@@ -112,6 +137,28 @@ class BrokerWatch:
         if broker_id in self._held:
             logger.debug("the connection of broker %d ended (%s)", broker_id, reason)
             self._held[broker_id].look_now()
+
+    # -- is it there? ----------------------------------------------------------------------------------------
+
+    def ask(self, broker_id: int) -> "asyncio.Future[None] | None":
+        """Ask a broker for a sign of life: done when there is one, when its connection ended, or when it
+        takes too long to wait for. None where it gave one just now, or there is no way to ask."""
+        held = self._held.get(broker_id)
+        if held is None or held.connection is None or self._loop.time() - held.answered < RECENTLY_S:
+            return None
+        if held.asked is not None and not held.asked.done():
+            return held.asked
+        held.asked = self._loop.create_future()
+        self._loop.call_later(SIGN_OF_LIFE_S, _settle, held.asked)
+        if not held.connection.in_flight:
+            asked = held.connection.ask(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_ms=UNHEARD_MS)
+            asked.add_done_callback(lambda done: self._heard(held, done))
+        return held.asked
+
+    def _heard(self, held: _Held, done: "asyncio.Future[ApiVersionsResponse]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            held.answered = self._loop.time()
+            _settle(held.asked)
 
     def stop(self) -> None:
         held, self._held = self._held, {}
@@ -172,10 +219,17 @@ class BrokerWatch:
 
         connection = await self._connect(broker, on_close)
         held.reached = True
+        trusted = self._loop.call_later(TRUSTED_S, self._trust, broker.id)
+        if _speaks_plainly(broker):
+            held.connection = connection
         try:
             await ended
         finally:
+            held.connection = None
+            trusted.cancel()
             connection.close()
+        self._suspect(broker.id)
+        _settle(held.asked)
 
     async def _connect(self, broker: BrokerImage, on_close: Callable[[str], None]) -> ClientConnection:
         refusal: OSError = OSError("it names no listener")
@@ -199,3 +253,14 @@ class BrokerWatch:
         """Nothing listens where the broker did."""
         if held.reached and self._controller.is_active and held.broker_id not in self._beating.values():
             self._controller.broker_gone(held.broker_id, held.epoch)
+
+
+def _speaks_plainly(broker: BrokerImage) -> bool:
+    """Whether the listener that is watched answers who does not encrypt."""
+    first = next(iter(broker.endpoints.values()))
+    return first.security_protocol in (PLAINTEXT, SASL_PLAINTEXT)
+
+
+def _settle(future: "asyncio.Future[None] | None") -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

@@ -36,6 +36,7 @@ from headrace.replication.cleaning import Cleaning
 from headrace.replication.moves import ReplicaMoves
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
+from headrace.server.doubts import Doubts
 from headrace.server.fetch_sessions import FetchSessions
 from headrace.server.parts import AllowAll, Parts
 from headrace.server.replica_selection import selector_of
@@ -101,12 +102,14 @@ class Node:
         self._cluster = Cluster(self.image, config)
         self.config = self._cluster.config
         memory = ReceiveMemory(loop, receive_limits(config))
+        self._doubts = Doubts(loop)
         self._control = ControlPlane(
             config,
             self.image,
             directory_id=directory_id_of(self._store, config.metadata_log_dir),
             incarnation_id=self._incarnation_id,
             endpoints=lambda: self._listeners.controller_endpoints(),
+            doubts=self._doubts,
             loop=loop,
             clock=clock,
             disk=disk,
@@ -120,6 +123,7 @@ class Node:
             self.config,
             self.image,
             alter_partition=self._control.active.alter_partition,
+            on_leader_lost=self._doubts.suspect,
             network=network,
             memory=memory,
             loop=loop,
@@ -169,6 +173,7 @@ class Node:
             flushing=flushing,
             sessions=FetchSessions(rng, slots=self.config.int("max.incremental.fetch.session.cache.slots")),
             waiting=waiting,
+            doubts=self._doubts,
             controller=self._control.active,
             own_controller=self._control.own,
             broker_watch=self._control.watch,
@@ -258,6 +263,7 @@ class Node:
         self.parts.replicas.apply(image, delta, starting=self._lifecycle is None)
         if self._coordinates:
             self.parts.groups.apply(delta)
+        self._doubts.look_again()
 
     def _advanced(self, topic_partition: TopicPartition) -> None:
         """Somebody may wait for this partition to grow."""
@@ -298,6 +304,7 @@ class Node:
         self._has_logs = False
         self._coordinates = False
         self.parts.waiting.close()
+        self._doubts.close()
         self.parts.groups.stop()
         await self._listeners.drain_clients(DRAIN_S)
         self._replication.stop()

@@ -27,6 +27,7 @@ from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
 from headrace.raft.quorum import Quorum
 from headrace.raft.wire_words import Endpoints
+from headrace.server.doubts import Doubts
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.network import Network
 from headrace.transport.peer import Peer
@@ -49,6 +50,7 @@ class ControlPlane:
         directory_id: bytes,
         incarnation_id: bytes,
         endpoints: Callable[[], Endpoints],
+        doubts: Doubts,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         disk: Disk,
@@ -99,7 +101,15 @@ class ControlPlane:
                 rng=rng,
             )
             self.raft.subscribe(self.own)
-            self.watch = BrokerWatch(self.own, loop=loop, network=network, memory=memory)
+            self.watch = BrokerWatch(
+                self.own,
+                loop=loop,
+                network=network,
+                memory=memory,
+                suspect=doubts.suspect,
+                trust=doubts.trust,
+            )
+            doubts.ask = self.watch.ask
             self.raft.subscribe(self.watch)
         self.raft.subscribe(self.publisher)
         self.active = ActiveController(

@@ -58,6 +58,7 @@ class Replication:
         image: ClusterImage,
         *,
         alter_partition: Send,
+        on_leader_lost: Callable[[int], None],
         network: Network,
         memory: ReceiveMemory,
         loop: asyncio.AbstractEventLoop,
@@ -65,6 +66,7 @@ class Replication:
         rng: random.Random,
     ) -> None:
         self._config = config
+        self._on_leader_lost = on_leader_lost
         self._image = image
         self._network = network
         self._memory = memory
@@ -133,6 +135,7 @@ class Replication:
             client_id=f"broker-{self._config.node_id}-fetcher",
             memory=self._memory,
             rng=self._rng,
+            on_lost=lambda _: self._on_leader_lost(leader_id),
         )
         return PeerChannel(peer)
 

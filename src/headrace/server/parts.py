@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.clock import Clock
+from headrace.server.doubts import Doubts
 from headrace.server.fetch_sessions import FetchSessions
 from headrace.server.replica_selection import ReplicaSelector
 from headrace.server.waiting import Waiting
@@ -67,6 +68,7 @@ class Parts:
     flushing: Flushing
     sessions: FetchSessions
     waiting: Waiting
+    doubts: Doubts
     controller: ControllerRequests  # the active one, wherever it is
     own_controller: Controller | None  # of this node
     broker_watch: BrokerWatch | None

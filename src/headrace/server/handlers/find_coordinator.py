@@ -4,6 +4,8 @@ The internal topic is made at the first question, and the question waits for it.
 transactions (1) and share groups (2) have no coordinator on this node, and are refused. v4: several keys at
 once (KIP-699). Checks, in order: key type served? group id valid? internal topic there? its partition has a
 leader?
+
+An answer that would name a node whose process may just have ended waits for the next one (`doubts.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def handle(
 ) -> FindCoordinatorResponse | Future[FindCoordinatorResponse]:
     parts = context.parts
     if request.key_type != GROUP or OFFSETS_TOPIC in parts.image.topics_by_name:
-        return _answer(context, request)
+        return parts.doubts.settled(lambda: _answer(context, request), _nodes)
     created = parts.loop.create_future()
 
     def when_created(_: object) -> None:
@@ -44,6 +46,10 @@ def handle(
     creation = CreateTopicsRequest([automatic_topic(parts.config, OFFSETS_TOPIC)], CREATE_TIMEOUT_MS)
     parts.controller.create_topics(creation).add_done_callback(when_created)
     return created
+
+
+def _nodes(response: FindCoordinatorResponse) -> list[int]:
+    return [response.node_id, *(each.node_id for each in response.coordinators)]
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

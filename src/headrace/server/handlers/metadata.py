@@ -9,12 +9,14 @@ cluster's bits only up to v10).
 The controller that is named is the asked node: whichever broker gets a request for the controller passes it
 on. Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; of a
 partition: LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND (from v6 on).
+
+An answer that would name a leader whose process may just have ended waits for the next one (`doubts.py`).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -46,12 +48,18 @@ IDS_ASKED_SINCE: Final = 12
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Future[MetadataResponse]:
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version < NULL_MEANS_ALL_SINCE):
-        return _answer(context, request, list(context.parts.image.topics_by_name.values()), [])
+        return context.parts.doubts.settled(
+            lambda: _answer(context, request, list(context.parts.image.topics_by_name.values()), []), _leaders
+        )
     _check_request(context, wanted)
     missing = _to_make(context, request, wanted)
     if not missing:
-        return _answer_wanted(context, request, wanted, {})
+        return context.parts.doubts.settled(lambda: _answer_wanted(context, request, wanted, {}), _leaders)
     return _make_then_answer(context, request, wanted, missing)
+
+
+def _leaders(response: MetadataResponse) -> Iterator[int]:
+    return (each.leader_id for topic in response.topics for each in topic.partitions)
 
 
 def _check_request(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> None:
@@ -146,6 +154,8 @@ def _answer(
 ) -> MetadataResponse:
     parts = context.parts
     live = {broker.id for broker in parts.image.brokers.values() if not broker.fenced}
+    if request.topics:
+        live |= parts.doubts.lingering()
     operations = NOT_ASKED_FOR
     if request.include_cluster_authorized_operations:
         operations = authorized_operations(context, Resource.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,130 @@
+"""Answers that wait for the next leader, in virtual time; and what clients of a cluster hear after a kill."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from headrace.server.doubts import DOUBT_S, LINGER_S, Doubts
+from headrace.testing.machine import Surroundings
+from headrace.testing.node_cluster import NodeCluster
+from headrace.testing.world import World
+from headrace.transport.client_connection import ClientConnection, connect
+from headrace.transport.receive_memory import ReceiveMemory
+from headrace.wire.schemas.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+PORT = 9092
+
+
+def in_a_world(script: Callable[[Surroundings, Doubts], Awaitable[None]]) -> None:
+    world = World("doubts")
+    machine = world.machine("node")
+
+    async def program(around: Surroundings) -> None:
+        await script(around, Doubts(around.loop))
+
+    async def run() -> None:
+        await world.result(machine, machine.boot(program))
+
+    world.run(run())
+    world.close()
+
+
+def test_who_is_not_in_doubt_is_named_at_once() -> None:
+    async def script(around: Surroundings, doubts: Doubts) -> None:
+        doubts.suspect(3)
+        assert doubts.settled(lambda: [1, 2], list) == [1, 2]
+        doubts.trust(3)
+        assert doubts.settled(lambda: [3], list) == [3]
+
+    in_a_world(script)
+
+
+def test_an_answer_waits_for_the_image_for_trust_or_for_a_second() -> None:
+    async def script(around: Surroundings, doubts: Doubts) -> None:
+        leader = [1]
+        doubts.suspect(1)
+        first, second = (doubts.settled(lambda: list(leader), list) for _ in range(2))
+        assert isinstance(first, asyncio.Future)
+        assert isinstance(second, asyncio.Future)
+        second.cancel()  # its client hung up
+        doubts.look_again()
+        assert not first.done()
+        leader[0] = 2
+        doubts.look_again()
+        assert first.result() == [2]
+        leader[0] = 1
+        third = doubts.settled(lambda: list(leader), list)
+        assert isinstance(third, asyncio.Future)
+        doubts.trust(1)
+        assert third.result() == [1]
+        began = around.loop.time()
+        doubts.suspect(1)
+        fourth = doubts.settled(lambda: list(leader), list)
+        assert isinstance(fourth, asyncio.Future)
+        assert await fourth == [1]
+        assert around.loop.time() - began <= DOUBT_S + 0.01
+
+    in_a_world(script)
+
+
+def test_who_was_suspected_stays_listed_for_a_while() -> None:
+    async def script(around: Surroundings, doubts: Doubts) -> None:
+        doubts.suspect(1)
+        doubts.trust(1)
+        assert doubts.lingering() == {1}
+        await asyncio.sleep(LINGER_S)
+        assert doubts.lingering() == set()
+
+    in_a_world(script)
+
+
+async def _asked(own: Surroundings, host: str) -> ClientConnection:
+    memory = ReceiveMemory(own.loop)
+    return await connect(own.loop, own.network, host, PORT, memory=memory, client_id="asker")
+
+
+def test_a_client_that_asks_at_once_after_a_kill_hears_of_the_next_leader() -> None:
+    """It asks over a connection that it has: no round trip more than the killed process needs to die."""
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await cluster.until(lambda: all(cluster.unfenced_on(each) == {1, 2, 3} for each in cluster.nodes))
+        controller = cluster.controller_id()
+        leader = next(each for each in cluster.ids if each != controller)
+        other = next(each for each in cluster.ids if each not in (controller, leader))
+        client = cluster.world.machine("client")
+
+        async def ask(own: Surroundings) -> None:
+            connection = await _asked(own, f"node{other}")
+            assignment = CreatableReplicaAssignment(0, [leader, other])
+            topic = CreatableTopic("t", -1, -1, [assignment])
+            made = await connection.ask(CreateTopicsRequest([topic], 10_000), 5, CreateTopicsResponse)
+            assert made.topics[0].error_code == 0
+            wanted = MetadataRequest([MetadataRequestTopic(name="t")])
+            await cluster.until(lambda: "t" in cluster.nodes[other].image.topics_by_name)
+            before = await connection.ask(wanted, 9, MetadataResponse)
+            assert before.topics[0].partitions[0].leader_id == leader
+            await asyncio.sleep(0.1)
+            killed_at = own.loop.time()
+            cluster.kill(leader)
+            after = await connection.ask(wanted, 9, MetadataResponse)
+            assert own.loop.time() - killed_at < 0.5
+            assert after.topics[0].partitions[0].leader_id == other
+            assert {each.node_id for each in after.brokers} == {1, 2, 3}, "librdkafka needs it listed"
+            everything = await connection.ask(MetadataRequest([]), 9, MetadataResponse)
+            assert {each.node_id for each in everything.brokers} == {1, 2, 3} - {leader}
+            connection.close()
+
+        await cluster.world.result(client, client.boot(ask))
+
+    for seed in range(3):
+        cluster = NodeCluster(World(seed), nodes=3)
+        try:
+            cluster.world.run(script(cluster))
+        finally:
+            cluster.world.close()
