@@ -296,9 +296,6 @@ def test_what_comes_out_of_order_is_said() -> None:
                 producer.send("t", b"a")
             with pytest.raises(ClientError, match="commit_transaction cannot be done now"):
                 producer.commit_transaction()
-            producer.begin_transaction()
-            with pytest.raises(ClientError, match=r"two\.phase"):
-                producer.prepare_transaction()
         with (
             Producer(bootstrap_servers=scripted.address) as plain,
             pytest.raises(ClientError, match=r"set transactional\.id"),

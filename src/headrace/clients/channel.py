@@ -19,6 +19,7 @@ from headrace.transport.receive_memory import ReceiveMemory
 from headrace.transport.versions import VersionTable, ask_versions
 from headrace.wire.apis import API
 from headrace.wire.notation import schema_of
+from headrace.wire.plan import UnsupportedVersion
 
 
 class Channel:
@@ -87,6 +88,8 @@ class Channel:
         started = self._world.now_ms()
         try:
             return await connection.ask(request, version, API[api_key].response, timeout_ms=wait_ms)
+        except UnsupportedVersion as error:
+            raise UnsupportedError(f"the broker at {self.address} is too old for this: {error}") from error
         except (ConnectionError, InvalidBytesError) as error:
             raise self.lost(error, API[api_key].name, self._world.now_ms() - started >= wait_ms) from error
 

@@ -59,7 +59,15 @@ READ_OPTIONS: Final = (
     "read.mode",
     "path",
 )
-WRITE_OPTIONS: Final = ("topic", "includeHeaders", "delivery", "path", "checkpointLocation", "queryName")
+WRITE_OPTIONS: Final = (
+    "topic",
+    "includeHeaders",
+    "delivery",
+    "sinkId",
+    "path",
+    "checkpointLocation",
+    "queryName",
+)
 
 # Settings of Kafka's consumer that would work against the source, and what to do instead.
 _NOT_FOR_READING: Final = {
@@ -152,6 +160,8 @@ class WriteOptions:
     """For all rows; without it a column `topic` says where each goes."""
     include_headers: bool = True
     delivery: str = "at_least_once"
+    sink_id: str | None = None
+    """Names what exactly_once decides about; a streaming query's id where it is not given."""
 
 
 class Given:
@@ -266,6 +276,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=given.get("topic", _text),
         include_headers=given.get("includeHeaders", as_bool, True),
         delivery=given.get("delivery", _text, "at_least_once"),
+        sink_id=given.get("sinkId", _sink_id),
     )
 
 
@@ -273,6 +284,12 @@ def _text(name: str, text: str) -> str:
     if not text.strip():
         raise OptionError(f"option {name} is empty")
     return text.strip()
+
+
+def _sink_id(name: str, text: str) -> str:
+    if "/" in text:
+        raise OptionError(f"option {name}={text}: it must not contain a slash")
+    return _text(name, text)
 
 
 def _read_mode(name: str, text: str) -> str:

@@ -52,7 +52,10 @@ class AsyncTransactional:
         await self._transactions().abort(self._core.writes)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Write everything and wait for a decision (KIP-939): commit or abort here, or in another process."""
+        """Write everything and wait for a decision: commit or abort here, or in another process.
+
+        It waits for transaction.timeout.ms, and with two-phase commit (KIP-939) for as long as it takes.
+        """
         return await self._transactions().prepare(self._core.writes)
 
     async def complete_transaction(self, decided: PreparedTransaction) -> bool:
@@ -112,7 +115,10 @@ class SyncTransactional:
         self._background.run(self._async.abort_transaction())
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Write everything and wait for a decision (KIP-939): commit or abort here, or in another process."""
+        """Write everything and wait for a decision: commit or abort here, or in another process.
+
+        It waits for transaction.timeout.ms, and with two-phase commit (KIP-939) for as long as it takes.
+        """
         return self._background.run(self._async.prepare_transaction())
 
     def complete_transaction(self, decided: PreparedTransaction) -> bool:

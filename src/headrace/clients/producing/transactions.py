@@ -241,8 +241,6 @@ class Transactions:
     async def prepare(self, writes: Writes) -> PreparedTransaction:
         """Write everything and let the transaction wait for a decision, here or in another process."""
         self.check("prepare_transaction")
-        if not self._is_two_phase:
-            raise ClientError("to prepare a transaction set transaction.two.phase.commit.enable=true")
         await self._write_all(writes)
         self.phase = Phase.PREPARED
         self.prepared = PreparedTransaction(*self._sequences.identity)

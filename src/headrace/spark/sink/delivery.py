@@ -9,27 +9,22 @@ that did its work: so an abort must never undo what a commit decided.
 has nothing left to do, and an abort nothing it could take back. A task or batch that Spark repeats is written
 again.
 
-`exactly_once` is to be a strategy of the same shape: `write` leaves a prepared transaction behind, named
-after the query, the batch and the task (`TaskIdentity`), and its receipt carries it; `commit` writes one
-durable decision for the batch and completes every transaction by it; a repeated batch finds the decision and
-writes nothing. It needs transactions, which brokers here do not have yet.
+`exactly_once`: a task leaves an open transaction behind, and its receipt names it; a commit writes one
+durable decision for the batch and completes the transactions by it (`exactly_once.py`).
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
 
-from headrace.base.ids import TopicPartition
-from headrace.clients import Delivery, Producer
-from headrace.clients.errors import ClientError
 from headrace.spark.options import WriteOptions
 from headrace.spark.sink.columns import WriteColumns
 from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.exactly_once import ExactlyOnce
 from headrace.spark.sink.producers import lent_producer, producer_settings
-from headrace.spark.sink.receipts import Receipt, TaskIdentity, Written
-from headrace.spark.sink.rows import partition_bounds, pieces
+from headrace.spark.sink.receipts import Receipt, TaskIdentity
+from headrace.spark.sink.sending import send_rows
 
 
 class DeliveryStrategy(Protocol):
@@ -51,13 +46,8 @@ class AtLeastOnce:
         self._columns = columns
 
     def write(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> Receipt:
-        ledger = _Ledger()
         with lent_producer(self._settings) as producer:
-            for topic, rows in pieces(batches, self._columns, self._topic):
-                _check_partitions(producer, topic, rows)
-                ledger.enter(producer.send_arrow(topic, rows))
-            producer.flush()
-            return Receipt(task, ledger.closed())
+            return Receipt(task, send_rows(producer, batches, self._columns, self._topic))
 
     def commit(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
         pass  # every record was acknowledged before its task said so
@@ -66,58 +56,14 @@ class AtLeastOnce:
         pass  # what is written stays: Spark runs the batch again
 
 
-class _Ledger:
-    """Deliveries on their way. Those that are decided are booked and let go, and their bytes with them."""
-
-    def __init__(self) -> None:
-        self._open: deque[Delivery] = deque()
-        self._written: dict[TopicPartition, Written] = {}
-
-    def enter(self, deliveries: Iterable[Delivery]) -> None:
-        self._open.extend(deliveries)
-        while self._open and self._open[0].done():
-            self._book(self._open.popleft())
-
-    def closed(self) -> dict[TopicPartition, Written]:
-        """What was written, once all is decided; raises what went wrong with any of it."""
-        while self._open:
-            self._book(self._open.popleft())
-        return self._written
-
-    def _book(self, delivery: Delivery) -> None:
-        for first, count in delivery.batch_results():
-            partition = TopicPartition(first.topic, first.partition)
-            own = Written(count, first.offset + count - 1 if first.offset >= 0 else -1)
-            before = self._written.get(partition)
-            self._written[partition] = own if before is None else before + own
-
-
-def _check_partitions(producer: Producer, topic: str, rows: pa.RecordBatch) -> None:
-    bounds = partition_bounds(rows)
-    if bounds is None:
-        return
-    least, most = bounds
-    if least < 0:
-        raise SinkError(
-            f"a row for topic {topic!r} has {least} in the column `partition`: partitions go from 0, and "
-            "null leaves the choice to the row's key"
-        )
-    try:
-        producer.partitions_for(topic, at_least=most + 1)
-    except ClientError as error:
-        raise SinkError(f"a row has {most} in the column `partition`: {error}") from error
-
-
-_STRATEGIES: Final = {"at_least_once": AtLeastOnce}
+_STRATEGIES: Final[Mapping[str, Callable[[WriteOptions, WriteColumns], DeliveryStrategy]]] = {
+    "at_least_once": AtLeastOnce,
+    "exactly_once": ExactlyOnce,
+}
 
 
 def delivery_strategy(options: WriteOptions, columns: WriteColumns) -> DeliveryStrategy:
     """The strategy that the options name; SinkError for one that there is not."""
-    if options.delivery == "exactly_once":
-        raise SinkError(
-            "delivery=exactly_once needs transactions, which are not there yet: use "
-            "delivery=at_least_once, and expect a batch that Spark repeats after a failure to come again"
-        )
     strategy = _STRATEGIES.get(options.delivery)
     if strategy is None:
         raise SinkError(f"delivery={options.delivery}: it must be {' or '.join(_STRATEGIES)}")

@@ -39,7 +39,7 @@ def lent_producer(settings: Mapping[str, str]) -> Iterator[Producer]:
     # A fork has its parent's table and none of its threads.
     key = (os.getpid(), *sorted(settings.items()))
     idle = _idle.setdefault(key, [])
-    producer = idle.pop() if idle else _made(settings)
+    producer = idle.pop() if idle else opened_producer(settings)
     try:
         yield producer
     except BaseException:
@@ -48,7 +48,8 @@ def lent_producer(settings: Mapping[str, str]) -> Iterator[Producer]:
     idle.append(producer)
 
 
-def _made(settings: Mapping[str, str]) -> Producer:
+def opened_producer(settings: Mapping[str, str]) -> Producer:
+    """SinkError where settings are wrong."""
     try:
         return Producer(settings)
     except SettingError as error:

@@ -6,16 +6,21 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from headrace.base.ids import TopicPartition
+from headrace.spark.sink.decisions import SinkTransaction
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """Which attempt of which task of which batch this is. A batch write has no query and no batch id."""
+    """Which attempt of which task of which batch this is. A batch write has no query and no batch id.
+
+    A query keeps its id over restarts; each of them is a run of its own.
+    """
 
     query_id: str | None
     batch_id: int | None
     partition: int
     attempt: int
+    run_id: str | None = None
 
     @classmethod
     def current(cls) -> "TaskIdentity":
@@ -29,6 +34,7 @@ class TaskIdentity:
             None if batch_id is None else int(batch_id),
             context.partitionId(),
             context.attemptNumber(),
+            context.getLocalProperty("spark.jobGroup.id"),  # which a streaming query sets to its run's id
         )
 
 
@@ -49,6 +55,7 @@ class Receipt(WriterCommitMessage):
 
     task: TaskIdentity
     written: dict[TopicPartition, Written]
+    transaction: SinkTransaction | None = None  # that holds it, still open
 
     @property
     def count(self) -> int:

@@ -1,0 +1,185 @@
+"""Exactly once: each task leaves an open transaction, and one durable decision says which of them count.
+
+A task first sees to it that its run of the query is the one that decides (`DecisionLog.claim`), and writes
+nothing where its batch is decided already: then Spark only did not hear of it. It writes in a transaction of
+its own, named after the sink, the run, the batch, the task and the attempt, so that no attempt disturbs
+another, and leaves it open. The driver's commit decides, then commits the transactions that the decision
+names, and aborts all others of this sink: those of attempts that lost, and of runs that died. Whatever dies
+in between, the next run of the batch finds either no decision, and everything is written anew, or one, and
+finishes it.
+
+Where brokers allow two-phase commit (KIP-939) open transactions wait for as long as it takes. Elsewhere they
+wait for transaction.timeout.ms: a batch that was decided and is not finished in that time is lost, and that
+is an error.
+"""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.base.error_codes import ErrorCode
+from headrace.clients import Producer
+from headrace.clients.errors import ClientError, RefusedError, UnsupportedError
+from headrace.spark.options import WriteOptions
+from headrace.spark.sink.columns import WriteColumns
+from headrace.spark.sink.decision_log import DecisionLog
+from headrace.spark.sink.decisions import PREFIX, Decision, SinkTransaction
+from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.producers import opened_producer, producer_settings
+from headrace.spark.sink.receipts import Receipt, TaskIdentity
+from headrace.spark.sink.sending import send_rows
+
+# Batches that share transactional ids are so far apart: a stray attempt of one cannot meet the other.
+_SLOTS: Final = 8
+# What Apache Kafka's brokers allow at most by default (transaction.max.timeout.ms).
+_TIMEOUT_MS: Final = 900_000
+_TWO_PHASE: Final = "transaction.two.phase.commit.enable"
+_REFUSES_TWO_PHASE: Final = frozenset(
+    {
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    }
+)
+_ENDING_THREADS: Final = 8
+
+_logs: dict[tuple[object, ...], DecisionLog] = {}
+_without_two_phase: set[str] = set()
+
+
+class ExactlyOnce:
+    """Of a streaming query, or of one batch write, which is never repeated."""
+
+    def __init__(self, options: WriteOptions, columns: WriteColumns) -> None:
+        self._settings = producer_settings(options.settings)
+        if "transactional.id" in self._settings:
+            raise SinkError("kafka.transactional.id: the sink names its transactions itself; use `sinkId`")
+        self._topic = options.topic
+        self._columns = columns
+        self._sink_id = options.sink_id
+        self._job = uuid.uuid4().hex  # of a batch write, which has no query
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> Receipt:
+        sink, query, run, batch = self._names(task)
+        log = self._log(sink)
+        decision = log.claim(run).decision
+        if decision is not None and decision.is_about(query, batch):
+            return Receipt(task, {})
+        name = f"{PREFIX}{sink}/{run}/{batch % _SLOTS}/{task.partition}/{task.attempt}"
+        with self._producer(name) as producer:
+            producer.begin_transaction()
+            written = send_rows(producer, batches, self._columns, self._topic)
+            if not written:
+                return Receipt(task, {})
+            return Receipt(task, written, SinkTransaction(name, *producer.prepare_transaction()))
+
+    def commit(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
+        tasks = [receipt.task for receipt in receipts if receipt is not None]
+        if not tasks:
+            return
+        sink, query, run, batch = self._names(tasks[0])
+        log = self._log(sink)
+        before = log.claim(run).decision
+        is_repeat = before is not None and before.is_about(query, batch)
+        if before is not None and (is_repeat or before.run != run):
+            self._finish(log, before)  # who decided that may have died before it was done
+        found = tuple(each.transaction for each in receipts if each is not None and each.transaction)
+        if found and not is_repeat:
+            self._finish(log, log.decide(Decision(run, query, batch, found)))
+        self._sweep(log, sink)
+
+    def abort(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
+        """Give up what is not decided. What fails here is left to the next run, which sweeps too."""
+        tasks = [receipt.task for receipt in receipts if receipt is not None]
+        if not tasks:
+            return
+        sink, _, run, _ = self._names(tasks[0])
+        log = self._log(sink)
+        if log.read().run == run:
+            self._sweep(log, sink)
+
+    def _names(self, task: TaskIdentity) -> tuple[str, str, str, int]:
+        """Sink, query, run and batch."""
+        if task.query_id is None:
+            return self._sink_id or self._job, self._job, self._job, 0
+        return self._sink_id or task.query_id, task.query_id, task.run_id or self._job, task.batch_id or 0
+
+    def _log(self, sink: str) -> DecisionLog:
+        # A fork has its parent's table and none of its threads.
+        key = (os.getpid(), sink, *sorted(self._settings.items()))
+        if key not in _logs:
+            _logs[key] = DecisionLog(self._settings, sink)
+        return _logs[key]
+
+    # A task's transaction
+
+    @contextmanager
+    def _producer(self, name: str) -> Iterator[Producer]:
+        producer = self._opened(name)
+        try:
+            yield producer
+        finally:
+            # What was prepared stays open, all else is aborted.
+            producer.close()
+
+    def _opened(self, name: str) -> Producer:
+        brokers = self._settings["bootstrap.servers"]
+        settings = {**self._settings, "transactional.id": name}
+        if _TWO_PHASE not in settings and brokers not in _without_two_phase:
+            try:
+                return _begun({**_without_timeout(settings), _TWO_PHASE: "true"})
+            except (UnsupportedError, RefusedError) as error:
+                if isinstance(error, RefusedError) and error.code not in _REFUSES_TWO_PHASE:
+                    raise
+                _without_two_phase.add(brokers)
+        if settings.get(_TWO_PHASE) == "true":
+            return _begun(_without_timeout(settings))
+        return _begun({"transaction.timeout.ms": str(_TIMEOUT_MS), **settings})
+
+    # After a decision
+
+    def _finish(self, log: DecisionLog, decision: Decision) -> None:
+        """Commit what was decided on. Again is harmless."""
+
+        def commit(each: SinkTransaction) -> None:
+            log.admin.end_transaction(each.transactional_id, each.producer_id, each.epoch, committed=True)
+
+        try:
+            with ThreadPoolExecutor(_ENDING_THREADS) as threads:
+                list(threads.map(commit, decision.transactions))
+        except RefusedError as error:
+            raise SinkError(
+                f"batch {decision.batch} of query {decision.query} was decided, but its transactions are "
+                f"gone ({error}). Where brokers have no two-phase commit, they abort a transaction after "
+                "transaction.timeout.ms: raise it, and start a query again before it is over"
+            ) from error
+
+    def _sweep(self, log: DecisionLog, sink: str) -> None:
+        """Abort this sink's open transactions that no decision names."""
+        decision = log.read().decision
+        kept = {each.transactional_id for each in decision.transactions} if decision else set()
+        for each in log.admin.list_transactions(states=("Ongoing",)):
+            name = each.transactional_id
+            if name.startswith(f"{PREFIX}{sink}/") and name not in kept:
+                log.admin.fence_producer(name)
+
+
+def _begun(settings: Mapping[str, str]) -> Producer:
+    producer = opened_producer(settings)
+    try:
+        producer.init_transactions()
+    except ClientError:
+        producer.close(timeout_ms=0)
+        raise
+    return producer
+
+
+def _without_timeout(settings: Mapping[str, str]) -> dict[str, str]:
+    """Transactions of two-phase commit have none."""
+    return {name: value for name, value in settings.items() if name != "transaction.timeout.ms"}
