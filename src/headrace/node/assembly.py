@@ -132,13 +132,13 @@ class Node:
         )
         self.parts = self._make_parts(clock, rng)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
+        self._cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
     def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
         waiting = Waiting(self._loop)
         flushing = Flushing(loop=self._loop, clock=clock, on_durable=self._durable)
         replicas = Replicas(
-        self._cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
             node_id=self.config.node_id,
             store=self._store,
             topic_config=self._cluster.topic_config,
@@ -220,6 +220,7 @@ class Node:
         self._control.publisher.follow(self._follow)
         self.parts.groups.start()
         self._upkeep.start()
+        self._cleaning.start()
         await self._register()
         # Registering ends the leaderships of the process before this one: groups are loaded once it is over.
         self._coordinates = True
@@ -244,7 +245,6 @@ class Node:
             loop=self._loop,
             clock=self.parts.clock,
         )
-        self._cleaning.start()
         if self._control.own is not None:
             self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
@@ -314,6 +314,7 @@ class Node:
         self._control.stop_controllers()
         await self._control.stop_quorum()
         await self._listeners.drain(DRAIN_S)
+        await self._cleaning.stop()
         await self.parts.flushing.settle()
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
@@ -326,6 +327,7 @@ class Node:
         self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
+        self._cleaning.abandon()
         self._control.abandon()
         self._store.unlock()
 
@@ -345,7 +347,6 @@ async def start_node(
     """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped."""
     node = Node(
         config,
-        await self._cleaning.stop()
         loop=loop,
         clock=clock,
         disk=disk,
@@ -359,5 +360,4 @@ async def start_node(
     except BaseException:
         node.abandon()
         raise
-        self._cleaning.abandon()
     return node
