@@ -1,8 +1,9 @@
 """The broker under test: a process that can be stopped, killed and started again on the same port and data.
 
 headrace by default. COMPAT_BROKER=kafka starts Apache Kafka in its place, so that a test can be shown to be
-right; COMPAT_BOOTSTRAP=host:port points the suite at a broker that runs already (its files are out of reach).
-"""
+right; COMPAT_BOOTSTRAP=host:port points the suite at a broker that runs already (its files are out of
+reach). COMPAT_NODES=3 runs everything against a cluster of headrace nodes (cluster.py), whose topics have
+three replicas."""
 
 import os
 import re
@@ -20,6 +21,8 @@ from tests.compat import prepare
 
 READY = re.compile(rb"headrace ready: (\S+):(\d+)")
 START_SECONDS = 60.0
+NODES = int(os.environ.get("COMPAT_NODES", "1"))
+REPLICAS = min(NODES, 3)
 STOP_SECONDS = 30.0
 
 # Both brokers get the same ones: groups that do not wait for seconds, and no topic by accident.
@@ -86,6 +89,15 @@ class Broker(ABC):
         self._process.kill()
         self._process.wait()
         self._process = None
+
+    @property
+    def folders(self) -> dict[int, Path]:
+        """The data folder of each node whose files can be seen, by its id."""
+        return {} if self.data is None else {1: self.data}
+
+    @property
+    def addresses(self) -> list[str]:
+        return self.bootstrap.split(",")
 
     def partition_folder(self, topic: str, partition: int) -> Path:
         assert self.data is not None
@@ -197,6 +209,10 @@ def under_test(folder: Path, settings: dict[str, str] | None = None) -> Broker:
     """The broker that the environment asks for, not yet started, with its files in `folder`."""
     if os.environ.get("COMPAT_BOOTSTRAP"):
         return OutsideBroker(None, settings)
+    if NODES > 1:
+        from tests.compat.cluster import HeadraceCluster
+
+        return HeadraceCluster(folder / "data", settings, count=NODES)
     kinds = {"headrace": HeadraceBroker, "kafka": ApacheKafkaBroker}
     return kinds[os.environ.get("COMPAT_BROKER", "headrace")](folder / "data", settings)
 

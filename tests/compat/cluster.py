@@ -1,7 +1,7 @@
 """Three headrace nodes as one cluster: each a process with a folder of its own, which can be stopped,
 killed, frozen and started again by itself.
 
-To the suite the cluster is a broker like any other (`--nodes 3`, see conftest.py). Tests that break single
+To the suite the cluster is a broker like any other (COMPAT_NODES=3, see brokers.py). Tests that break single
 nodes ask for `nodes`. The voters are in the metadata log (kraft.version 1), as `headrace start --nodes 3`
 makes them."""
 
@@ -159,7 +159,12 @@ class HeadraceCluster(Broker):
             if node.is_running:
                 node.kill()
 
+    @property
+    def folders(self) -> dict[int, Path]:
+        return {node.number: node.data for node in self.nodes if node.data is not None}
+
     def partition_folder(self, topic: str, partition: int) -> Path:
+        """Any will do: with as many replicas as nodes, what is acknowledged is on all that are in sync."""
         return self.nodes[0].partition_folder(topic, partition)
 
     def log_tail(self) -> str:

@@ -11,6 +11,7 @@ from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import Client, RefusedError, eventually
 from tests.compat.clients.roster import Entry
 from tests.compat.prepare import UnavailableError
+from tests.compat.raw_wire import partitions_known
 
 MakeTopic = Callable[..., str]
 
@@ -50,7 +51,7 @@ def client(entry: Entry, open_client: Callable[[Entry], Client]) -> Client:
 
 @pytest.fixture(scope="module")
 def make_topic(broker: Broker) -> MakeTopic:
-    """Makes a topic with a name that no other test has, and waits for its leaders."""
+    """Makes a topic with a name that no other test has, and waits until every node knows its leaders."""
     admin = Confluent(broker.bootstrap)
 
     def make(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
@@ -58,7 +59,10 @@ def make_topic(broker: Broker) -> MakeTopic:
         admin.create_topic(name, partitions, config or {})
 
         def is_led() -> bool:
-            described = admin.describe_topic(name) if name in admin.topics() else {}
+            # Nodes of a cluster hear of a topic one after the other.
+            if any(partitions_known(each, name) != partitions for each in broker.addresses):
+                return False
+            described = admin.describe_topic(name)
             if len(described) != partitions or any(each["leader"] < 0 for each in described.values()):
                 return False
             # Metadata may be ahead of the leaders. Until they answer, a client without idempotence that sends

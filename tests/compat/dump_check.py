@@ -40,8 +40,8 @@ FAULTS = re.compile(
 def check_files(broker: Broker) -> None:
     """Stops the broker in order, and has all its files read. A broker that is not ours cannot be checked."""
     broker.stop()
-    if broker.data is not None:
-        check_folder(broker.data)
+    for folder in broker.folders.values():
+        check_folder(folder)
 
 
 def check_folder(folder: Path) -> None:

@@ -34,6 +34,18 @@ def create_topic(name: str) -> bytes:
     )
 
 
+def partitions_known(address: str, topic: str) -> int:
+    """How many partitions of a topic this very broker tells of (Metadata v1), 0 where it has not heard of it.
+
+    An entry is an error, the name, a flag, and the count of partitions.
+    """
+    frame = talk(address, request(METADATA, 1, struct.pack(">i", 1) + text(topic))).frame
+    at = frame.find(text(topic))
+    if at < 0 or frame[at - 2 : at] != bytes(2):
+        return 0
+    return int(struct.unpack_from(">i", frame, at + len(text(topic)) + 1)[0])
+
+
 def produce(topic: str, records: bytes) -> bytes:
     """Produce v3 with acks=all to partition 0."""
     head = struct.pack(">hhii", -1, -1, 5000, 1)
@@ -92,7 +104,7 @@ class Connection:
     """One socket to the broker."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, port = bootstrap.rsplit(":", 1)
+        host, port = bootstrap.split(",")[0].rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), CONNECT_SECONDS)
 
     def __enter__(self) -> "Connection":

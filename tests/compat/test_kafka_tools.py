@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat import prepare
-from tests.compat.brokers import Broker
+from tests.compat.brokers import NODES, REPLICAS, Broker
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.external import Program
 from tests.compat.clients.face import Record, eventually
@@ -91,10 +91,15 @@ def test_topics(tool: Tool) -> None:
     assert topic in tool("TopicCommand", "--list").split()
     tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
     described = eventually(lambda: _described(tool, topic, partitions=3), "three partitions")
-    head = rf"Topic: {topic}\tTopicId: \S{{22}}\tPartitionCount: 3\tReplicationFactor: 1"
+    head = rf"Topic: {topic}\tTopicId: \S{{22}}\tPartitionCount: 3\tReplicationFactor: {REPLICAS}"
     assert re.search(head, described)
     assert "retention.ms=86400000" in described
-    assert len(re.findall(r"Partition: \d\tLeader: (\d+)\tReplicas: \1\tIsr: \1", described)) == 3
+    places = re.findall(r"Partition: \d\tLeader: (\d+)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)", described)
+    assert len(places) == 3
+    for leader, replicas, in_sync in places:
+        assert leader in replicas.split(",")
+        assert len(replicas.split(",")) == REPLICAS
+        assert sorted(replicas.split(",")) == sorted(in_sync.split(","))
     assert "already exists" in tool("TopicCommand", "--create", "--topic", topic, code=1)
     tool("TopicCommand", "--create", "--topic", topic, "--if-not-exists")
     tool("TopicCommand", "--delete", "--topic", topic)
@@ -209,27 +214,31 @@ def test_log_folders(broker: Broker, tool: Tool, confluent: Confluent, make_topi
     topic = make_topic(2)
     _fill(confluent, topic, 2, 10)
     said = tool("LogDirsCommand", "--describe", "--topic-list", topic)
-    (folder,) = json.loads(said[said.index("{") :])["brokers"][0]["logDirs"]
-    assert folder["error"] is None
-    assert {each["partition"] for each in folder["partitions"]} == {f"{topic}-0", f"{topic}-1"}
-    assert all(each["size"] > 0 and not each["isFuture"] for each in folder["partitions"])
-    if broker.data is not None:
-        assert folder["logDir"] == str(broker.data)
+    told = json.loads(said[said.index("{") :])["brokers"]
+    assert len(told) == len(broker.addresses)
+    for each in told:
+        (folder,) = each["logDirs"]
+        assert folder["error"] is None
+        assert {place["partition"] for place in folder["partitions"]} == {f"{topic}-0", f"{topic}-1"}
+        assert all(place["size"] > 0 and not place["isFuture"] for place in folder["partitions"])
+        if broker.folders:
+            assert folder["logDir"] == str(broker.folders[each["broker"]])
 
 
-def test_cluster_and_quorum(broker: Broker, tool: Tool, confluent: Confluent) -> None:
-    node = confluent.cluster()["controller"]
-    host, port = broker.bootstrap.split(":")
+def test_cluster_and_quorum(broker: Broker, tool: Tool) -> None:
     (cluster_id,) = re.findall(r"Cluster ID: (\S{22})", tool("ClusterTool", "cluster-id"))
     endpoints = tool("ClusterTool", "list-endpoints")
-    assert re.search(rf"^{node} +{re.escape(host)} +{port} .*unfenced +broker", endpoints, re.MULTILINE)
+    for address in broker.addresses:
+        host, port = address.split(":")
+        assert re.search(rf"^\d+ +{re.escape(host)} +{port} .*unfenced +broker", endpoints, re.MULTILINE)
     status = tool(QUORUM_COMMAND, "describe", "--status")
     assert re.search(rf"ClusterId: +{cluster_id}\n", status)
-    assert re.search(rf"LeaderId: +{node}\n", status)
+    leader = re.search(r"LeaderId: +(\d+)\n", status)
+    assert leader
     assert re.search(r"HighWatermark: +[1-9]\d*\n", status)
-    assert re.search(rf'CurrentVoters: +\[{{"id": {node}, ', status)
+    assert len(re.findall(r'"id": \d+', status.partition("CurrentVoters:")[2])) == len(broker.addresses)
     replication = tool(QUORUM_COMMAND, "describe", "--replication")
-    assert re.search(rf"^{node} .*Leader", replication, re.MULTILINE)
+    assert re.search(rf"^{leader[1]} .*Leader", replication, re.MULTILINE)
 
 
 def test_features(tool: Tool) -> None:
@@ -242,7 +251,7 @@ def test_features(tool: Tool) -> None:
 
 def test_api_versions(broker: Broker, tool: Tool) -> None:
     said = tool("BrokerApiVersionsCommand")
-    assert said.startswith(broker.bootstrap)
+    assert set(re.findall(r"^(\S+) \(id: \d+ ", said, re.MULTILINE)) == set(broker.addresses)
     usable = dict(re.findall(r"^\t(\w+)\(\d+\): .*\[usable: (\d+)\]", said, re.MULTILINE))
     assert {name: int(usable.get(name, -1)) for name in NEWEST} == NEWEST
 
@@ -296,7 +305,7 @@ def test_clients_own_compatibility_test(tool: Tool, make_topic: MakeTopic) -> No
         "offsets-for-times-supported": "true",
         "cluster-id-supported": "true",
         "expect-record-too-large-exception": "false",
-        "num-cluster-nodes": "1",
+        "num-cluster-nodes": str(NODES),
         "create-topics-supported": "true",
         "describe-acls-supported": "true",
         "describe-configs-supported": "true",

@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
+from tests.compat.brokers import REPLICAS
 from tests.compat.clients.face import WAIT_SECONDS, Client, Record, check_code, refusal_of
 from tests.compat.clients.reading import Reading, records_of
 
@@ -72,7 +73,7 @@ class Aiokafka(Client):
         return {place.partition: each.offset for place, each in found.items() if place.topic == topic}
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        wanted = NewTopic(topic, partitions, 1, topic_configs=dict(config))
+        wanted = NewTopic(topic, partitions, REPLICAS, topic_configs=dict(config))
         for name, code, *message in self._run(self._admin.create_topics([wanted])).topic_errors:
             check_code(code, f"{name} {message}")
 

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.compat.brokers import REPLICAS
 from tests.compat.clients.face import WAIT_SECONDS, Client, Record, RefusedError
 from tests.compat.clients.member import PolledMember
 from tests.compat.clients.reading import Reading
@@ -123,7 +124,7 @@ class Confluent(Client):
             }
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        self._await(self._admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config))]))
+        self._await(self._admin.create_topics([NewTopic(topic, partitions, REPLICAS, config=dict(config))]))
 
     def topics(self) -> list[str]:
         return sorted(self._admin.list_topics(timeout=WAIT_SECONDS).topics)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from tests.compat.brokers import REPLICAS
 from tests.compat.clients.face import WAIT_SECONDS, Client, Record, RefusedError
 
 # The program has its own deadlines, shorter than this one, with better messages.
@@ -127,7 +128,9 @@ class External(Client):
         }
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        self._ask("create_topic", topic=topic, partitions=partitions, config=dict(config))
+        self._ask(
+            "create_topic", topic=topic, partitions=partitions, replication=REPLICAS, config=dict(config)
+        )
 
     def topics(self) -> list[str]:
         return sorted(self._ask("topics"))

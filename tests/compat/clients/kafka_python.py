@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from tests.compat.brokers import REPLICAS
 from tests.compat.clients.face import (
     WAIT_SECONDS,
     Client,
@@ -111,7 +112,7 @@ class KafkaPython(Client):
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         with _refusals():
-            wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config)}
+            wanted = {"num_partitions": partitions, "replication_factor": REPLICAS, "configs": dict(config)}
             self._admin.create_topics({topic: wanted})
 
     def topics(self) -> list[str]:

@@ -191,12 +191,12 @@ func (f *franz) committed(ctx context.Context, group, topic string) (map[int32]i
 	return offsets, err
 }
 
-func (f *franz) createTopic(ctx context.Context, topic string, partitions int32, config map[string]string) error {
+func (f *franz) createTopic(ctx context.Context, topic string, partitions int32, replication int16, config map[string]string) error {
 	values := map[string]*string{}
 	for name, value := range config {
 		values[name] = &value
 	}
-	_, err := f.admin.CreateTopic(ctx, partitions, 1, values, topic)
+	_, err := f.admin.CreateTopic(ctx, partitions, replication, values, topic)
 	return err
 }
 

@@ -238,8 +238,8 @@ func (k *segment) committed(ctx context.Context, group, topic string) (map[int32
 	return offsets, found.Error
 }
 
-func (k *segment) createTopic(ctx context.Context, topic string, partitions int32, config map[string]string) error {
-	wanted := kafka.TopicConfig{Topic: topic, NumPartitions: int(partitions), ReplicationFactor: 1}
+func (k *segment) createTopic(ctx context.Context, topic string, partitions int32, replication int16, config map[string]string) error {
+	wanted := kafka.TopicConfig{Topic: topic, NumPartitions: int(partitions), ReplicationFactor: int(replication)}
 	for name, value := range config {
 		wanted.ConfigEntries = append(wanted.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
 	}

@@ -70,7 +70,7 @@ type client interface {
 	bounds(ctx context.Context, topic string) (map[int32][2]int64, error)
 	join(ctx context.Context, group, topic string, seen *memberLog) (member, error)
 	committed(ctx context.Context, group, topic string) (map[int32]int64, error)
-	createTopic(ctx context.Context, topic string, partitions int32, config map[string]string) error
+	createTopic(ctx context.Context, topic string, partitions int32, replication int16, config map[string]string) error
 	topics(ctx context.Context) ([]string, error)
 	describeTopic(ctx context.Context, topic string) (map[int32]place, error)
 	addPartitions(ctx context.Context, topic string, count int32) error
@@ -150,6 +150,7 @@ type call struct {
 		Member      string            `json:"member"`
 		Group       string            `json:"group"`
 		Partitions  int32             `json:"partitions"`
+		Replication int16             `json:"replication"`
 		Count       int32             `json:"count"`
 		Config      map[string]string `json:"config"`
 		Before      [][2]int64        `json:"before"`
@@ -180,7 +181,7 @@ func (s *session) answer(c call) (any, error) {
 	case "committed":
 		return s.client.committed(ctx, a.Group, a.Topic)
 	case "create_topic":
-		return nil, s.client.createTopic(ctx, a.Topic, a.Partitions, a.Config)
+		return nil, s.client.createTopic(ctx, a.Topic, a.Partitions, a.Replication, a.Config)
 	case "topics":
 		return s.client.topics(ctx)
 	case "describe_topic":

@@ -237,12 +237,12 @@ func (s *ibm) committed(_ context.Context, group, topic string) (map[int32]int64
 	return offsets, nil
 }
 
-func (s *ibm) createTopic(_ context.Context, topic string, partitions int32, config map[string]string) error {
+func (s *ibm) createTopic(_ context.Context, topic string, partitions int32, replication int16, config map[string]string) error {
 	values := map[string]*string{}
 	for name, value := range config {
 		values[name] = &value
 	}
-	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: values}
+	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: replication, ConfigEntries: values}
 	return s.admin.CreateTopic(topic, detail, false)
 }
 

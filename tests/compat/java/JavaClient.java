@@ -75,7 +75,7 @@ final class JavaClient {
             case "commit": return members.get(member).call(members.get(member)::commit);
             case "leave": return members.remove(member).leave();
             case "committed": return committed(group, topic);
-            case "create_topic": return createTopic(topic, args.get("partitions").asInt(), strings(args.get("config")));
+            case "create_topic": return createTopic(topic, args);
             case "topics": return get(admin.listTopics(new ListTopicsOptions().listInternal(true)).names());
             case "describe_topic": return describeTopic(topic);
             case "add_partitions":
@@ -185,8 +185,10 @@ final class JavaClient {
         return offsets;
     }
 
-    private Object createTopic(String topic, int partitions, Map<String, String> config) throws Exception {
-        return get(admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(config))).all());
+    private Object createTopic(String topic, JsonNode args) throws Exception {
+        short replication = (short) args.get("replication").asInt();
+        NewTopic wanted = new NewTopic(topic, args.get("partitions").asInt(), replication);
+        return get(admin.createTopics(List.of(wanted.configs(strings(args.get("config"))))).all());
     }
 
     private Map<Integer, Object> describeTopic(String topic) throws Exception {

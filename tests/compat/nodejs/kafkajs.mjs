@@ -179,9 +179,9 @@ const calls = {
     return byPartition(found.partitions, (row) => Number(row.offset))
   },
 
-  async create_topic({ topic, partitions, config }) {
+  async create_topic({ topic, partitions, replication, config }) {
     const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }))
-    const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }]
+    const topics = [{ topic, numPartitions: partitions, replicationFactor: replication, configEntries }]
     // kafkajs answers false, not an error, where the topic exists.
     if (!(await admin.createTopics({ topics }))) throw Object.assign(new Error('exists'), { code: 36 })
   },
