@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from bench.machine import cpu_seconds, free_port, rss_mb, stop, wait_until_serving
 
@@ -37,6 +37,11 @@ class Broker:
     """A broker process with a folder of its own; `ready_s` is how long it took from start to serving."""
 
     name = ""
+    # What loads should not have to wait for; the same for both.
+    settings: ClassVar[dict[str, str]] = {
+        "group.initial.rebalance.delay.ms": "0",
+        "log.segment.delete.delay.ms": "100",
+    }
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
@@ -101,8 +106,7 @@ class Headrace(Broker):
 
     def command(self) -> list[str]:
         headrace = Path(sys.executable).parent / "headrace"
-        settings = ["group.initial.rebalance.delay.ms=0", "log.segment.delete.delay.ms=100"]
-        flags = [flag for setting in settings for flag in ("--set", setting)]
+        flags = [flag for name, value in self.settings.items() for flag in ("--set", f"{name}={value}")]
         return [str(headrace), "start", "--port", str(self.port), "--data", str(self.folder / "data"), *flags]
 
 
@@ -123,8 +127,7 @@ class Kafka(Broker):
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            "log.segment.delete.delay.ms": "100",
+            **self.settings,
         }
         (self.folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
         format_command = [

@@ -2,10 +2,11 @@
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_protocol import Release
-from headrace.coordinators.group.held_heartbeats import HELD_MS_MAX
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.leave_group import MemberIdentity
 from tests.coordinators.classic_world import GROUP, World
+
+HOLD_MS = 3_000
 
 
 def hold(world: World, member_id: str) -> tuple[list[ErrorCode], Release | None]:
@@ -13,7 +14,8 @@ def hold(world: World, member_id: str) -> tuple[list[ErrorCode], Release | None]
     request = HeartbeatRequest(group_id=GROUP, generation_id=world.group.generation, member_id=member_id)
     assert world.protocol.heartbeat(request, now_ms=world.now_ms) is ErrorCode.NONE
     answers: list[ErrorCode] = []
-    return answers, world.protocol.hold(request, now_ms=world.now_ms, answer=answers.append)
+    release = world.protocol.hold(request, hold_ms=HOLD_MS, now_ms=world.now_ms, answer=answers.append)
+    return answers, release
 
 
 def test_a_rebalance_is_told_at_once() -> None:
@@ -39,7 +41,7 @@ def test_without_news_it_is_answered_before_the_next_one_is_due() -> None:
     world = World()
     first, _ = world.stable_pair()
     told, _ = hold(world, first)
-    world.pass_time(HELD_MS_MAX - 1)
+    world.pass_time(HOLD_MS - 1)
     assert told == []
     world.pass_time(1)
     assert told == [ErrorCode.NONE]
@@ -88,7 +90,7 @@ def test_a_newer_one_replaces_it() -> None:
     assert (older, newer) == ([ErrorCode.NONE], [])
     assert release is not None
     release(True)  # the connection of the older one ends: no concern of the newer one
-    world.pass_time(HELD_MS_MAX - 1)
+    world.pass_time(HOLD_MS - 1)
     assert newer == []
     world.join_new("third")
     assert newer == [ErrorCode.REBALANCE_IN_PROGRESS]

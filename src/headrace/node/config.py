@@ -20,9 +20,8 @@ DEFAULT_DATA: Final = "data"
 CONTROLLER_PORT_DISTANCE: Final = 10_000
 _CONTROLLER: Final = "CONTROLLER"
 
-# A single node cannot keep more than one replica, and nobody else will join the first group.
+# A single node cannot keep more than one replica.
 _ONE_REPLICA: Final = {
-    "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",

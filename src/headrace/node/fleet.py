@@ -75,7 +75,6 @@ def _replicated(count: int) -> dict[str, str]:
         "transaction.state.log.min.isr": needed,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": needed,
-        "group.initial.rebalance.delay.ms": "0",
     }
 
 

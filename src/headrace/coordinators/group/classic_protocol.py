@@ -306,10 +306,13 @@ class ClassicProtocol:
         self._rebalances.expect_heartbeat(group, group.members[request.member_id], now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING) else ErrorCode.NONE
 
-    def hold(self, request: HeartbeatRequest, *, now_ms: int, answer: AnswerBeat) -> Release | None:
+    def hold(
+        self, request: HeartbeatRequest, *, hold_ms: int, now_ms: int, answer: AnswerBeat
+    ) -> Release | None:
         """Keep a heartbeat that was found good until there is news: see `HeldHeartbeats.hold`."""
         group = self.groups[request.group_id]
-        return self._held.hold(group, group.members[request.member_id], now_ms=now_ms, answer=answer)
+        member = group.members[request.member_id]
+        return self._held.hold(group, member, hold_ms=hold_ms, now_ms=now_ms, answer=answer)
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         """An offset commit proves life as well as a heartbeat does."""

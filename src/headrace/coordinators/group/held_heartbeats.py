@@ -5,7 +5,8 @@ seconds: a rebalance of Apache Kafka waits for the slowest of them. Here a heart
 as a long poll is: its member hears of a rebalance at once.
 
 Nothing else changes for the member. Its session counts from when the heartbeat arrived, as ever. An answer
-without news leaves before the next heartbeat is due, and whenever the connection has something else to do.
+without news leaves when it is time for the next heartbeat, and whenever the connection has something else to
+do.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,8 @@ from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
 from headrace.coordinators.timers import Timers
 
-# Stock clients send a heartbeat every 3 s unless told otherwise, and librdkafka leaves one out while another
-# is unanswered.
-HELD_MS_MAX: Final = 2_900
-# A client that leaves heartbeats out must be heard in good time before its session ends: it is recommended
-# to have three of them in a session.
+# A client that leaves heartbeats out while one is unanswered must be heard in good time before its session
+# ends: it is recommended to have three of them in a session.
 HELD_PER_SESSION: Final = 3
 
 
@@ -30,10 +28,16 @@ class HeldHeartbeats:
         self._timers = timers
 
     def hold(
-        self, group: ClassicGroup, member: Member, *, now_ms: int, answer: Callable[[ErrorCode], None]
+        self,
+        group: ClassicGroup,
+        member: Member,
+        *,
+        hold_ms: int,
+        now_ms: int,
+        answer: Callable[[ErrorCode], None],
     ) -> Callable[[bool], None] | None:
-        """Answer when there is news, or when it is time to. Returns what ends the wait before that; it is
-        told whether the member broke the connection. None where there is nothing to wait for.
+        """Answer when there is news, or after `hold_ms` at the latest. Returns what ends the wait before
+        that; it is told whether the member broke the connection. None where there is nothing to wait for.
         """
         if not group.is_in(GroupState.STABLE) or not member.is_patient:
             return None
@@ -48,7 +52,7 @@ class HeldHeartbeats:
 
         self._timers.set(
             ("beating", group.id, member.id),
-            now_ms + min(HELD_MS_MAX, member.session_timeout_ms // HELD_PER_SESSION),
+            now_ms + min(hold_ms, member.session_timeout_ms // HELD_PER_SESSION),
             lambda now: release(False),
         )
         return release

@@ -186,11 +186,13 @@ class BothProtocols:
             return self._classic.heartbeat(request, now_ms=now_ms)
         return self._members.heartbeat(group, request)
 
-    def hold(self, request: HeartbeatRequest, *, now_ms: int, answer: AnswerBeat) -> Release | None:
+    def hold(
+        self, request: HeartbeatRequest, *, hold_ms: int, now_ms: int, answer: AnswerBeat
+    ) -> Release | None:
         """Keep a good heartbeat of a classic group until there is news; None to answer it now."""
         if request.group_id in self._consumer.groups:
             return None
-        return self._classic.hold(request, now_ms=now_ms, answer=answer)
+        return self._classic.hold(request, hold_ms=hold_ms, now_ms=now_ms, answer=answer)
 
     def leave(
         self, request: LeaveGroupRequest, *, now_ms: int, answer: Callable[[LeaveGroupResponse], None]
