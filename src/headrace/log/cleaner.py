@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner_groups import group_segments, index_bytes
 from headrace.log.cleaner_mapping import Mapping
 from headrace.log.cleaner_picking import Cleanable
@@ -59,8 +60,18 @@ class Limits:
 
 
 def clean(found: Cleanable, table: KeyTable, limits: Limits, *, now_ms: int) -> Round:
-    """Run it with `run_round`, or from a driver. InvalidBytesError: the log is damaged and cannot be cleaned;
-    OSError: the disk failed, or is full."""
+    """Run it with `run_round`, or from a driver, which throws what a piece raised back in. InvalidBytesError:
+    the log is damaged and cannot be cleaned; OSError: the disk failed, or is full."""
+    generation = found.log.generation
+    try:
+        return (yield from _clean(found, table, limits, now_ms))
+    except InvalidBytesError:
+        if found.log.generation == generation:
+            raise
+        return Cleaned(found.log, found.first_dirty)  # a file was cut while it was read
+
+
+def _clean(found: Cleanable, table: KeyTable, limits: Limits, now_ms: int) -> Round:
     log = found.log
     generation = log.generation
     aborted = _aborted(log, found.bound)
@@ -99,10 +110,19 @@ def run_round(work: Round) -> Cleaned:
     try:
         piece = next(work)
         while True:
-            piece = work.send(piece())
+            piece = next_piece(work, piece)
     except StopIteration as stop:
         result: Cleaned = stop.value
         return result
+
+
+def next_piece(work: Round, piece: Work) -> Work:
+    """Do one piece here and now; StopIteration with what was done at the end."""
+    try:
+        moved = piece()
+    except BaseException as error:
+        return work.throw(error)
+    return work.send(moved)
 
 
 def _fill(found: Cleanable, table: KeyTable, mapping: Mapping, limits: Limits) -> Generator[Work, int, None]:

@@ -40,7 +40,8 @@ def _swap_in(disk: Disk, folder: str, found: dict[str, SegmentFile]) -> None:
             if not file.state and file.suffix != SNAPSHOT and first <= file.base_offset < end:
                 disk.remove(f"{folder}/{name}")
                 del found[name]
-    for name, file in swaps.items():
+    # Logs first: an index beside a log that is still to be swapped in would be taken for an old one.
+    for name, file in sorted(swaps.items(), key=lambda item: item[1].suffix != LOG):
         final = name.removesuffix(SWAP)
         disk.rename(f"{folder}/{name}", f"{folder}/{final}")
         del found[name]

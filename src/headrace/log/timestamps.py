@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.segment import Segment
+from headrace.log.time_index import NO_TIMESTAMP
 from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, records_section
 from headrace.records.flaws import flaw_text
 from headrace.records.kernel_choice import kernels
@@ -46,8 +47,22 @@ def offset_of_max_timestamp(log: "PartitionLog") -> TimestampOffset | None:
         return None
     for at, header in segment.headers(segment.locate(batch_offset)):
         if header.max_timestamp == timestamp:
+            if not header.record_count:
+                return _youngest_record(log)
             return _first_record(segment, at, header, timestamp, log.log_start_offset)
     return None
+
+
+def _youngest_record(log: "PartitionLog") -> TimestampOffset | None:
+    """The same where compaction left nothing but the header of the batch with the largest timestamp."""
+    found: TimestampOffset | None = None
+    for segment in log.segments:
+        for at, header in segment.headers():
+            is_younger = header.max_timestamp > (NO_TIMESTAMP if found is None else found.timestamp)
+            if is_younger and header.record_count:
+                first = _first_record(segment, at, header, header.max_timestamp, log.log_start_offset)
+                found = first or found
+    return found
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
