@@ -264,7 +264,9 @@ class SegmentWriter:
 
     def _emit(self, batch: Buffer) -> None:
         at, size = self._state[State.OUT], len(batch)
-        assert len(self._out) - at >= size, "ask for room first"
+        if len(self._out) - at < size:  # a batch may pack worse than it did
+            self._out = self._out[:at] + bytearray(size)
+            self._scratch = bytearray(len(self._out))
         self._out[at : at + size] = batch
         header = read_header(batch)
         _kernels().note_batch(

@@ -1,0 +1,191 @@
+"""The compiled kernels of compaction and their plain twins: the same answers, and the same bytes."""
+
+import random
+
+import pytest
+
+from headrace.base.errors import InvalidBytesError
+from headrace.records import cleaning, kernels_cleaning_plain
+from headrace.records.batch import Record, build_batch, read_header, read_records
+from headrace.records.cleaning import Code, KeyTable, SegmentWriter, Wish
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def twin(request, monkeypatch):
+    if request.param == "compiled":
+        from headrace.records import kernels_cleaning_compiled as chosen
+    else:
+        chosen = kernels_cleaning_plain
+    monkeypatch.setattr(cleaning, "_kernels", lambda: chosen)
+    return request.param
+
+
+def some_batches(seed, count=30):
+    """Batches one behind the other, with gaps, wide numbers, delete markers, and ones that had a horizon."""
+    rng = random.Random(seed)
+    offset, out = rng.choice([0, 10**12]), bytearray()
+    for _ in range(count):
+        rows = []
+        base = offset
+        for _ in range(rng.randint(0, 7)):
+            rows.append(
+                Record(
+                    offset,
+                    NOW_MS + rng.randint(-(10**9), 10**9),
+                    None
+                    if rng.random() < 0.1
+                    else b"k" * rng.choice([0, 1, 7, 8, 9, 70, 200]) + b"%d" % rng.randrange(4),
+                    None if rng.random() < 0.3 else rng.randbytes(rng.choice([0, 3, 100, 9000])),
+                    (("name", None), ("n", b"x" * 70)) if rng.random() < 0.2 else (),
+                )
+            )
+            offset += rng.choice([1, 1, 1, 300])
+        offset += rng.randint(1, 3)
+        out += build_batch(
+            rows,
+            base_offset=base,
+            keep_offsets=True,
+            last_offset_delta=offset - base - 1,
+            append_time_ms=rng.choice([None, None, NOW_MS]),
+            delete_horizon_ms=rng.choice([None, None, NOW_MS - 5, NOW_MS + 5]),
+            producer_id=rng.choice([-1, 7]),
+            producer_epoch=0,
+            base_sequence=5,
+        )
+    return bytes(out)
+
+
+def table_of(data, *, start=0, size_bytes=24 * 200, load_factor=0.9):
+    table = KeyTable(size_bytes, load_factor, (2**63 + 1, 12345))
+    table.begin(start, start + 200)
+    return table, table.add(data, 0, len(data))
+
+
+def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
+    writer = SegmentWriter(
+        table,
+        base_offset=read_header(data).base_offset,
+        now_ms=NOW_MS,
+        delete_retention_ms=1000,
+        index_interval_bytes=300,
+        index_bytes_max=200,
+        kept_offsets=kept,
+        room_bytes=window,
+    )
+    out, at = b"", 0
+    while True:
+        code, at = writer.clean(data, at, len(data), last_end=last_end)
+        out += bytes(writer.take())
+        if code is not Code.FULL:
+            return out, at, writer.indexes(), (writer.records_read, writer.records_kept, writer.position)
+        writer.make_room(read_header(data, at).size)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_twins_leave_the_same_bytes(seed, monkeypatch):
+    from headrace.records import kernels_cleaning_compiled
+
+    data = some_batches(seed)
+    base = read_header(data).base_offset
+    answers = []
+    for chosen in (kernels_cleaning_plain, kernels_cleaning_compiled):
+        monkeypatch.setattr(cleaning, "_kernels", lambda chosen=chosen: chosen)
+        for slots in (200, 6):
+            table, ended = table_of(data, start=base + seed, size_bytes=24 * slots)
+            told = ended, bytes(table.data), table.latest, len(table), table.records
+            kept = [header.last_offset for header in _headers(data)][::3]
+            answers.append((told, cleaned(data, table, kept=kept, last_end=len(data))))
+    assert answers[0] == answers[2]
+    assert answers[1] == answers[3]
+    assert answers[1][0][0][0] is Code.FULL or len(answers[1][0][1]) < 24 * 6
+
+
+def _headers(data):
+    at, found = 0, []
+    while at < len(data):
+        found.append(read_header(data, at))
+        at += found[-1].size
+    return found
+
+
+@pytest.mark.parametrize("damage", ["length", "magic", "crc", "record"])
+def test_damage_is_told_apart(twin, damage):
+    good = build_batch([Record(0, NOW_MS, b"key", b"value")])
+    bad = bytearray(good)
+    if damage == "length":
+        bad[8:12] = (5).to_bytes(4, "big")
+    elif damage == "magic":
+        bad[16] = 1
+    elif damage == "crc":
+        bad[70] ^= 1
+    else:
+        rotten = bytearray(good)
+        rotten[61] = 126  # a size that leads behind the batch
+        header = read_header(good)
+        from headrace.records.header import join_batch
+
+        bad = join_batch(header, rotten[61:])
+    text = {"length": "header", "magic": "header", "crc": "CRC", "record": "record"}[damage]
+    with pytest.raises(InvalidBytesError, match=f"byte {len(good)} .*{text}"):
+        table_of(bytes(good + bad))
+    table, _ = table_of(bytes(good))
+    with pytest.raises(InvalidBytesError, match=f"byte {len(good)} .*{text}"):
+        cleaned(bytes(good + bad), table)
+
+
+def test_what_is_cut_off_waits_for_more(twin):
+    data = bytes(build_batch([Record(0, NOW_MS, b"key", b"value")]))
+    table, _ = table_of(data)
+    for size in (0, 60, len(data) - 1):
+        assert table.add(data, 0, size) == (Code.MORE, 0)
+
+
+@pytest.mark.parametrize("fields", [{"codec": 4}, {"transactional": True}, {"control": True}])
+def test_batches_of_other_kinds_are_handed_back(twin, fields):
+    data = bytes(build_batch([Record(0, NOW_MS, b"key", b"value")], **fields))
+    table, ended = table_of(data)
+    assert ended == (Code.OTHER, 0)
+    assert cleaned(data, table)[1] == 0
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_packed_batch_is_packed_again(twin, codec):
+    rows = [Record(0, NOW_MS + i, b"key %d" % (i % 3), b"v" * 50) for i in range(9)]
+    batch = bytes(build_batch(rows, codec=codec))
+    header = read_header(batch)
+    body = bytes(build_batch(rows))[61:]
+    table = KeyTable(24 * 50, 0.9, (1, 2))
+    table.begin(0, 9)
+    assert table.add_records(body, header)
+    assert (len(table), table.latest) == (3, 8)
+    writer = SegmentWriter(
+        table,
+        base_offset=0,
+        now_ms=NOW_MS,
+        delete_retention_ms=5,
+        index_interval_bytes=100,
+        index_bytes_max=100,
+        kept_offsets=(),
+        room_bytes=10,
+    )
+    writer.put(batch, Wish(False, False, False), body, header)
+    found = bytes(writer.take())
+    assert read_header(found).codec == codec
+    kept = [record._replace(offset=0) for record in read_records(found)]
+    assert kept == rows[6:]
+    writer.put(batch, Wish(True, True, False), b"", header)
+    empty = read_header(writer.take())
+    assert (empty.record_count, empty.codec, empty.last_offset, empty.size) == (0, 0, 8, 61)
+
+
+def test_crc_by_the_cpu_is_crc_by_tables():
+    import numpy as np
+
+    from headrace.records import kernels_llvm
+
+    data = random.Random(1).randbytes(5000)
+    array = np.frombuffer(data, np.uint8)
+    for at, end in ((0, 0), (0, 1), (3, 10), (1, 5000), (7, 4999)):
+        assert kernels_llvm.crc32c(array, at, end) == kernels_cleaning_plain.crc32c(data, at, end)
