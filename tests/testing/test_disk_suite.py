@@ -236,6 +236,8 @@ def test_sync(place):
     file.sync()
     disk.sync_folder(folder)
     assert code_of(disk.sync_folder, f"{folder}/none") == errno.ENOENT
+    file.close()
+    assert code_of(file.sync_file_system) == errno.EBADF
 
 
 def test_lock(place):

@@ -16,6 +16,10 @@ from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeade
 # Large enough that reading is cheap beside checking, small enough to hold for a moment.
 SCAN_BYTES: Final = 1 << 20
 HEADER_SCAN_BYTES: Final = 16 << 10
+# A first look behind an index entry: small batches lie `index.interval.bytes` at most behind it.
+LOCATE_BYTES: Final = 4096
+
+PLACE: Final = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 _OLD_START: Final = struct.Struct(">8xiIb")  # length, CRC-32 and magic of messages before record batches
 
@@ -53,6 +57,26 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchH
         header = check_header(window, at, position, end)
         yield position, header
         position += header.length + LOG_OVERHEAD
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> int:
+    """Where the first batch from `position` on starts that ends at or behind `offset`; `end` without one."""
+    while position < end:
+        window = file.read(position, min(LOCATE_BYTES, end - position))
+        at = 0
+        while len(window) - at >= HEADER_BYTES:
+            base, length, _, delta = PLACE.unpack_from(window, at)
+            if length < HEADER_BYTES - LOG_OVERHEAD:
+                raise InvalidBytesError(f"there is no batch at byte {position}")
+            if base + delta >= offset:
+                return position
+            position += length + LOG_OVERHEAD
+            at += length + LOG_OVERHEAD
+        if at == 0:
+            raise InvalidBytesError(f"there is no batch at byte {position}")
+    if position > end:
+        raise InvalidBytesError(f"there is no batch at byte {position}")
+    return end
 
 
 def _window(file: File, position: int, end: int, count: int) -> memoryview:

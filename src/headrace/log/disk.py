@@ -50,6 +50,13 @@ class File(Protocol):
         """Make what was written durable (fdatasync). Blocks: call it from a thread."""
         ...
 
+    def sync_file_system(self) -> bool:
+        """Make everything durable that was written to the file system this file lies on: thousands of files
+        at the price of a few. OSError where anything could not be written since this file was opened, False
+        where the system has no such call. Blocks: call it from a thread.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

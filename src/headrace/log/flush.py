@@ -9,8 +9,10 @@ What is owed stays owed until a flush that took it has come back: of two that ar
 that is faster must not vouch for what the other took.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.disk import Disk, File
@@ -19,6 +21,8 @@ from headrace.log.file_names import LEADER_EPOCHS
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
+
+ASIDE: Final = ".tmp"
 
 
 class Owed:
@@ -83,12 +87,34 @@ class Flush:
         for folder in self.folders:
             self.disk.sync_folder(folder)
         if self.epochs is not None:
-            try:
+            with self._sparing_epochs():
                 self.disk.replace_file(*self.epochs)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                self.is_short = True
+
+    def write_aside(self) -> None:
+        """The first half of a sync together with many others: what is written here and before must be
+        durable before `put_in_place`, and that once more after it.
+        """
+        self.files.clear()  # a process may not have a file open for each of so many logs
+        if self.epochs is not None:
+            path, data = self.epochs
+            with self._sparing_epochs():
+                file = self.disk.open(path + ASIDE, create=True)
+                file.truncate(0)
+                file.write(0, (data,))
+
+    def put_in_place(self) -> None:
+        if self.epochs is not None and not self.is_short:
+            path, _ = self.epochs
+            self.disk.rename(path + ASIDE, path)
+
+    @contextmanager
+    def _sparing_epochs(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.is_short = True
 
 
 def begin_flush(log: "PartitionLog") -> Flush | None:

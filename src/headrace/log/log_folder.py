@@ -87,6 +87,10 @@ class LogFolder:
             self._lock.close()
             self._lock = None
 
+    def sync_file_system(self) -> bool:
+        """Make everything durable that was written below this folder since it was locked; see `File`."""
+        return self._lock is not None and self._lock.sync_file_system()
+
     def write_meta(self, meta: MetaProperties) -> None:
         """Give the folder its identity; durable at once."""
         self.disk.replace_file(f"{self.path}/{META_PROPERTIES}", meta.encode())
@@ -104,11 +108,11 @@ class LogFolder:
         starts = self._load_offsets(LOG_STARTS)
         points = self._load_offsets(RECOVERY_POINTS)
         watermarks = self._load_offsets(HIGH_WATERMARKS)
+        cleaned = self._load_offsets(CLEANER_OFFSETS)
         for name in self.disk.list(self.path):
             path = f"{self.path}/{name}"
             if not self.disk.is_folder(path):
                 continue
-        cleaned = self._load_offsets(CLEANER_OFFSETS)
             parsed = parse_partition_folder(name)
             if name.endswith(DELETE_FOLDER):
                 self.storage.removals.schedule(path, now_ms + TopicConfig().file_delete_delay_ms)
@@ -130,13 +134,9 @@ class LogFolder:
                 log.advance_high_watermark(watermarks.get(partition, 0))
                 logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
                 logs[partition] = log
+        self._take_cleaned(cleaned)
         self.is_open = True
 
-    def _take_clean_shutdown(self) -> None:
-        """The mark of a clean stop holds for one start: a crash while opening is a crash."""
-        self._take_cleaned(cleaned)
-        path = f"{self.path}/{CLEAN_SHUTDOWN}"
-        try:
     def _take_cleaned(self, offsets: dict[TopicPartition, int]) -> None:
         """Where compaction left off. An offset of a log that is not there any more, or that has lost its end,
         says nothing, and must be gone from the file before the log has grown past it again."""
@@ -147,6 +147,10 @@ class LogFolder:
             else:
                 self.cleaned_is_stale = True
 
+    def _take_clean_shutdown(self) -> None:
+        """The mark of a clean stop holds for one start: a crash while opening is a crash."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        try:
             self.previous_broker_epoch = decode_clean_shutdown(self.disk.read_file(path))
         except FileNotFoundError:
             return
@@ -200,12 +204,12 @@ class LogFolder:
         path = f"{self.path}/{marked_folder(log.topic_partition, unique_part(self.storage.rng), state)}"
         self.disk.rename(log.folder, path)
         log.let_go(_GONE)
+        if log.cleaned_to is not None:
+            self.storage.on_cleaned_back(log)
         return path
 
     def fail(self, error: OSError) -> None:
         """Take the folder and its logs offline."""
-        if log.cleaned_to is not None:
-            self.storage.on_cleaned_back(log)
         self.failure = error
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
         for log in (*self.logs.values(), *self.future_logs.values()):

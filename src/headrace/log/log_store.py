@@ -21,6 +21,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown, encode_offsets
+from headrace.log.closing import close_logs
 from headrace.log.disk import Disk
 from headrace.log.faults import FULL
 from headrace.log.file_names import (
@@ -367,11 +368,7 @@ class LogStore:
 
 
 def _close_folder(folder: LogFolder, broker_epoch: int) -> None:
-    for log in (*folder.logs.values(), *folder.future_logs.values()):
-        flush = log.close()
-        if flush is not None:
-            flush.sync()
-            log.finish_flush(flush, now_ms=log.last_flush_ms)
+    close_logs([*folder.logs.values(), *folder.future_logs.values()], folder.sync_file_system)
     for name in CHECKPOINTS:
         _write_checkpoint(folder, name)
     folder.disk.replace_file(f"{folder.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
@@ -384,13 +381,13 @@ def _write_checkpoint(folder: LogFolder, name: str) -> None:
 def _checkpoint(folder: LogFolder, name: str) -> bytes:
     """Log starts are written only where they differ from what the files say, as Kafka does."""
     logs = folder.logs
-    if name == CLEANER_OFFSETS:
-        cleaned = {tp: log.cleaned_to for tp, log in logs.items()}
-        return encode_offsets({tp: offset for tp, offset in cleaned.items() if offset is not None})
     if name == RECOVERY_POINTS:
         return encode_offsets({tp: log.recovery_point for tp, log in logs.items()})
     if name == HIGH_WATERMARKS:
         return encode_offsets({tp: log.high_watermark for tp, log in logs.items()})
+    if name == CLEANER_OFFSETS:
+        cleaned = {tp: log.cleaned_to for tp, log in logs.items()}
+        return encode_offsets({tp: offset for tp, offset in cleaned.items() if offset is not None})
     moved = {tp: log for tp, log in logs.items() if log.log_start_offset > log.segments.first.base_offset}
     return encode_offsets({tp: log.log_start_offset for tp, log in moved.items()})
 

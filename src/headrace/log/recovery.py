@@ -17,7 +17,15 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.batch_scan import scan_batches
 from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
-from headrace.log.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, SNAPSHOT, TXN_INDEX
+from headrace.log.file_names import (
+    INDEX,
+    LEADER_EPOCHS,
+    LOG,
+    PARTITION_METADATA,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+)
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.leftovers import settle_leftovers
 from headrace.log.partition_log import PartitionLog
@@ -68,17 +76,29 @@ def open_log(
     checkpoints. A `topic_id` is written down where the folder has none yet.
     """
     disk = storage.disk
+    is_new = not disk.exists(folder)
     disk.make_folder(folder)
-    files = settle_leftovers(disk, folder)
+    files = [] if is_new else settle_leftovers(disk, folder)
     aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
+    indexed = {file.base_offset for file in files if file.suffix in (INDEX, TIME_INDEX)}
     segments = [
-        _closed_segment(storage, folder, file.base_offset, config, now_ms, file.base_offset in aborted)
+        _closed_segment(
+            storage,
+            folder,
+            file.base_offset,
+            config,
+            now_ms,
+            has_aborted=file.base_offset in aborted,
+            has_index_files=file.base_offset in indexed,
+        )
         for file in files
         if file.suffix == LOG
     ]
-    known_id = _load_topic_id(storage, folder)
+    known_id = NO_TOPIC_ID if is_new else _load_topic_id(storage, folder)
     if not segments:
-        segments.append(create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms))
+        segments.append(
+            create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms, new_folder=is_new)
+        )
     log = PartitionLog(
         storage,
         folder,
@@ -98,18 +118,36 @@ def open_log(
     )
     if not files:
         log.owed.note_folders(folder, folder.rpartition("/")[0])
-    _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
+    if is_new:
+        log.producers.clear(log.log_end_offset)
+    else:
+        _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
     if known_id == NO_TOPIC_ID != topic_id:
         log.assign_topic_id(topic_id)
     return log
 
 
 def _closed_segment(
-    storage: Storage, folder: str, base_offset: int, config: TopicConfig, now_ms: int, has_aborted: bool
+    storage: Storage,
+    folder: str,
+    base_offset: int,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    has_aborted: bool,
+    has_index_files: bool,
 ) -> Segment:
     size = storage.disk.size(f"{folder}/{base_offset:020}{LOG}")
     return Segment(
-        storage, folder, base_offset, size=size, config=config, created_ms=now_ms, has_aborted=has_aborted
+        storage,
+        folder,
+        base_offset,
+        size=size,
+        config=config,
+        created_ms=now_ms,
+        has_aborted=has_aborted,
+        # Only a segment without batches may do without: any other's are rebuilt where they are missing.
+        has_index_files=has_index_files or size > 0,
     )
 
 
@@ -329,10 +367,10 @@ def _check_batch(
 
 
 def _close_recovered(log: PartitionLog, number: int) -> None:
-    """All recovered segments but the last are owed to the next flush, with their indexes written."""
+    """All recovered segments but the last, whose indexes stay in memory, are owed to the next flush."""
     for segment in log.segments.from_number(number):
-        segment.seal()
         if segment is not log.segments.active:
+            segment.seal()
             segment.retire()
             log.owed.note_files(segment.path, *segment.indexes.paths())
     log.owed.note_folders(log.folder)

@@ -16,7 +16,7 @@ from typing import Final
 from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
-from headrace.log.batch_scan import scan_batches, scan_headers
+from headrace.log.batch_scan import PLACE, find_batch, scan_batches, scan_headers
 from headrace.log.disk import File
 from headrace.log.file_names import LOG, offset_name
 from headrace.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
@@ -35,11 +35,8 @@ POSITION_MAX: Final = (1 << 31) - 1
 TAIL_MAX: Final = 512
 TAIL_KEPT: Final = 256
 
-# A first look behind an index entry: small batches lie `index.interval.bytes` at most behind it.
-LOCATE_BYTES: Final = 4096
-
+_NEVER: Final = -1
 _UNREAD: Final = -2  # a timestamp that has not been looked up yet
-_PLACE: Final = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 _NOWHERE: Final = (0, 0, -1, 0)  # such a place is no batch's
 _LENGTH: Final = struct.Struct(">i")
 
@@ -53,6 +50,7 @@ class Segment:
         "_jitter_ms",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_sealed_size",
         "_storage",
         "_tail_offsets",
         "_tail_positions",
@@ -78,6 +76,7 @@ class Segment:
         config: TopicConfig,
         created_ms: int,
         has_aborted: bool = False,
+        has_index_files: bool = True,
     ) -> None:
         self._storage = storage
         self.stem = f"{folder}/{offset_name(base_offset)}"
@@ -88,13 +87,16 @@ class Segment:
         self.index_interval_bytes = config.index_interval_bytes
         jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = storage.rng.randrange(jitter_max) if jitter_max > 0 else 0
-        self.indexes = SegmentIndexes(storage, self.stem, base_offset, has_aborted=has_aborted)
+        self.indexes = SegmentIndexes(
+            storage, self.stem, base_offset, has_aborted=has_aborted, has_files=has_index_files
+        )
         self.bytes_since_entry = 0
         self._first_timestamp = self._max_timestamp = _UNREAD if size else NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._tail_offsets = array("q")
         self._tail_positions = array("q")
         self._file: File | None = None
+        self._sealed_size = _NEVER  # for which size the files are as they must be when the segment is closed
         self.touched = False
         self.is_damaged = False  # not every batch can be walked to: indexes cannot be checked against them
 
@@ -188,6 +190,7 @@ class Segment:
     def reset(self) -> None:
         """Forget what is in the file, for recovery to note it again."""
         self.size = 0
+        self._sealed_size = _NEVER
         self.end_offset = self.base_offset
         self.bytes_since_entry = 0
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
@@ -197,11 +200,14 @@ class Segment:
 
     def seal(self) -> None:
         """Write the indexes out with the segment's largest timestamp, and cut off reserved room."""
-        self._note_max_timestamp()
-        self.indexes.write_out()
-        file = self.file
-        if file.size() != self.size:
-            file.truncate(self.size)
+        if self._sealed_size == self.size:
+            return
+        if self.size or self.indexes.has_files:
+            self._note_max_timestamp()
+            self.indexes.write_out()
+        if self._storage.disk.size(self.path) != self.size:
+            self.file.truncate(self.size)
+        self._sealed_size = self.size
 
     def _note_max_timestamp(self) -> None:
         max_timestamp, offset = self.max_timestamp()
@@ -244,7 +250,7 @@ class Segment:
         entry_offset, position = self.offset_index().lookup(offset)
         if position and not self.is_damaged:
             window = self.file.read(position, HEADER_BYTES)
-            base, _, magic, _ = _PLACE.unpack_from(window) if len(window) == HEADER_BYTES else _NOWHERE
+            base, _, magic, _ = PLACE.unpack_from(window) if len(window) == HEADER_BYTES else _NOWHERE
             if base > entry_offset or magic != MAGIC:
                 self.rebuild_indexes()  # it leads to no batch, or to a later one: not this log's index
                 _, position = self.offset_index().lookup(offset)
@@ -255,24 +261,10 @@ class Segment:
         return self.near(self.offset_index().offset_before(position)) if position > 0 else 0
 
     def _locate_by_index(self, offset: int) -> int:
-        position = self.near(offset)
-        file, end = self.file, self.size
-        while position < end:
-            window = file.read(position, min(LOCATE_BYTES, end - position))
-            at = 0
-            while len(window) - at >= HEADER_BYTES:
-                base, length, _, delta = _PLACE.unpack_from(window, at)
-                if length < HEADER_BYTES - LOG_OVERHEAD:
-                    raise self.corrupt(position)
-                if base + delta >= offset:
-                    return position
-                position += length + LOG_OVERHEAD
-                at += length + LOG_OVERHEAD
-            if at == 0:
-                raise self.corrupt(position)
-        if position > end:
-            raise self.corrupt(position)
-        return end
+        try:
+            return find_batch(self.file, self.near(offset), self.size, offset)
+        except InvalidBytesError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
 
     def batch_size_at(self, position: int) -> int:
         """Bytes of the batch that starts at `position`."""
@@ -331,9 +323,6 @@ class Segment:
         timestamp = self.max_timestamp()[0]
         return timestamp if timestamp >= 0 else self._storage.disk.modified_ms(self.path)
 
-    def corrupt(self, position: int) -> ApiError:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} holds no batch at byte {position}")
-
     def reopen(self) -> None:
         """Grow again, because later segments were dropped."""
         if not self.indexes.active:
@@ -341,6 +330,7 @@ class Segment:
             self.indexes.activate(self.size)
             self.max_timestamp()
             self.end_offset = self.next_offset()
+            self._sealed_size = self.size  # as it was read, or just rebuilt
 
     # -- changing --------------------------------------------------------------------------------------------
 
@@ -378,6 +368,7 @@ class Segment:
         position, end = self.locate(offset), offset
         if position < self.size:
             end = min(end, read_header(self.file.read(position, HEADER_BYTES)).base_offset)
+        self._sealed_size = _NEVER
         self.indexes.truncate(offset)
         self.file.truncate(position)
         self.size = position

@@ -1,23 +1,32 @@
 """Making a segment's files, and marking them as deleted."""
 
-from headrace.log.file_names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
+from headrace.log.file_names import DELETED, INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX
 from headrace.log.segment import Segment
 from headrace.log.storage import Storage
 from headrace.settings.topic import TopicConfig
 
 
 def create_segment(
-    storage: Storage, folder: str, base_offset: int, *, config: TopicConfig, now_ms: int
+    storage: Storage,
+    folder: str,
+    base_offset: int,
+    *,
+    config: TopicConfig,
+    now_ms: int,
+    new_folder: bool = False,
 ) -> Segment:
-    """A new, empty, active segment; files of that name that lie about are cut."""
-    segment = Segment(storage, folder, base_offset, size=0, config=config, created_ms=now_ms)
+    """A new, empty, active segment; files of that name that lie about are cut. In a `new_folder` none do."""
+    segment = Segment(
+        storage, folder, base_offset, size=0, config=config, created_ms=now_ms, has_index_files=False
+    )
     file = storage.disk.open(segment.path, create=True)
-    file.truncate(0)
+    if not new_folder:
+        file.truncate(0)
+        for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
+            storage.disk.remove(segment.stem + suffix)
     if config.preallocate:
         file.preallocate(config.segment_bytes)
-    storage.disk.remove(segment.stem + TXN_INDEX)
     segment.reset()
-    segment.indexes.write_out()
     return segment
 
 

@@ -3,8 +3,9 @@
 While a segment is active its offset and time index live in memory and may be behind on disk: a crash rebuilds
 them from the log. `deactivate` writes them out; from then on they are read when asked for, and the pool may
 drop them any time. They are read, not mapped: a failing disk under a map, or a file cut by somebody else,
-would end the whole process instead of failing one directory. Entries of the transaction index are rare and go
-to the file at once; reading keeps them until the pool takes them back.
+would end the whole process instead of failing one directory. A new segment has no index files: they come when
+one with batches is closed, so that a partition nobody writes to costs none. Entries of the transaction index
+are rare and go to the file at once; reading keeps them until the pool takes them back.
 """
 
 from typing import Final
@@ -33,15 +34,19 @@ class SegmentIndexes:
         "active",
         "base_offset",
         "has_aborted",
+        "has_files",
         "stem",
         "touched",
     )
 
-    def __init__(self, storage: Storage, stem: str, base_offset: int, *, has_aborted: bool) -> None:
+    def __init__(
+        self, storage: Storage, stem: str, base_offset: int, *, has_aborted: bool, has_files: bool
+    ) -> None:
         self._storage = storage
         self.stem = stem
         self.base_offset = base_offset
         self.has_aborted = has_aborted
+        self.has_files = has_files
         self.active = False
         self.touched = False
         self._offsets: OffsetIndex | None = None
@@ -79,6 +84,8 @@ class SegmentIndexes:
         return self._aborted
 
     def _load(self, suffix: str) -> bytes:
+        if not self.has_files and suffix != TXN_INDEX:
+            return b""
         try:
             data = self._storage.disk.read_file(self.stem + suffix)
         except FileNotFoundError:
@@ -128,6 +135,7 @@ class SegmentIndexes:
         if self.active:
             assert self._offsets is not None
             assert self._times is not None
+            self.has_files = True
             self._write(INDEX, self._offsets.data, durable)
             self._write(TIME_INDEX, self._times.data, durable)
 

@@ -6,6 +6,7 @@ POSIX an unlinked file lives as long as its descriptor. `close` is for files tha
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -17,6 +18,7 @@ from typing import Final
 from headrace.base.chunks import Buffer
 
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
+_syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux; not in `os`
 
 
 class SystemFile:
@@ -90,6 +92,14 @@ class SystemFile:
 
     def sync(self) -> None:
         _sync_data(self._fd)
+
+    def sync_file_system(self) -> bool:
+        if _syncfs is None:
+            return False
+        if _syncfs(self._fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self.path)
+        return True
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

@@ -85,6 +85,11 @@ class VirtualFile:
         self._check_open()
         self._disk.sync_content(self.path, self.content)
 
+    def sync_file_system(self) -> bool:
+        self._check_open()
+        self._disk.sync_everything()
+        return True
+
     def close(self) -> None:
         if self._is_open and self._is_lock:
             self._disk.tree.locked.discard(self.path)
@@ -109,6 +114,7 @@ class VirtualDisk:
         clock: Clock | None = None,
         capacity_bytes: int = CAPACITY_BYTES,
         note: Callable[[str], None] = lambda _: None,
+        note_detail: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.rng = rng or random.Random(0)
         self.clock = clock or VirtualClock()
@@ -116,6 +122,7 @@ class VirtualDisk:
         self.tree = FileTree(capacity_bytes)
         self.ended = False
         self._note = note
+        self._note_detail = note_detail
 
     # --- the Disk protocol ---
 
@@ -266,11 +273,17 @@ class VirtualDisk:
             self.faults.stop()
         content.sync()
 
+    def sync_everything(self) -> None:
+        for path, content in list(self.tree.walk()):
+            self.sync_content(path, content)
+        self._change("sync all names")
+        self.tree.sync_names()
+
     # --- what the tester does ---
 
     def crash(self, how: Crash) -> "VirtualDisk":
         """End the process that uses this disk; returns the disk for the next one."""
-        after = VirtualDisk(rng=self.rng, clock=self.clock, note=self._note)
+        after = VirtualDisk(rng=self.rng, clock=self.clock, note=self._note, note_detail=self._note_detail)
         after.tree, self.tree = self.tree, FileTree(0)
         after.tree.locked.clear()
         self.ended = True
@@ -312,7 +325,7 @@ class VirtualDisk:
     def _stop_is_due(self, what: str) -> bool:
         if self.ended:
             raise ProcessEndedError
-        self._note(what)
+        self._note_detail(what)
         return self.faults.stop_is_due()
 
     def _change(self, what: str) -> None:

@@ -174,6 +174,10 @@ class FileTree:
                 chosen.append(change)
         self._commit(chosen[::-1])
 
+    def sync_names(self) -> None:
+        """Let all queued changes through."""
+        self._commit(self._unsynced)
+
     def _commit(self, changes: list[_NameChange]) -> None:
         for change in changes:
             for folder, name, node in change:
