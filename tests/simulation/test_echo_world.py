@@ -1,4 +1,4 @@
-"""The real transport in the simulated world; `python -m headrace.testing.simulate echo` plays more seeds."""
+"""The real transport in the simulated world; `headrace sim --scenario echo` plays more seeds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The real log on the simulated disk; `headrace.testing.simulate log --seeds 1000` is the long form."""
+"""The real log on the simulated disk; `headrace sim --scenario log --seeds 1000` is the long form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The real node in the simulated world; `headrace.testing.simulate node --seeds 1000` is the long form."""
+"""The real node in the simulated world; `headrace sim --scenario node --seeds 1000` is the long form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Controllers under a nemesis; `python -m headrace.testing.simulate quorum` plays more seeds."""
+"""Controllers under a nemesis; `headrace sim --scenario quorum` plays more seeds."""
 
 import pytest
 

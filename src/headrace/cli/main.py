@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "quorum": ("headrace.cli.quorum", "quorum", "Show and change who votes on the metadata."),
     "format": ("headrace.cli.format", "format_command", "Prepare the folders of a node of a cluster."),
     "reassign": ("headrace.cli.reassign", "reassign", "Move replicas to other brokers and folders."),
+    "sim": ("headrace.cli.sim", "sim", "Play simulated clusters under seeds, and look for a broken rule."),
     "log": ("headrace.cli.log", "log", "Look into a log's files."),
 }
 

@@ -46,12 +46,16 @@ class DiskFaults:
     def calm(self) -> None:
         """A healthy disk that nobody will be stopped on."""
         self.clear()
-        self._stop_at = 0
+        self.stop_never()
 
     def stop_after(self, operations: int, on_stop: Callable[[], None]) -> None:
         """End the process in the middle of the operation that comes after `operations` more."""
         self._stop_at = self.operations + 1 + operations
         self._on_stop = on_stop
+
+    def stop_never(self) -> None:
+        """The process is not to be ended after all."""
+        self._stop_at = 0
 
     def stop_is_due(self) -> bool:
         """Count one operation that changes something; True for the one that the process does not survive."""

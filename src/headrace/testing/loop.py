@@ -227,7 +227,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if self.dead:
                 return
             raise
-        self.scheduler.note(f"{self.name} job {getattr(func, '__qualname__', type(func).__name__)}")
+        self.scheduler.note_detail(f"{self.name} job {getattr(func, '__qualname__', type(func).__name__)}")
         self.scheduler.at(
             self._after_job_delay(self.scheduler.now_ns),
             lambda: self._queue.append(asyncio.Handle(_resolve, (future, result, error), self)),

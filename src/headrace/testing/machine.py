@@ -49,6 +49,7 @@ class SimulatedMachine:
             clock=self.clock,
             capacity_bytes=disk_bytes,
             note=lambda text: world.scheduler.note(f"{name} {text}"),
+            note_detail=lambda text: world.scheduler.note_detail(f"{name} {text}"),
         )
         self.boots = 0
         self.process: Surroundings | None = None

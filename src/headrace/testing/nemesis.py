@@ -8,8 +8,9 @@ for good: what must come about once faults stop is measured from there.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine
@@ -28,12 +29,16 @@ class Trouble(Enum):
     PARTITION = "machines cannot reach each other"
     ONE_WAY = "packets pass in one direction only"
     PAUSE = "a process stands still, then goes on"
+    SLOW_NETWORK = "packets are late and lost for a while"
     CLOCK_JUMP = "a wall clock is set"
     DISK_FULL = "a disk has no room"
     DISK_ERRORS = "writes and syncs fail"
     SLOW_DISK = "blocking disk operations take long"
     BIT_FLIP = "a bit of a file is flipped at rest"
 
+
+# A process that has so little to do with its disk is not ended in the middle of that.
+CRASH_WITHIN_S: Final = 3.0
 
 NETWORK = (Trouble.CUT, Trouble.SILENCE, Trouble.PARTITION, Trouble.ONE_WAY)
 CRASHES = (Trouble.KILL, Trouble.POWER_CUT, Trouble.CRASH_WITHIN)
@@ -50,13 +55,16 @@ class Nemesis:
         *,
         flip: Callable[[SimulatedMachine, random.Random], None] | None = None,
         stop: Callable[[SimulatedMachine], object] | None = None,
+        may_strike: Callable[[Trouble, SimulatedMachine], bool] = lambda kind, victim: True,
     ) -> None:
         self.world = world
         self.victims = victims
-        self.kinds = kinds
+        self.kinds = [kind for kind in kinds if world.faults is None or kind in world.faults]
         self.strikes: list[Trouble] = []
         self._flip = flip or flip_any_file
         self._stop = stop or SimulatedMachine.retire
+        self._may_strike = may_strike
+        self._usual_conditions = world.network.conditions
         self._rng = world.scheduler.random_for("nemesis")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -72,6 +80,8 @@ class Nemesis:
             await asyncio.sleep(self._rng.expovariate(1 / pause_s))
             kind = self._rng.choice(self.kinds)
             victim = self._rng.choice(self.victims)
+            if not self._may_strike(kind, victim):
+                continue
             self.world.note(f"strike: {kind.value} ({victim.name})")
             self.strikes.append(kind)
             self._tasks.append(loop.create_task(self._strike(kind, victim)))
@@ -81,6 +91,7 @@ class Nemesis:
         for task in self._tasks:
             task.cancel()
         self.world.network.heal()
+        self.world.network.conditions = self._usual_conditions
         for victim in self.victims:
             victim.disk.faults.calm()
             victim.resume()
@@ -108,7 +119,10 @@ class Nemesis:
 
     async def _crash_within(self, victim: SimulatedMachine) -> None:
         if victim.is_running:
+            disk = victim.disk
             victim.crash_within(self._rng.randrange(30), self._rng.choice([Crash.KILL, Crash.POWER_CUT]))
+            await asyncio.sleep(CRASH_WITHIN_S)
+            disk.faults.stop_never()
 
     async def _pause(self, victim: SimulatedMachine) -> None:
         process = victim.process
@@ -130,7 +144,13 @@ class Nemesis:
             self.world.network.silence(self._rng.choice(streams))
 
     async def _partition(self, victim: SimulatedMachine) -> None:
-        self.world.network.partition([victim.name], self._others(victim))
+        """The victim is alone, or some go with it."""
+        others = self._others(victim)
+        share = self._rng.choice([0.0, 0.0, 0.3, 0.6])
+        company = [other for other in others if self._rng.random() < share]
+        self.world.network.partition(
+            [victim.name, *company], [name for name in others if name not in company]
+        )
         await asyncio.sleep(self._rng.choice([0.1, 1.0, 5.0]))
         self.world.network.heal()
 
@@ -140,6 +160,15 @@ class Nemesis:
             self.world.network.block(*way)
         await asyncio.sleep(self._rng.choice([0.1, 1.0, 5.0]))
         self.world.network.heal()
+
+    async def _slow_network(self, victim: SimulatedMachine) -> None:
+        self.world.network.conditions = replace(
+            self._usual_conditions,
+            latency_s_max=self._rng.choice([0.05, 0.3]),
+            loss_rate=self._rng.choice([0.0, 0.05, 0.2]),
+        )
+        await asyncio.sleep(self._rng.choice([0.5, 3.0]))
+        self.world.network.conditions = self._usual_conditions
 
     def _others(self, victim: SimulatedMachine) -> list[str]:
         return [name for name in self.world.machines if name != victim.name]

@@ -262,7 +262,7 @@ class VirtualNetwork:
         stream.join(accepted)
         accepted.establish()
         listening.offer(accepted)
-        self.note(f"{stream!r} reaches its target")
+        self.scheduler.note_detail(f"{stream!r} reaches its target")
         self._confirm(stream, host)
 
     def _confirm(self, stream: Stream, host: Host) -> None:

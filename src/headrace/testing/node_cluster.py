@@ -133,6 +133,11 @@ class NodeCluster:
             if not ended.done():
                 ended.set_exception(error)
 
+        def crashed() -> None:
+            self.nodes.pop(node_id, None)
+
+        self.booted.pop(node_id, None)
+        self.machine(node_id).on_crash.append(crashed)
         ended: asyncio.Future[None] = own.loop.create_future()
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.ended[node_id] = ended
@@ -158,11 +163,19 @@ class NodeCluster:
         """Boot a node, and again whenever it ends, as a supervisor does."""
 
         async def program(own: Surroundings) -> None:
-            self.nodes.pop(node_id, None)
-            await self._boot(own, node_id)
+            node = await self._boot(own, node_id)
             await self.ended[node_id]
+            self.nodes.pop(node_id, None)
+            await node.stop()
 
         self.world.keep_running(self.machine(node_id), program, may_end_with=may_end_with)
+
+    def ask_to_stop(self, node_id: int) -> None:
+        """Have a node that is kept running stop in order; it comes back."""
+        process = self.machine(node_id).process
+        if process is not None and self.is_alive(node_id):
+            ended = self.ended[node_id]
+            process.loop.call_soon(_resolve, ended)
 
     def kill(self, node_id: int, how: Crash = Crash.KILL) -> None:
         """End a node where it stands."""
@@ -183,6 +196,11 @@ class NodeCluster:
 
     # --- what can be seen ---
 
+    def is_alive(self, node_id: int) -> bool:
+        """Whether the node that was booted last is the process that runs now."""
+        process, ended = self.machine(node_id).process, self.ended.get(node_id)
+        return process is not None and ended is not None and ended.get_loop() is process.loop
+
     def controller_id(self) -> int | None:
         """The active controller, if there is one."""
         for node_id, node in self.nodes.items():
@@ -197,3 +215,8 @@ class NodeCluster:
 
     async def until(self, condition: Callable[[], bool], what: str = "", timeout_s: float = 60) -> None:
         await self.world.until(condition, timeout_s=timeout_s, what=what or repr(condition))
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

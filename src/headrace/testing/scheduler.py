@@ -17,6 +17,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import islice
 from typing import Final, Protocol
 
 NS_PER_SECOND: Final = 1_000_000_000
@@ -70,21 +71,44 @@ class Event:
 
 
 class Trace:
-    """What happened, as lines: the last few kept to be read, all of them folded into a hash."""
+    """What happened, as lines: the last few kept to be read, all of them folded into a hash.
 
-    def __init__(self, *, echo: Callable[[str], None] | None = None) -> None:
-        self.lines: deque[str] = deque(maxlen=TRACE_LINES_MAX)
+    Details (every packet, every write) are only folded in: they can be had by playing the seed again.
+    """
+
+    def __init__(
+        self, *, start_ns: int = 0, echo: Callable[[str], None] | None = None, echoes_details: bool = False
+    ) -> None:
+        self.lines: deque[tuple[int, str]] = deque(maxlen=TRACE_LINES_MAX)
         self.count = 0
+        self._start_ns = start_ns
         self._hash = blake2b(digest_size=16)
         self._echo = echo
+        self._echo_detail = echo if echoes_details else None
 
     def add(self, now_ns: int, text: str) -> None:
-        line = f"{now_ns} {text}"
-        self.count += 1
-        self.lines.append(line)
-        self._hash.update(line.encode() + b"\n")
+        self._fold_in(now_ns, text)
+        self.lines.append((now_ns, text))
         if self._echo is not None:
-            self._echo(line)
+            self._echo(self.line(now_ns, text))
+
+    def add_detail(self, now_ns: int, text: str) -> None:
+        self._fold_in(now_ns, text)
+        if self._echo_detail is not None:
+            self._echo_detail(self.line(now_ns, text))
+
+    def _fold_in(self, now_ns: int, text: str) -> None:
+        self.count += 1
+        self._hash.update(f"{now_ns} {text}\n".encode())
+
+    def line(self, now_ns: int, text: str) -> str:
+        """As it is read: seconds since the world began, and what happened."""
+        return f"{(now_ns - self._start_ns) / NS_PER_SECOND:10.6f}  {text}"
+
+    def last(self, count: int) -> list[str]:
+        """The last lines before now."""
+        first = max(0, len(self.lines) - count)
+        return [self.line(*each) for each in islice(self.lines, first, None)]
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -100,16 +124,20 @@ class Scheduler:
         steps_max: int = 5_000_000,
         start_s: int = 1_000,
         echo: Callable[[str], None] | None = None,
+        echoes_details: bool = False,
     ) -> None:
         self.seed = seed
         self.steps = 0
         self.steps_max = steps_max
         # Not zero: a moment that happens to be falsy hides mistakes.
         self.now_ns = start_s * NS_PER_SECOND
-        self.trace = Trace(echo=echo)
+        self.start_ns = self.now_ns
+        self.trace = Trace(start_ns=self.now_ns, echo=echo, echoes_details=echoes_details)
         self.processes: list[Process] = []
         self.processes_made = 0
         self.after_step: list[Callable[[], None]] = []
+        self.ran: Process | None = None
+        """The process whose round the last step was, if it was one's."""
         self._random = self.random_for("scheduler")
         self._events: list[tuple[int, float, int, Event]] = []
         self._events_made = 0
@@ -122,6 +150,10 @@ class Scheduler:
     def note(self, text: str) -> None:
         """Write a line to the trace."""
         self.trace.add(self.now_ns, text)
+
+    def note_detail(self, text: str) -> None:
+        """Write a line that few want to read."""
+        self.trace.add_detail(self.now_ns, text)
 
     def at(self, when_ns: int, action: Callable[[], None], *, owner: Process | None = None) -> Event:
         """Let `action` happen at a moment; a moment in the past means now."""
@@ -170,10 +202,12 @@ class Scheduler:
         self.steps += 1
         if self.steps > self.steps_max:
             raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
+        self.ran = None
         fired = self._fire_due()
         runnable = [p for p in self.processes if not p.paused and p.has_work()]
         if runnable:
             process = runnable[0] if len(runnable) == 1 else self._random.choice(runnable)
+            self.ran = process
             process.run_round()
             self.now_ns += self._random.randrange(1_000, ROUND_NS_MAX)
         elif not fired:

@@ -1,28 +1,51 @@
-"""Play scenarios under many seeds: `python -m headrace.testing.simulate log --seeds 1000`.
+"""Play scenarios under many seeds, and tell what is needed to see a failure again.
 
-A scenario is one function of a `World`. Seeds that fail are printed with the command that plays them
-again, and `--seed N` plays one with its whole trace on request. Every seed is played in a world of its
-own, so any of them can be had alone. Exit status 1 when one failed.
+A scenario is one function of a `World`. Every seed is played in a world of its own, so any of them can be had
+alone, in any process, with its trace; several processes play different seeds. `headrace sim` is the command.
 """
 
-import argparse
-import itertools
+import logging
+import os
 import shlex
-import sys
-import time
-import traceback
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
+from headrace.testing.nemesis import Trouble
 from headrace.testing.scenarios import SCENARIOS
-from headrace.testing.world import World
+from headrace.testing.world import CheckFailedError, World
 
-# The last lines before a failure tell most; the rest can be had by playing the seed again with --trace.
+# The last lines before a failure tell most; the rest can be had by playing the seed again.
 TRACE_LINES_SHOWN: Final = 40
 
 # Ten times what a long run takes: code that spins is found within seconds.
 STEPS_MAX: Final = 500_000
+
+# Seeds that are handed to a process at once: more than one, for the way there costs too.
+SEEDS_AT_ONCE: Final = 4
+
+Echo = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Which run it is: a scenario, a seed, and the kinds of faults that may happen (None: all)."""
+
+    scenario: str
+    seed: int
+    faults: tuple[Trouble, ...] | None = None
+
+    @property
+    def command(self) -> str:
+        """What plays it again and tells what happens."""
+        words = ["headrace", "sim", "--scenario", self.scenario, "--seed", str(self.seed), "--trace"]
+        if self.faults is not None:
+            words += ["--faults", ",".join(fault_name(each) for each in self.faults) or "none"]
+        return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,85 +58,155 @@ class Outcome:
     virtual_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that broke a rule: which, where, and what led to it."""
+
+    play: Play
+    step: int
+    virtual_s: float
+    rule: str
+    last_lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"scenario {self.play.scenario}, seed {self.play.seed}, step {self.step}: {self.rule}",
+                f"play it again: {self.play.command}",
+                "the last that happened:",
+                *(f"  {line}" for line in self.last_lines),
+            ]
+        )
+
+
 class SeedFailedError(AssertionError):
-    """A rule was broken; the message has the seed, the reason and the command that plays it again."""
+    """A rule was broken; the message has the seed, the step, the rule and the command that plays it again."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
-def replay_command(scenario: str, seed: int) -> str:
-    return shlex.join(["python", "-m", "headrace.testing.simulate", scenario, "--seed", str(seed)])
+def fault_name(kind: Trouble) -> str:
+    return kind.name.lower().replace("_", "-")
 
 
-def play(scenario: str, seed: int, *, echo: Callable[[str], None] | None = None) -> Outcome:
+FAULTS: Final = {fault_name(kind): kind for kind in Trouble}
+
+
+def play(
+    scenario: str,
+    seed: int,
+    *,
+    faults: Collection[Trouble] | None = None,
+    echo: Echo | None = None,
+    echoes_details: bool = False,
+) -> Outcome:
     """Play one seed in a new world; SeedFailedError where it breaks a rule."""
-    world = World(f"{scenario}/{seed}", steps_max=STEPS_MAX, echo=echo)
+    which = Play(scenario, seed, None if faults is None else tuple(faults))
+    world = World(
+        f"{scenario}/{seed}",
+        steps_max=STEPS_MAX,
+        echo=echo,
+        echoes_details=echoes_details,
+        faults=faults,
+    )
     try:
-        SCENARIOS[scenario](world)
+        with _heard_logs(world, echo):
+            SCENARIOS[scenario](world)
         return Outcome(seed, world.digest(), world.scheduler.steps, world.virtual_s)
     except Exception as error:
-        raise SeedFailedError(_tell(world, scenario, seed, error)) from error
+        raise SeedFailedError(_failure(world, which, error)) from error
     finally:
         world.close()
 
 
-def _tell(world: World, scenario: str, seed: int, error: Exception) -> str:
-    tail = itertools.islice(reversed(world.scheduler.trace.lines), TRACE_LINES_SHOWN)
-    return "\n".join(
-        [
-            f"scenario {scenario}, seed {seed}: {type(error).__name__}: {error}",
-            f"play it again: {replay_command(scenario, seed)}",
-            "the last that happened:",
-            *reversed([f"  {line}" for line in tail]),
-        ]
+def _failure(world: World, which: Play, error: Exception) -> Failure:
+    return Failure(
+        which,
+        world.scheduler.steps,
+        world.virtual_s,
+        f"{type(error).__name__}: {error}",
+        tuple(world.scheduler.trace.last(TRACE_LINES_SHOWN)),
     )
 
 
-def play_all(scenario: str, seeds: Iterable[int], *, fail_fast: bool = False) -> list[int]:
-    """Play many seeds, telling of progress; returns those that failed."""
-    failed: list[int] = []
-    count, started = 0, time.monotonic()
-    for seed in seeds:
-        try:
-            play(scenario, seed)
-        except SeedFailedError as error:
-            failed.append(seed)
-            print(f"\n{error}\n", flush=True)
-            if fail_fast:
-                break
-        count += 1
-        if count % 50 == 0:
-            rate = count / (time.monotonic() - started)
-            print(f"{scenario}: {count} seeds, {len(failed)} failed, {rate:.1f}/s", flush=True)
-    print(f"{scenario}: played {count} seeds in {time.monotonic() - started:.0f} s, {len(failed)} failed")
-    for seed in failed:
-        print(f"  {replay_command(scenario, seed)}")
-    return failed
+class _Listener(logging.Handler):
+    """What the processes of a world say for themselves: told among what happens to them, and judged."""
+
+    def __init__(self, world: World, echo: Echo | None) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+        self._write = echo
+
+    def emit(self, record: logging.LogRecord) -> None:
+        scheduler = self._world.scheduler
+        who = "a thread" if scheduler.ran is None else scheduler.ran.name
+        if self._write is not None:
+            self._write(scheduler.trace.line(scheduler.now_ns, f"{who} says: {self.format(record)}"))
+        if record.levelno >= logging.ERROR and record.exc_info and record.exc_info[1] is not None:
+            error = CheckFailedError(f"{who} met what it did not expect: {record.exc_info[1]!r}")
+            error.__cause__ = record.exc_info[1]
+            self._world.fail(error)
 
 
-def _play_one(scenario: str, seed: int, *, show_trace: bool) -> bool:
+@contextmanager
+def _heard_logs(world: World, echo: Echo | None) -> Iterator[None]:
+    """Logs go into the trace where one is told, and nowhere else: simulated nodes complain a lot."""
+    logger = logging.getLogger("headrace")
+    level, propagates = logger.level, logger.propagate
+    handler = _Listener(world, echo)
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR if echo is None else logging.INFO)
+    logger.propagate = False
     try:
-        outcome = play(scenario, seed, echo=print if show_trace else None)
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
+
+
+def play_all(plays: Iterable[Play], *, processes: int | None = None) -> Iterator[Failure | None]:
+    """Play many, in several processes: of each, in the order in which they end, what failed if it did."""
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        for each in plays:
+            yield _try(each)
+        return
+    parts = _parts(iter(plays))
+    pool = ProcessPoolExecutor(processes, initializer=_ignore_interrupts)
+    try:
+        under_way: set[Future[list[Failure | None]]] = set()
+        for part in islice(parts, 2 * processes):
+            under_way.add(pool.submit(_try_some, part))
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for part in islice(parts, len(done)):
+                under_way.add(pool.submit(_try_some, part))
+            for future in done:
+                yield from future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _parts(plays: Iterator[Play]) -> Iterator[list[Play]]:
+    while part := list(islice(plays, SEEDS_AT_ONCE)):
+        yield part
+
+
+def _try(which: Play) -> Failure | None:
+    try:
+        play(which.scenario, which.seed, faults=which.faults)
     except SeedFailedError as error:
-        traceback.print_exc()
-        print(f"\n{error}")
-        return False
-    print(f"seed {seed} kept all rules: {outcome.steps} steps, {outcome.virtual_s:.1f} s, {outcome.digest}")
-    return True
+        return error.failure
+    return None
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="headrace.testing.simulate", description=__doc__)
-    parser.add_argument("scenario", choices=sorted(SCENARIOS))
-    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to play")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="play this one alone")
-    parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happens")
-    parser.add_argument("--fail-fast", action="store_true", help="stop at the first seed that fails")
-    options = parser.parse_args(arguments)
-    if options.seed is not None:
-        return 0 if _play_one(options.scenario, options.seed, show_trace=options.trace) else 1
-    seeds = range(options.first, options.first + options.seeds)
-    return 1 if play_all(options.scenario, seeds, fail_fast=options.fail_fast) else 0
+def _try_some(plays: list[Play]) -> list[Failure | None]:
+    return [_try(each) for each in plays]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _ignore_interrupts() -> None:
+    """Ctrl-C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

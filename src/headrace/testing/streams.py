@@ -247,7 +247,7 @@ class Pipe:
             self.target.send_reset()
             self._packets.clear()
             return
-        self._network.note(f"{self.source!r} brings {len(data)}")
+        self._network.scheduler.note_detail(f"{self.source!r} brings {len(data)}")
         self.target.take(data)
         self._send_head()
 

@@ -7,8 +7,8 @@ proves.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.testing.conditions import Conditions
 from headrace.testing.disk import CAPACITY_BYTES
@@ -16,6 +16,9 @@ from headrace.testing.loop import SimulatedLoop
 from headrace.testing.machine import Program, SimulatedMachine
 from headrace.testing.network import VirtualNetwork
 from headrace.testing.scheduler import Scheduler, SimulationError
+
+if TYPE_CHECKING:
+    from headrace.testing.nemesis import Trouble
 
 T = TypeVar("T")
 
@@ -41,9 +44,13 @@ class World:
         conditions: Conditions | None = None,
         steps_max: int = 5_000_000,
         echo: Callable[[str], None] | None = None,
+        echoes_details: bool = False,
+        faults: Collection["Trouble"] | None = None,
     ) -> None:
+        """`faults` are those that may happen; all that a scenario knows where it is None."""
         self.seed = seed
-        self.scheduler = Scheduler(seed, steps_max=steps_max, echo=echo)
+        self.faults = faults
+        self.scheduler = Scheduler(seed, steps_max=steps_max, echo=echo, echoes_details=echoes_details)
         self.network = VirtualNetwork(self.scheduler, conditions)
         self.rng = self.scheduler.random_for("world")
         self.machines: dict[str, SimulatedMachine] = {}
@@ -167,7 +174,7 @@ class World:
 
     @property
     def virtual_s(self) -> float:
-        return self.scheduler.now_ns / 1e9
+        return (self.scheduler.now_ns - self.scheduler.start_ns) / 1e9
 
     def digest(self) -> str:
         return self.scheduler.trace.digest()

@@ -60,6 +60,9 @@ class Promises:
                 raise CheckFailedError(
                     f"{self.where}: {value!r} was acknowledged at {offset}, {node} lost it"
                 )
+
+    def check_order(self) -> None:
+        """Of one writer with one batch under way: it was told of its records in their order."""
         offsets = [offset for offset, _ in self.acknowledged]
         if offsets != sorted(offsets):
             raise CheckFailedError(f"{self.where}: records are not in the order in which they were written")

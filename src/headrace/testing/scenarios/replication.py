@@ -101,6 +101,7 @@ class _Run:
         for where, promises in self.promises.items():
             for node in self.controller.partition(*where).replicas:
                 promises.check_whole(node, self.brokers[node].log(where))
+            promises.check_order()
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         await self.world.until(condition, timeout_s=PROGRESS_S, what=what)

@@ -1,0 +1,251 @@
+"""The clients of a simulated cluster: our own, whole, each on a machine of its own.
+
+Writers are idempotent producers with acks=all that never give up: whatever they are told to be written is a
+promise, and being refused breaks a rule. Members share a group, commit what they have read, and are killed
+now and then: what one of them begins with is neither behind what the group was told to be committed nor
+beyond what anybody tried to commit. An operator makes and deletes topics and moves leaders. A reader reads
+everything once, in the end.
+"""
+
+import asyncio
+import random
+from itertools import pairwise
+from typing import Any, Final
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.administering.face import AsyncAdmin
+from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients.consuming.listener import RebalanceListener
+from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients.errors import ClientError
+from headrace.clients.producing.batch import Delivery
+from headrace.clients.producing.face import AsyncProducer
+from headrace.clients.world import World as ClientSurroundings
+from headrace.testing.machine import Surroundings
+from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.world import CheckFailedError, World
+
+TOPIC: Final = "events"
+GROUP: Final = "readers"
+FOREVER_MS: Final = 2_000_000_000
+# A scratch topic is one of so many names, so that some are made again.
+SCRATCH_NAMES: Final = 3
+
+Ledger = dict[TopicPartition, Promises]
+
+
+def surroundings(own: Surroundings) -> ClientSurroundings:
+    return ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+
+
+class Writer:
+    """Writes numbered values to all partitions until it is told to stop; sees every one through."""
+
+    def __init__(self, world: World, number: int, ledger: Ledger, settings: dict[str, Any]) -> None:
+        self.world = world
+        self.name = f"writer{number}"
+        self.ledger = ledger
+        self.stopping = False
+        self.is_done = False
+        self.acknowledged: dict[TopicPartition, dict[int, int]] = {where: {} for where in ledger}
+        """Of each value, by its number: the offset."""
+        self._sent = dict.fromkeys(ledger, 0)
+        self._settings = settings
+
+    async def run(self, own: Surroundings) -> None:
+        rng = own.rng
+        async with AsyncProducer(self._settings, world=surroundings(own)) as producer:
+            while not self.stopping:
+                for _ in range(rng.randint(1, 5)):
+                    await self._write(producer, rng)
+                await asyncio.sleep(rng.random() * 0.2)
+            await producer.flush()
+        self.is_done = True
+
+    async def _write(self, producer: AsyncProducer, rng: random.Random) -> None:
+        where = rng.choice(list(self.ledger))
+        number = self._sent[where]
+        self._sent[where] += 1
+        value = b"%s/%d/%d/" % (self.name.encode(), where.partition, number)
+        value += rng.randbytes(rng.choice([1, 100, 900]))
+        delivery = await producer.send(where.topic, value, partition=where.partition)
+        delivery.add_done_callback(lambda done: self._decided(done, where, number, value))
+
+    def _decided(self, delivery: Delivery, where: TopicPartition, number: int, value: bytes) -> None:
+        error = delivery.exception()
+        try:
+            if error is not None:
+                raise CheckFailedError(f"{where}: a producer that never gives up was refused: {error}")
+            offset = delivery.result().offset
+            self.world.note(f"{self.name} is told that {where} has its number {number} at {offset}")
+            self.ledger[where].acknowledge(offset, [value])
+            self.acknowledged[where][number] = offset
+        except CheckFailedError as broken:
+            self.world.fail(broken)
+
+    def check_order(self) -> None:
+        """In each partition: what was sent later lies behind what was sent before it."""
+        for where, offsets in self.acknowledged.items():
+            in_order = [offset for _, offset in sorted(offsets.items())]
+            if any(later <= earlier for earlier, later in pairwise(in_order)):
+                raise CheckFailedError(f"{where}: the records of {self.name} are not in their order")
+
+
+class Group:
+    """What a group was told to be committed, and what its members tried to commit."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.committed = dict.fromkeys(ledger, 0)
+        self.attempted = dict.fromkeys(ledger, 0)
+        self.read_to = dict.fromkeys(ledger, 0)
+
+
+class Member(RebalanceListener):
+    """One place in the group: a consumer, and another one in its place whenever it is killed."""
+
+    def __init__(self, world: World, group: Group, settings: dict[str, Any]) -> None:
+        self.world = world
+        self.group = group
+        self._settings = settings
+        self.owned: dict[TopicPartition, int | None] = {}
+        """The next offset of each partition that is read; None before its first record."""
+        self._floors: dict[TopicPartition, int] = {}
+
+    async def run(self, own: Surroundings) -> None:
+        self.owned.clear()
+        try:
+            await self._read(own)
+        except CheckFailedError as error:
+            self.world.fail(error)
+
+    async def _read(self, own: Surroundings) -> None:
+        rng = own.rng
+        consumer = AsyncConsumer(self._settings, world=surroundings(own))
+        consumer.subscribe([TOPIC], listener=self)
+        while True:
+            for record in await consumer.poll(rng.choice([0.05, 0.5])):
+                self._take(record)
+            if rng.random() < 0.3:
+                await self._commit(consumer, own)
+
+    async def _commit(self, consumer: AsyncConsumer, own: Surroundings) -> None:
+        places = {where: offset for where, offset in self.owned.items() if offset is not None}
+        if not places:
+            return
+        for where, offset in places.items():
+            self.group.attempted[where] = max(self.group.attempted[where], offset)
+        try:
+            await consumer.commit(places)
+        except ClientError as error:
+            self.world.note(f"{own.network.name} could not commit: {error}")
+            return
+        self.world.note(f"{own.network.name} has committed {[*places.values()]}")
+        for where, offset in places.items():
+            self.group.committed[where] = max(self.group.committed[where], offset)
+
+    def on_assigned(self, partitions: list[TopicPartition]) -> None:
+        for where in partitions:
+            self.owned[where] = None
+            self._floors[where] = self.group.committed[where]
+
+    def on_revoked(self, partitions: list[TopicPartition]) -> None:
+        for where in partitions:
+            self.owned.pop(where, None)
+
+    def _take(self, record: ConsumedRecord) -> None:
+        where = TopicPartition(record.topic, record.partition)
+        expected = self.owned[where]
+        if expected is None:
+            lowest, highest = self._floors[where], self.group.attempted[where]
+            if not lowest <= record.offset <= max(lowest, highest):
+                raise CheckFailedError(
+                    f"{where}: a member begins at {record.offset}, committed was {lowest}, {highest} at most"
+                )
+        elif record.offset != expected:
+            raise CheckFailedError(f"{where}: a member read {record.offset} after {expected - 1}")
+        if self.group.ledger[where].committed.get(record.offset) != record.value:
+            raise CheckFailedError(f"{where}: a member read what is not committed at {record.offset}")
+        self.owned[where] = record.offset + 1
+        self.group.read_to[where] = max(self.group.read_to[where], record.offset + 1)
+
+
+class Operator:
+    """Makes and deletes topics, and has first replicas lead again. Is told no, and that is that."""
+
+    def __init__(self, world: World, settings: dict[str, Any]) -> None:
+        self.world = world
+        self._settings = settings
+        self.stopping = False
+        self.is_done = False
+        self.there: dict[str, bool | None] = {}
+        """Whether a topic must be there; None where nobody knows."""
+
+    async def run(self, own: Surroundings) -> None:
+        rng = own.rng
+        async with AsyncAdmin(self._settings, world=surroundings(own)) as admin:
+            while not self.stopping:
+                await asyncio.sleep(rng.expovariate(1.0))
+                try:
+                    await self._act(admin, rng)
+                except ClientError as error:
+                    self.world.note(f"the operator hears: {error}")
+        self.is_done = True
+
+    async def _act(self, admin: AsyncAdmin, rng: random.Random) -> None:
+        name = f"scratch{rng.randrange(SCRATCH_NAMES)}"
+        if rng.random() < 0.4:
+            await admin.elect_leaders(None)
+        elif self.there.get(name):
+            self.there[name] = None
+            await admin.delete_topics([name])
+            self.there[name] = False
+        elif self.there.get(name) is False or name not in self.there:
+            self.there[name] = None
+            await admin.create_topic(name, partitions=1, replication=3)
+            self.there[name] = True
+        self.world.note(f"the operator is done with {name}: {self.there.get(name)}")
+
+    def is_known_to(self, topics: set[str]) -> bool:
+        return all(expected is None or (name in topics) is expected for name, expected in self.there.items())
+
+
+class Reader:
+    """Reads everything once, from the start."""
+
+    def __init__(self, ledger: Ledger, settings: dict[str, Any]) -> None:
+        self.ledger = ledger
+        self._settings = settings
+        self.found: dict[TopicPartition, list[tuple[int, bytes]]] = {where: [] for where in ledger}
+
+    async def run(self, own: Surroundings) -> None:
+        async with AsyncConsumer(self._settings, world=surroundings(own)) as consumer:
+            consumer.assign(self.ledger)
+            ends = await consumer.end_offsets(self.ledger)
+            for where, end in ends.items():
+                if end < self.ledger[where].end:
+                    raise CheckFailedError(f"{where} ends at {end}, acknowledged is {self.ledger[where].end}")
+            while any(len(self.found[where]) < end for where, end in ends.items()):
+                for record in await consumer.poll(1.0):
+                    where = TopicPartition(record.topic, record.partition)
+                    self.found[where].append((record.offset, record.value))
+        for where, promises in self.ledger.items():
+            check_reading(where, self.found[where], promises)
+
+
+def check_reading(where: TopicPartition, found: list[tuple[int, bytes]], promises: Promises) -> None:
+    """The checker: every offset once and in order, nothing foreign, nothing twice, nothing lost."""
+    numbers: dict[bytes, int] = {}
+    for expected, (offset, value) in enumerate(found):
+        if offset != expected:
+            raise CheckFailedError(f"{where}: offset {offset} where {expected} should be")
+        if promises.committed.get(offset) != value:
+            raise CheckFailedError(f"{where}: offset {offset} holds what was not committed there")
+        writer, _, number, _ = value.split(b"/", 3)
+        if int(number) <= numbers.get(writer, -1):
+            raise CheckFailedError(f"{where}: {value[:20]!r} is there twice or out of order")
+        numbers[writer] = int(number)
+    there = dict(found)
+    for offset, value in promises.acknowledged:
+        if there.get(offset) != value:
+            raise CheckFailedError(f"{where}: what was acknowledged at offset {offset} is lost")
