@@ -1,5 +1,6 @@
 """Metadata: which topics are told in which version, and topics that are made because somebody asked."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,11 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.internal_topics import OFFSETS_TOPIC
 from headrace.server.authority import NOT_ASKED_FOR
 from headrace.wire.schemas import metadata_records as wire
+from headrace.wire.schemas.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.server.desk import Desk, at_desk
 
@@ -108,6 +114,43 @@ def test_a_topic_is_made_when_client_and_broker_allow_it_and_told_at_once(tmp_pa
         assert told(await desk.ask(by_name("n_ew", auto=True))) == {"n_ew": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
     at_desk(tmp_path, script, num_partitions=3)
+
+
+def test_a_topic_that_only_the_controller_knows_is_to_be_asked_for_again(tmp_path: Path) -> None:
+    """A node that has just come back lacks what was made while it was away."""
+
+    async def script(desk: Desk) -> None:
+        await desk.create("elsewhere")
+        del desk.image.topics_by_name["elsewhere"]
+        desk.parts.controller = NodeBehind(desk.parts.loop)
+        response = await desk.ask(by_name("elsewhere", auto=True))
+        assert told(response) == {"elsewhere": ErrorCode.LEADER_NOT_AVAILABLE}
+        desk.parts.controller.stops = True
+        with pytest.raises(asyncio.CancelledError):
+            await desk.ask(by_name("elsewhere", auto=True))
+
+    at_desk(tmp_path, script)
+
+
+class NodeBehind:
+    """The way to a controller that knows more than this node, until the node stops."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.stops = False
+
+    def create_topics(self, request: CreateTopicsRequest) -> "asyncio.Future[CreateTopicsResponse]":
+        answer: asyncio.Future[CreateTopicsResponse] = self.loop.create_future()
+        if self.stops:
+            answer.cancel()
+        else:
+            exists = ErrorCode.TOPIC_ALREADY_EXISTS
+            answer.set_result(
+                CreateTopicsResponse(
+                    topics=[CreatableTopicResult(each.name, error_code=exists) for each in request.topics]
+                )
+            )
+        return answer
 
 
 def test_no_topic_is_made_where_the_broker_does_not_allow_it(tmp_path: Path) -> None:

@@ -126,7 +126,13 @@ class Controller(ControllerRequests):
         self._leader_upkeep.stop()
         if self._active:
             now_ms = self._clock.monotonic_ms()
-            self._decide(lambda: self.core.activate(self._bootstrap, now_ms)).add_done_callback(_forget)
+            try:
+                begun = self._decide(lambda: self.core.activate(self._bootstrap, now_ms))
+            except ApiError as error:
+                # A controller that cannot write what its office begins with must leave it to another.
+                self._raft.fail(error)
+                return
+            begun.add_done_callback(_forget)
             self._leader_upkeep.start()
 
     @property

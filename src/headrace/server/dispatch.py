@@ -164,7 +164,10 @@ class Dispatcher:
 
     def _failure(self, route: Route, context: RequestContext, request: Any, error: BaseException) -> Any:
         """The response that tells of an error; NO_REPLY, the connection closed, where there can be none."""
-        if not isinstance(error, ApiError):
+        if isinstance(error, asyncio.CancelledError):
+            # The node stops, and with it whoever was to answer: the client may ask another one.
+            error = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the node that was asked stops")
+        elif not isinstance(error, ApiError):
             self._failures.write("%s failed: %s", route.api.name, context, error=error)
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response = error_reply(request, route.response, route.version, error)

@@ -22,9 +22,12 @@ def merge_results(
     answer: Future[AnyReply] = loop.create_future()
 
     def when_decided(done: "Future[AnyReply]") -> None:
-        error = done.exception()
         if answer.done():
             return
+        if done.cancelled():
+            answer.cancel()
+            return
+        error = done.exception()
         if error is not None:
             answer.set_exception(error)
             return

@@ -387,6 +387,8 @@ class Sender:
             except (UnreachableError, TimedOutError):
                 await self._cluster.pause(self._cluster.retry.most_ms)
             except ClientError as error:
+                if isinstance(error, RefusedError) and error.retriable:
+                    return  # it passes: batches have their own time, delivery.timeout.ms
                 self.failure = error
                 for batch in self._batches.undecided():
                     self._fail(batch, error)

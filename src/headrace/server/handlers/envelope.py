@@ -64,8 +64,12 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
 
 
 def _outcome(done: "Future[Any]", asked: Any, api: Api, header: RequestHeader) -> Any:
-    error = None if done.cancelled() else done.exception()
-    if error is None and not done.cancelled():
+    if done.cancelled():
+        # This controller stops; whoever asked it for somebody else asks the next one.
+        failure = ApiError(ErrorCode.NOT_CONTROLLER, "the controller that was asked stops")
+        return error_reply(asked, api.response, header.api_version, failure)
+    error = done.exception()
+    if error is None:
         return done.result()
     failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_reply(asked, api.response, header.api_version, failure)

@@ -46,6 +46,7 @@ IDS_ASKED_SINCE: Final = 12
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Future[MetadataResponse]:
+    context.connection.hurry()
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version < NULL_MEANS_ALL_SINCE):
         return context.parts.doubts.settled(
@@ -100,17 +101,26 @@ def _make_then_answer(
     def when_made(made: Future[CreateTopicsResponse]) -> None:
         if answer.done():
             return
+        if made.cancelled():
+            answer.cancel()
+            return
         try:
             results = made.result().topics
         except ApiError as error:
             faults = dict.fromkeys(missing, int(error.code))
         else:
-            faults = {result.name: result.error_code for result in results if result.error_code}
+            faults = {result.name: _fault(result.error_code) for result in results if result.error_code}
         answer.set_result(_answer_wanted(context, request, wanted, faults))
 
     creation = CreateTopicsRequest(topics=[automatic_topic(parts.config, name) for name in missing])
     parts.controller.create_topics(creation).add_done_callback(when_made)
     return answer
+
+
+def _fault(code: int) -> int:
+    """Why a topic that could not be made is not told of. Another node has it already where this one has not
+    heard of it yet: who asks again will hear of it."""
+    return ErrorCode.LEADER_NOT_AVAILABLE if code == ErrorCode.TOPIC_ALREADY_EXISTS else code
 
 
 def _answer_wanted(
