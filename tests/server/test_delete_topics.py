@@ -1,10 +1,15 @@
 """DeleteTopics through its handler, by name in the old versions and by id in the new."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.server.context import RequestContext
+from headrace.server.handlers.delete_topics import handle
+from headrace.wire.codec import decode, encode
 from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.server.desk import Desk, at_desk
 
@@ -41,3 +46,13 @@ def test_deletion_can_be_off(tmp_path: Path) -> None:
         assert [r.error_code for r in response.responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
 
     at_desk(tmp_path, script, delete_topic_enable="false")
+
+
+def test_names_reach_a_controller_elsewhere() -> None:
+    """It is asked in the newest version, which has no list of names."""
+    asked: list[DeleteTopicsRequest] = []
+    context = SimpleNamespace(parts=SimpleNamespace(controller=SimpleNamespace(delete_topics=asked.append)))
+    handle(cast(RequestContext, context), DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=7))
+    received = decode(DeleteTopicsRequest, 6, encode(asked[0], 6))
+    assert [each.name for each in received.topics] == ["a", "b"]
+    assert received.timeout_ms == 7
