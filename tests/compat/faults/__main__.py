@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -39,6 +40,9 @@ def main() -> int:
         logging.basicConfig(filename=folder / "clients.log", format="%(asctime)s %(name)s %(message)s")
         network = hosts.Hosts(NODES) if options.inside else None
         outcome = run(plan, folder, network, say=lambda line: print(line, flush=True))
+        if outcome.violations and options.folder and network:
+            # What lies on a tmpfs of this namespace ends with it.
+            shutil.copytree(folder / "nodes", folder / "kept")
     print(outcome, flush=True)
     return 1 if outcome.violations else 0
 
