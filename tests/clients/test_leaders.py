@@ -1,13 +1,17 @@
 """A consumer and its partition's leader: a log that was cut back, a replica nearby, a hint, an old leader."""
 
+import asyncio
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer, Producer
-from headrace.clients.errors import LogTruncatedError
+from headrace.clients.consuming import seeking
+from headrace.clients.consuming.positions import Positions
+from headrace.clients.errors import ClientError, LogTruncatedError
 from headrace.wire.schemas.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -83,6 +87,44 @@ def test_a_new_leader_that_has_everything_is_read_on(scripted: ScriptedCluster) 
         scripted.leaders["t", 0] = 2
         log.add(3, b"d")
         assert [row.value for row in reader.poll(10)] == [b"d"]
+
+
+@pytest.mark.parametrize(("end", "is_cut"), [(3, False), (2, True)])
+def test_what_is_read_on_while_a_position_is_validated_is_not_judged_by_it(
+    monkeypatch: pytest.MonkeyPatch, end: int, is_cut: bool
+) -> None:
+    """Three records of epoch 4 were read when epoch 5 began; two of its records were buffered already."""
+    failures: list[ClientError] = []
+    positions = Positions()
+    positions.replace([T0])
+    (state,) = positions
+    state.seek(3, 4)
+    asked: list[int] = []
+
+    async def find_epoch_ends(_: Any, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        asked.append(epochs[T0])
+        if len(asked) == 1:
+            state.position, state.position_epoch = 5, 5
+            return {T0: EpochEndOffset(partition=0, leader_epoch=4, end_offset=end)}
+        return {T0: EpochEndOffset(partition=0, leader_epoch=5, end_offset=9)}
+
+    monkeypatch.setattr(seeking, "find_epoch_ends", find_epoch_ends)
+    cluster = SimpleNamespace(
+        config=SimpleNamespace(str=lambda _: "none"),
+        view=SimpleNamespace(leader=lambda _: SimpleNamespace(node=1, epoch=5)),
+        world=SimpleNamespace(now_ms=lambda: 0.0),
+    )
+    finder = seeking.Seeking(
+        cast(Any, cluster), positions, is_committed=False, on_failure=failures.append, on_stale=lambda: None
+    )
+    asyncio.run(finder.work())
+    assert [type(each) for each in failures] == ([LogTruncatedError] if is_cut else [])
+    if not is_cut:
+        assert state.must_validate
+        asyncio.run(finder.work())
+        assert asked == [4, 5]
+        assert not state.must_validate
+        assert not failures
 
 
 def test_a_replica_nearby_is_read(scripted: ScriptedCluster) -> None:

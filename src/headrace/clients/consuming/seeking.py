@@ -6,6 +6,7 @@ position goes back to there by the reset policy, or a LogTruncatedError is raise
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from headrace.base.error_codes import RETRIABLE
 from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicPartition
@@ -23,6 +24,19 @@ from headrace.clients.errors import (
 from headrace.clients.offset_lookup import find_epoch_ends, find_offsets
 
 _POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+class _Place(NamedTuple):
+    """Where a partition was when something was asked about it."""
+
+    era: int
+    position: int
+    epoch: int
+
+
+def _place_of(state: PartitionState) -> _Place:
+    with state.lock:
+        return _Place(state.era, state.position, state.position_epoch)
 
 
 class Seeking:
@@ -131,19 +145,21 @@ class Seeking:
         if not asked:
             self.pause([state for state in states if state.must_validate])
             return
-        eras = {partition: state.era for partition, state in asked.items()}
+        # What is buffered is read on meanwhile, and may be of a later epoch: an answer is about the position
+        # that it was asked for, not about the one that there is when it comes.
+        places = {partition: _place_of(state) for partition, state in asked.items()}
         try:
             ends = await find_epoch_ends(
-                self._cluster, {partition: state.position_epoch for partition, state in asked.items()}
+                self._cluster, {partition: place.epoch for partition, place in places.items()}
             )
         except ClientError:
             self.pause(list(asked.values()))
             return
         for partition, state in asked.items():
-            if state.era == eras[partition]:
-                self._judge(partition, state, ends.get(partition))
+            if state.era == places[partition].era:
+                self._judge(partition, state, places[partition], ends.get(partition))
 
-    def _judge(self, partition: TopicPartition, state: PartitionState, end: object) -> None:
+    def _judge(self, partition: TopicPartition, state: PartitionState, asked: "_Place", end: object) -> None:
         code, epoch, offset = (
             getattr(end, name, -1) for name in ("error_code", "leader_epoch", "end_offset")
         )
@@ -153,7 +169,8 @@ class Seeking:
                 self._on_failure(RefusedError(code, f"cannot validate the position in {partition}"))
             return
         state.must_validate = False
-        if offset < 0 or (epoch >= 0 and offset >= state.position):
+        if offset < 0 or (epoch >= 0 and offset >= asked.position):
+            state.must_validate = state.position_epoch != asked.epoch
             return
         error = LogTruncatedError(partition, state.position, offset)
         if self.policy is None:
