@@ -31,10 +31,17 @@ class Ledger:
 
     def __init__(self) -> None:
         self.replayed: list[tuple[object, object | None]] = []
+        self.pending: list[tuple[int, object]] = []
         self.states: list[str] = []
 
     def replay(self, key: object, value: object | None) -> None:
         self.replayed.append((key, value))
+
+    def replay_pending(self, producer_id: int, key: object, value: object | None) -> None:
+        self.pending.append((producer_id, key))
+
+    def replay_end(self, producer_id: int, *, committed: bool) -> None:
+        self.pending.append((producer_id, "committed" if committed else "aborted"))
 
     def loaded(self) -> None:
         self.states.append("loaded")

@@ -46,6 +46,9 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
 }
 API_OF = {api.request: api for api in API.values()}
 

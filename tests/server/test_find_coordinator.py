@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.metadata.resources import ConfigKey, ResourceType
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.find_coordinator import ask_for
@@ -49,8 +49,9 @@ async def test_a_topic_that_cannot_be_made_is_not_available(world: NodeWorld) ->
 
 
 @simulated()
-async def test_no_coordinator_for_transactions(world: NodeWorld) -> None:
+async def test_transactions_have_a_topic_of_their_own(world: NodeWorld) -> None:
     client = await world.connect()
     response = await client.ask(ask_for(NEWEST, "t", key_type=1), NEWEST)
-    assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+    assert (response.coordinators[0].error_code, response.coordinators[0].node_id) == (0, 1)
+    assert TRANSACTIONS_TOPIC in world.node.image.topics_by_name
     assert OFFSETS_TOPIC not in world.node.image.topics_by_name

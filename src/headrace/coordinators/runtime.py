@@ -5,6 +5,9 @@ that partition: a request reads the machine's state and yields records; the runt
 them into the machine, and lets the request be answered once every in-sync replica has them. Loading after a
 restart or a change of leader is the same `replay`, over the partition from its start. A machine that lost
 its partition is thrown away.
+
+Records may be part of a producer's transaction: they are `replay_pending` until its marker, which the
+transaction coordinator sends as to any other partition, says what becomes of them.
 """
 
 import asyncio
@@ -19,7 +22,16 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.log.append import Origin
-from headrace.records.batch import Record, batches, build_batch, read_records
+from headrace.records.batch import (
+    BatchHeader,
+    ControlType,
+    Record,
+    batches,
+    build_batch,
+    read_header,
+    read_records,
+    read_txn_marker,
+)
 from headrace.replication.partition import Partition
 from headrace.wire.record_frames import UnknownRecordError, decode_key, decode_value, encode_key, encode_value
 
@@ -47,10 +59,25 @@ class CoordinatorRecord(NamedTuple):
     version: int = 0
 
 
+class TxnWriter(NamedTuple):
+    """The producer in whose transaction records are written."""
+
+    producer_id: int
+    epoch: int
+
+
 class Machine(Protocol):
     """The state over one partition, changed by replay."""
 
     def replay(self, key: object, value: object | None) -> None: ...
+
+    def replay_pending(self, producer_id: int, key: object, value: object | None) -> None:
+        """A record of an open transaction."""
+        ...
+
+    def replay_end(self, producer_id: int, *, committed: bool) -> None:
+        """The producer's transaction has ended: its records count from now on, or never."""
+        ...
 
     def loaded(self) -> None:
         """All of the partition was replayed: begin to serve."""
@@ -118,18 +145,37 @@ class Runtime(Generic[M]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard.machine
 
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch in which this node serves the partition; ApiError where it does not."""
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return shard.leader_epoch
+
     def write(
-        self, partition: int, records: Sequence[CoordinatorRecord], done: Done, *, replay: bool = True
+        self,
+        partition: int,
+        records: Sequence[CoordinatorRecord],
+        done: Done,
+        *,
+        replay: bool = True,
+        writer: TxnWriter | None = None,
     ) -> None:
         """Append the records, replay them, and call `done` when all in-sync replicas have them or it
-        failed.
+        failed. With a `writer` they are part of its transaction.
         """
         shard = self._shards.get(partition)
         if shard is None or not shard.active:
             done(ErrorCode.NOT_COORDINATOR)
             return
         now_ms = self._clock.now_ms()
-        batch = build_batch([_record(record, now_ms) for record in records])
+        rows = [_record(record, now_ms) for record in records]
+        if writer is None:
+            batch = build_batch(rows)
+        else:
+            batch = build_batch(
+                rows, producer_id=writer.producer_id, producer_epoch=writer.epoch, transactional=True
+            )
         try:
             result = shard.partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, api_version=-1)
         except ApiError as error:
@@ -137,11 +183,52 @@ class Runtime(Generic[M]):
             return
         if replay:
             for record in records:
-                shard.machine.replay(record.key, record.value)
-        if shard.partition.replicated_to(result.last_offset + 1):
+                if writer is None:
+                    shard.machine.replay(record.key, record.value)
+                else:
+                    shard.machine.replay_pending(writer.producer_id, record.key, record.value)
+        self._when_replicated(shard, result.last_offset + 1, done)
+
+    def write_marker(self, partition: int, marker: bytearray, done: Done) -> None:
+        """Append the marker that ends a transaction in this partition. The error, if any, is as the log has
+        it: who writes markers is no client of this coordinator.
+        """
+        shard = self._shards.get(partition)
+        if shard is None or not shard.active:
+            done(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if shard is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            )
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            result = shard.partition.append(marker, now_ms=now_ms, origin=Origin.COORDINATOR, api_version=-1)
+        except ApiError as error:
+            done(error.code)
+            return
+        _replay_marker(shard.machine, read_header(marker), memoryview(marker))
+        self._when_replicated(
+            shard,
+            result.last_offset + 1,
+            lambda error: done(ErrorCode.NOT_LEADER_OR_FOLLOWER if error else ErrorCode.NONE),
+        )
+
+    def when_settled(self, partition: int, done: Done) -> None:
+        """Call `done` when all that was written so far is replicated: an answer that rests on it may leave
+        then.
+        """
+        shard = self._shards.get(partition)
+        if shard is None:
+            done(ErrorCode.NOT_COORDINATOR)
+        elif shard.unreplicated:
+            shard.unreplicated.append((shard.unreplicated[-1][0], done))
+        else:
+            done(ErrorCode.NONE)
+
+    def _when_replicated(self, shard: Shard[M], end_offset: int, done: Done) -> None:
+        if shard.partition.replicated_to(end_offset):
             done(ErrorCode.NONE)
         else:
-            shard.unreplicated.append((result.last_offset + 1, done))
+            shard.unreplicated.append((end_offset, done))
 
     def on_advance(self, topic_partition: TopicPartition) -> None:
         """The partition's high watermark may have moved: answer the writes it covers."""
@@ -206,12 +293,16 @@ class Runtime(Generic[M]):
         read = log.read(offset, max_bytes=LOAD_BYTES, max_offset=end, at_least_one=True)
         data = b"" if isinstance(read.chunk, bytes) else read.chunk.read()
         for position, header in batches(data):
-            if not header.is_control and header.last_offset >= offset:
-                self._replay_batch(shard, memoryview(data)[position : position + header.size])
+            if header.last_offset >= offset:
+                batch = memoryview(data)[position : position + header.size]
+                if header.is_control:
+                    _replay_marker(shard.machine, header, batch)
+                else:
+                    self._replay_batch(shard, header, batch)
             offset = header.next_offset
         return None if not data or offset >= end else offset
 
-    def _replay_batch(self, shard: Shard[M], batch: memoryview) -> None:
+    def _replay_batch(self, shard: Shard[M], header: BatchHeader, batch: memoryview) -> None:
         for record in read_records(batch):
             if record.key is None:
                 continue
@@ -225,12 +316,23 @@ class Runtime(Generic[M]):
                     record.offset,
                 )
                 continue
-            shard.machine.replay(key, value)
+            if header.is_transactional:
+                shard.machine.replay_pending(header.producer_id, key, value)
+            else:
+                shard.machine.replay(key, value)
 
     def _activate(self, shard: Shard[M]) -> None:
         shard.active = True
         shard.machine.loaded()
         self._on_active()
+
+
+def _replay_marker(machine: Machine, header: BatchHeader, batch: memoryview) -> None:
+    if header.producer_id < 0 or not header.record_count:
+        return
+    kind = read_txn_marker(batch)[0]
+    if kind in (ControlType.COMMIT, ControlType.ABORT):
+        machine.replay_end(header.producer_id, committed=kind is ControlType.COMMIT)
 
 
 def _record(record: CoordinatorRecord, now_ms: int) -> Record:

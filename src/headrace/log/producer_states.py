@@ -93,7 +93,7 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition. `end_offset` is where replay would go on."""
 
-    __slots__ = ("_first_unstable", "_open", "_undecided", "end_offset", "producers")
+    __slots__ = ("_first_unstable", "_open", "_undecided", "_verifying", "end_offset", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerState] = {}
@@ -103,6 +103,8 @@ class ProducerStates:
         # First to last offset of transactions whose marker is not below the high watermark yet.
         self._undecided: dict[int, int] = {}
         self._first_unstable: int | None = None
+        # Producers whose coordinator is being asked whether a transaction has come here.
+        self._verifying: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -168,6 +170,17 @@ class ProducerStates:
                 f"of producer {header.producer_id}",
             )
 
+    def begin_verification(self, producer_id: int) -> None:
+        """The coordinator is asked about a first write: until it has answered, a marker voids the question
+        (KIP-890)."""
+        self._verifying.add(producer_id)
+
+    def end_verification(self, producer_id: int) -> bool:
+        """The coordinator has answered: whether no marker came in between."""
+        is_valid = producer_id in self._verifying
+        self._verifying.discard(producer_id)
+        return is_valid
+
     # -- applying --------------------------------------------------------------------------------------------
 
     def apply(self, header: BatchHeader, batch: Buffer) -> CompletedTxn | None:
@@ -208,6 +221,7 @@ class ProducerStates:
         control_type, coordinator_epoch = read_txn_marker(batch)
         if control_type not in (ControlType.COMMIT, ControlType.ABORT):
             return None
+        self._verifying.discard(header.producer_id)
         state = self.producers.get(header.producer_id)
         if state is None:
             state = self.producers[header.producer_id] = ProducerState(header.producer_id)

@@ -30,14 +30,16 @@ from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
 from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
+from headrace.node.transactions import Transactions
 from headrace.raft.quorum import Quorum
-from headrace.replication.flushing import Flushing
 from headrace.replication.cleaning import Cleaning
+from headrace.replication.flushing import Flushing
 from headrace.replication.moves import ReplicaMoves
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
 from headrace.server.doubts import Doubts
 from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.marker_writing import write_markers
 from headrace.server.parts import AllowAll, Parts
 from headrace.server.replica_selection import selector_of
 from headrace.server.waiting import Waiting
@@ -130,12 +132,12 @@ class Node:
             clock=clock,
             rng=rng,
         )
-        self.parts = self._make_parts(clock, rng)
+        self.parts = self._make_parts(clock, rng, network, memory)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self._cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
-    def _make_parts(self, clock: Clock, rng: random.Random) -> Parts:
+    def _make_parts(self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory) -> Parts:
         waiting = Waiting(self._loop)
         flushing = Flushing(loop=self._loop, clock=clock, on_durable=self._durable)
         replicas = Replicas(
@@ -160,6 +162,21 @@ class Node:
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
         )
+        producer_ids = ProducerIdBlocks(
+            self._control.active, self.image, node_id=self.config.node_id, loop=self._loop
+        )
+        self._transactions = Transactions(
+            self.config,
+            self.image,
+            replicas,
+            take_producer_id=producer_ids.take,
+            write_markers=lambda request: write_markers(self.parts, request),
+            network=network,
+            memory=memory,
+            loop=self._loop,
+            clock=clock,
+            rng=rng,
+        )
         return Parts(
             node_id=self.config.node_id,
             cluster_id=self.cluster_id,
@@ -178,10 +195,11 @@ class Node:
             own_controller=self._control.own,
             broker_watch=self._control.watch,
             quorum=self._control.quorum,
-            producer_ids=ProducerIdBlocks(
-                self._control.active, self.image, node_id=self.config.node_id, loop=self._loop
-            ),
+            producer_ids=producer_ids,
             groups=groups,
+            transactions=self._transactions.coordinator,
+            txn_partitions=self._transactions.partitions,
+            txn_produce=self._transactions.produce,
             moves=moves,
             authorizer=AllowAll(),
             replica_selector=selector_of(self.config),
@@ -219,12 +237,14 @@ class Node:
         self._has_logs = True
         self._control.publisher.follow(self._follow)
         self.parts.groups.start()
+        self.parts.transactions.start()
         self._upkeep.start()
         self._cleaning.start()
         await self._register()
         # Registering ends the leaderships of the process before this one: groups are loaded once it is over.
         self._coordinates = True
         self.parts.groups.apply(everything_in(self.image))
+        self.parts.transactions.apply(everything_in(self.image))
         self._listeners.admit()
 
     async def _register(self) -> None:
@@ -263,6 +283,7 @@ class Node:
         self.parts.replicas.apply(image, delta, starting=self._lifecycle is None)
         if self._coordinates:
             self.parts.groups.apply(delta)
+            self.parts.transactions.apply(delta)
         self._doubts.look_again()
 
     def _advanced(self, topic_partition: TopicPartition) -> None:
@@ -270,6 +291,8 @@ class Node:
         self.parts.waiting.notify(topic_partition)
         if topic_partition.topic == self.parts.groups.runtime.topic:
             self.parts.groups.runtime.on_advance(topic_partition)
+        elif topic_partition.topic == self.parts.transactions.runtime.topic:
+            self.parts.transactions.runtime.on_advance(topic_partition)
 
     def _durable(self, topic_partition: TopicPartition) -> None:
         """A flush has ended, well or not."""
@@ -306,6 +329,7 @@ class Node:
         self.parts.waiting.close()
         self._doubts.close()
         self.parts.groups.stop()
+        self._transactions.stop()
         await self._listeners.drain_clients(DRAIN_S)
         self._replication.stop()
         self.parts.moves.stop()
@@ -323,6 +347,7 @@ class Node:
         """A start that failed: let go of ports, timers and folders, write nothing."""
         self._listeners.close()
         self.parts.groups.stop()
+        self._transactions.stop()
         self._replication.stop()
         self.parts.moves.stop()
         self._directory_reports.stop()

@@ -18,6 +18,7 @@ class Resource(IntEnum):
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
+    TRANSACTIONAL_ID = 5
 
 
 class Operation(IntEnum):
@@ -33,6 +34,7 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
 
 
 _MEANINGFUL: Final = {
@@ -62,9 +64,12 @@ def authorized_operations(context: RequestContext, resource: Resource, name: str
     return sum(1 << operation for operation in allowed)
 
 
+def allows(context: RequestContext, operation: Operation, resource: Resource, name: str) -> bool:
+    """Whether the client may do this to the resource."""
+    peer = context.connection
+    return context.parts.authorizer.allows(peer.principal, peer.host, operation, resource, name)
+
+
 def may_act_for_cluster(context: RequestContext) -> bool:
     """Whether the other side has the authority of a node: to ask what only nodes ask each other."""
-    peer = context.connection
-    return context.parts.authorizer.allows(
-        peer.principal, peer.host, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
-    )
+    return allows(context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.controller.producer_id_blocks import ProducerIdBlocks
     from headrace.controller.requests import ControllerRequests
     from headrace.coordinators.group.coordinator import GroupCoordinator
+    from headrace.coordinators.txn.coordinator import TxnCoordinator
     from headrace.log.log_store import LogStore
     from headrace.metadata.image import ClusterImage
     from headrace.raft.quorum import Quorum
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from headrace.replication.moves import ReplicaMoves
     from headrace.replication.replicas import Replicas
     from headrace.replication.throttles import LeaderThrottle
+    from headrace.server.txn_partitions import TxnPartitions
+    from headrace.server.txn_produce import TxnProduce
     from headrace.settings.broker_config import BrokerConfig
 
 
@@ -75,6 +78,9 @@ class Parts:
     quorum: Quorum
     producer_ids: ProducerIdBlocks
     groups: GroupCoordinator
+    transactions: TxnCoordinator
+    txn_partitions: TxnPartitions
+    txn_produce: TxnProduce
     authorizer: Authorizer
     moves: ReplicaMoves
     replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader

@@ -21,13 +21,11 @@ _SECURITY: Final = "only PLAINTEXT listeners, open to everyone, are built as yet
 _SHARE: Final = "share groups are not built yet."
 _STREAMS: Final = "streams groups are not built yet."
 _TIERED: Final = "tiered storage is not built yet."
-_TRANSACTIONS: Final = "transactions are not built yet."
 
 _READ: Final = ""
 
 # By name, or by the beginning of a name where it ends with a dot. The longest that fits counts.
 NOT_YET: Final = {
-    "add.partitions.to.txn.": _TRANSACTIONS,
     "allow.everyone.if.no.acl.found": _SECURITY,
     "alter.log.dirs.": _QUOTAS,
     "authorizer.class.name": _SECURITY,
@@ -63,7 +61,6 @@ NOT_YET: Final = {
     "remote.": _TIERED,
     "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
     "replication.quota.": _QUOTAS,
-    "request.timeout.ms": _ALONE,
     "sasl.": _SECURITY,
     "server.max.startup.time.ms": _DEFAULTS,
     "share.coordinator.": _SHARE,
@@ -75,12 +72,7 @@ NOT_YET: Final = {
     "ssl.": _SECURITY,
     "super.users": _SECURITY,
     "telemetry.max.bytes": _DEFAULTS,
-    "transaction.": _TRANSACTIONS,
-    "transaction.state.log.min.isr": _READ,
-    "transaction.state.log.num.partitions": _READ,
-    "transaction.state.log.replication.factor": _READ,
-    "transaction.state.log.segment.bytes": _READ,
-    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "transaction.state.log.load.buffer.size": _DEFAULTS,
     "unstable.": _DEFAULTS,
 }
 

@@ -43,6 +43,7 @@ class Talk:
         self._begun: list[asyncio.Future[Any]] = []
         self._names: dict[Any, str] = {}
         self._kinds: dict[str, int] = {}
+        self._producers: dict[int, str] = {}
 
     # --- what scripts use ---
 
@@ -69,6 +70,10 @@ class Talk:
     def know(self, value: Any, name: str) -> None:
         """Show this value by a name."""
         self._names[value] = name
+
+    def know_producer(self, producer_id: int, name: str) -> None:
+        """Show this producer id by a name."""
+        self._producers[producer_id] = name
 
     async def ask(
         self, label: str, message: Any, version: int, *, client: str = "c", unordered: bool = False
@@ -202,11 +207,15 @@ _SPECIAL: dict[str, Callable[[Talk, Any], str]] = {
     "records": _show_records,
     "member_id": Talk._show_member,
     "leader": Talk._show_member,
+    "producer_id": lambda talk, value: talk._producers.get(value) or repr(value),
     "session_id": lambda talk, value: talk._number("session", value),
     "host": lambda talk, value: repr(value) if not value else "<host>",
     "client_host": lambda talk, value: repr(value) if not value else "<host>",
     "port": _sign,
     "log_append_time_ms": _sign,
+    "transaction_start_time_ms": _sign,
+    "last_timestamp": lambda talk, value: repr(value) if value < RECORD_MS + 1000 else "<now>",
+    "partition_error_code": Talk._show_error,
     "member_metadata": lambda talk, value: "<some>" if value else "b''",
     "log_dir": lambda talk, value: "<folder>",
     "total_bytes": _sign,

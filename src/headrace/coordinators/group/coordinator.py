@@ -6,7 +6,7 @@ the mapping of a group's name to a partition of `__consumer_offsets`.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headrace.base.clock import Clock
@@ -14,12 +14,13 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.coordinators.group.classic_records import OffsetToCommit, offset_record
 from headrace.coordinators.group.consumer.census import Census
 from headrace.coordinators.group.consumer.settings_book import SettingsBook
 from headrace.coordinators.group.machine import GroupLimits, GroupMachine
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.java_hash import partition_for
-from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime
+from headrace.coordinators.runtime import CoordinatorRecord, Done, Runtime, TxnWriter
 from headrace.coordinators.timers import Timers
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
@@ -27,7 +28,6 @@ from headrace.replication.replicas import Replicas
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.sources import Source
 from headrace.wire.record_frames import GROUP
-
 
 # How long an empty group waits for more members, and again while they keep coming, where nobody said. Kafka's
 # default of 3 s spares a group that starts slowly some rebalances, and makes every other group wait.
@@ -117,6 +117,14 @@ class GroupCoordinator:
         if self._image.topics_by_name.get(OFFSETS_TOPIC) is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         return self.runtime.machine(self.partition_of(group_id))
+
+    def commit_in_transaction(
+        self, group_id: str, commits: Iterable[OffsetToCommit], writer: TxnWriter, done: Done
+    ) -> None:
+        """Write offsets that count when the writer's transaction is committed."""
+        now_ms = self._clock.now_ms()
+        records = [offset_record(group_id, commit, now_ms) for commit in commits]
+        self.runtime.write(self.partition_of(group_id), records, done, writer=writer)
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""

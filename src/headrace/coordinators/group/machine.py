@@ -114,6 +114,14 @@ class GroupMachine:
         else:
             self.consumer.table.replay(key, value)
 
+    def replay_pending(self, producer_id: int, key: object, value: object | None) -> None:
+        """Transactions hold committed offsets, and nothing else of a group."""
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            self.offsets.replay_pending(producer_id, key, value)
+
+    def replay_end(self, producer_id: int, *, committed: bool) -> None:
+        self.offsets.replay_end(producer_id, committed=committed)
+
     def loaded(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for group in self.classic.groups.values():
@@ -136,10 +144,13 @@ class GroupMachine:
         generation: int,
         api_version: int,
         slots: Iterable[Slot],
+        transactional: bool = False,
     ) -> ErrorCode:
         """May this member commit to these partitions now? An empty group may be committed to from
-        outside.
+        outside, and any group by a transaction that does not say for which member.
         """
+        if transactional and generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
         consumer = self.consumer.groups.get(group_id)
         if consumer is not None:
             return offset_checks.check_commit(
@@ -157,7 +168,7 @@ class GroupMachine:
             return error
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if group.is_in(GroupState.COMPLETING):
+        if group.is_in(GroupState.COMPLETING) and not transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self.classic.keep_alive(group, member_id, self._clock.monotonic_ms())
         return ErrorCode.NONE
@@ -250,7 +261,7 @@ class GroupMachine:
     def expire(self) -> None:
         """Drop what `offsets.retention.minutes` says is too old."""
         for group_id in self.group_ids():
-            if not self._may_expire(group_id):
+            if not self._may_expire(group_id) or self.offsets.has_pending(group_id):
                 continue
             group = self.classic.groups.get(group_id)
             is_empty = self.is_empty(group_id)

@@ -1,9 +1,8 @@
-"""FindCoordinator (10), v0-v6: which node coordinates a group.
+"""FindCoordinator (10), v0-v6: which node coordinates a group or a transactional id.
 
-The internal topic is made at the first question, and the question waits for it. Key type 0 is a group;
-transactions (1) and share groups (2) have no coordinator on this node, and are refused. v4: several keys at
-once (KIP-699). Checks, in order: key type served? group id valid? internal topic there? its partition has a
-leader?
+The internal topic is made at the first question, and the question waits for it. Key type 0 is a group, 1 a
+transactional id; share groups (2) have no coordinator on this node, and are refused. v4: several keys at once
+(KIP-699). Checks, in order: key type served? internal topic there? its partition has a leader?
 
 An answer that would name a node whose process may just have ended waits for the next one (`doubts.py`).
 """
@@ -15,7 +14,7 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.server.automatic_topics import automatic_topic
 from headrace.server.context import RequestContext
 from headrace.server.leader_hints import addresses
@@ -27,6 +26,8 @@ from headrace.wire.schemas.find_coordinator import (
 )
 
 GROUP: Final = 0
+TRANSACTION: Final = 1
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 MANY_KEYS_SINCE: Final = 4
 CREATE_TIMEOUT_MS: Final = 30_000
 
@@ -35,7 +36,8 @@ def handle(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Future[FindCoordinatorResponse]:
     parts = context.parts
-    if request.key_type != GROUP or OFFSETS_TOPIC in parts.image.topics_by_name:
+    topic = TOPICS.get(request.key_type)
+    if topic is None or topic in parts.image.topics_by_name:
         return parts.doubts.settled(lambda: _answer(context, request), _nodes)
     created = parts.loop.create_future()
 
@@ -43,7 +45,7 @@ def handle(
         if not created.done():
             created.set_result(_answer(context, request))
 
-    creation = CreateTopicsRequest([automatic_topic(parts.config, OFFSETS_TOPIC)], CREATE_TIMEOUT_MS)
+    creation = CreateTopicsRequest([automatic_topic(parts.config, topic)], CREATE_TIMEOUT_MS)
     parts.controller.create_topics(creation).add_done_callback(when_created)
     return created
 
@@ -70,11 +72,12 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
 def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
     parts = context.parts
     try:
-        if key_type != GROUP:
+        if key_type not in TOPICS:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, "this node coordinates groups, not transactions or share groups"
+                ErrorCode.INVALID_REQUEST, "this node coordinates groups and transactions, not share groups"
             )
-        partition = parts.image.topics_by_name[OFFSETS_TOPIC].partitions[parts.groups.partition_of(key)]
+        home = (parts.groups if key_type == GROUP else parts.transactions).partition_of(key)
+        partition = parts.image.topics_by_name[TOPICS[key_type]].partitions[home]
         found = addresses(parts.image, {partition.leader}, context.connection.listener)
     except ApiError as error:
         return Coordinator(key, -1, "", -1, error.code, error.message)

@@ -3,10 +3,12 @@
 No topics (null, from v2 on) asks for all. A partition without a commit, and every partition of an unknown
 group, has offset -1 and no error; so has one whose commit was to an older topic of the same name. v8: several
 groups at once (KIP-709). v9: members of the consumer protocol name themselves. v10: topics by id; a topic
-that is gone gets UNKNOWN_TOPIC_ID. Checks, in order: coordinator here? member of a consumer group known,
+that is gone gets UNKNOWN_TOPIC_ID. v7: who wants stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT where
+an open transaction has committed too. Checks, in order: coordinator here? member of a consumer group known,
 epoch its own? topic known (by id)?
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -37,18 +39,23 @@ _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_fetch(context, group) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_fetch(context, group, request.require_stable) for group in request.groups]
+        )
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    found = _fetch(context, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics))
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = _fetch(context, group, request.require_stable)
     return _one_group(context, found, topics or [])
 
 
-def _fetch(context: RequestContext, wish: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch(
+    context: RequestContext, wish: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
     try:
         machine = context.parts.groups.machine_of(wish.group_id)
     except ApiError as error:
@@ -58,7 +65,8 @@ def _fetch(context: RequestContext, wish: OffsetFetchRequestGroup) -> OffsetFetc
         return OffsetFetchResponseGroup(wish.group_id, error_code=error_code)
     committed = machine.offsets.of(wish.group_id)
     topics = _all_topics(context, committed) if wish.topics is None else wish.topics
-    answers = [_topic(context, topic, committed) for topic in topics]
+    unstable = machine.offsets.pending(wish.group_id) if require_stable else frozenset()
+    answers = [_topic(context, topic, committed, unstable) for topic in topics]
     return OffsetFetchResponseGroup(wish.group_id, answers)
 
 
@@ -85,7 +93,10 @@ def _is_older(found: CommittedOffset, image: TopicImage | None) -> bool:
 
 
 def _topic(
-    context: RequestContext, topic: OffsetFetchRequestTopics, committed: Committed
+    context: RequestContext,
+    topic: OffsetFetchRequestTopics,
+    committed: Committed,
+    unstable: AbstractSet[TopicPartition],
 ) -> OffsetFetchResponseTopics:
     name = topic.name
     image = context.parts.image.topics_by_name.get(name)
@@ -96,6 +107,10 @@ def _topic(
         error = ErrorCode.NONE if image is not None else ErrorCode.UNKNOWN_TOPIC_ID
     results = []
     for index in topic.partition_indexes:
+        if TopicPartition(name, index) in unstable:
+            code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            results.append(OffsetFetchResponsePartitions(index, -1, -1, "", code))
+            continue
         found = committed.get(TopicPartition(name, index), _NOTHING)
         if _is_older(found, image):
             found = _NOTHING

@@ -1,29 +1,33 @@
 """Produce (0), v3-v13: append a batch to each of the named partitions.
 
-Checks, in order: topic and partition known? not an internal topic? acks known? not part of a transaction
-that nobody began? then the partition's own (leader here, enough in sync) and the log's (batch, records,
-sequence). Every partition has its own result; one that fails does not stop the others. acks=0 gets no reply,
-and a failure closes the connection, which is all such a client can notice. acks=all answers when every
-in-sync replica has the records, and a topic with `flush.messages` when the disk has them; or with
-REQUEST_TIMED_OUT after the request's time-out. v8: errors by record (KIP-467). v10: a client that asked the
-wrong node is told the right one (KIP-951). v13: topics by id.
+Checks, in order: topic and partition known? not an internal topic? acks known? part of the transaction that
+it says (see `server/txn_produce.py`)? then the partition's own (leader here, enough in sync) and the log's
+(batch, records, sequence). Every partition has its own result; one that fails does not stop the others.
+acks=0 gets no reply, and a failure closes the connection, which is all such a client can notice. acks=all
+answers when every in-sync replica has the records, and a topic with `flush.messages` when the disk has them;
+or with REQUEST_TIMED_OUT after the request's time-out. v8: errors by record (KIP-467). v10: a client that
+asked the wrong node is told the right one (KIP-951). v12: a transaction's first write adds its partition
+(KIP-890). v13: topics by id.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId
+from headrace.base.ids import TopicId, TopicPartition
 from headrace.base.internal_topics import INTERNAL_TOPICS
 from headrace.log.append import Origin
 from headrace.records.validate import InvalidRecords
 from headrace.replication.partition import ALL_IN_SYNC
 from headrace.server.context import NO_REPLY, NoReply, RequestContext
 from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
+from headrace.server.pending import settle
 from headrace.server.produce_waiting import Unsafe, when_safe
+from headrace.server.txn_produce import NONE_REFUSED, Refused, Unverified, is_transactional
 from headrace.wire.schemas.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -43,16 +47,11 @@ LEADER_HINTS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 ACKS: Final = (ALL_IN_SYNC, 1, 0)
 
-# Where a batch says that it belongs to a transaction: the low byte of its attributes.
-_ATTRIBUTES_AT: Final = 22
-_TRANSACTIONAL: Final = 0x10
-
 # After these a client is not told where the log starts: they are found before, or instead of, the log.
 _WITHOUT_LOG_START: Final = LEADER_ERRORS | {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_REQUIRED_ACKS,
     ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ErrorCode.INVALID_TXN_STATE,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -62,13 +61,49 @@ _WITHOUT_LOG_START: Final = LEADER_ERRORS | {
 }
 
 
-def handle(
-    context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | NoReply | Future[ProduceResponse]:
+Answer: TypeAlias = ProduceResponse | NoReply
+Outcome: TypeAlias = Answer | Future[ProduceResponse]
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> Outcome | Future[Answer]:
     """Append everything, then answer, or wait for the replicas."""
+    if request.transactional_id is None:
+        return _produce(context, request, NONE_REFUSED)
+    at_once: list[Outcome] = []
+    later: list[Future[Answer]] = []
+
+    def append(request: ProduceRequest, refused: Refused) -> None:
+        if later:
+            _pass_on(later[0], lambda: _produce(context, request, refused))
+        else:
+            at_once.append(_produce(context, request, refused))
+
+    context.parts.txn_produce.verify(context, request, append)
+    if at_once:
+        return at_once[0]
+    later.append(context.parts.loop.create_future())
+    return later[0]
+
+
+def _pass_on(answer: Future[Answer], produce: Callable[[], Outcome]) -> None:
+    """Give a future what an append that came later returns."""
+    complete = settle(answer)
+    try:
+        outcome = produce()
+    except Exception as error:
+        if not answer.done():
+            answer.set_exception(error)
+        return
+    if isinstance(outcome, Future):
+        outcome.add_done_callback(lambda done: complete(done.result()))
+    else:
+        complete(outcome)
+
+
+def _produce(context: RequestContext, request: ProduceRequest, refused: Refused) -> Outcome:
     unsafe: list[Unsafe] = []
     response = ProduceResponse(
-        [_produce_topic(context, request, topic, unsafe) for topic in request.topic_data]
+        [_produce_topic(context, request, topic, refused, unsafe) for topic in request.topic_data]
     )
     if request.acks == 0:
         return _close_on_error(context, response)
@@ -83,6 +118,7 @@ def _produce_topic(
     context: RequestContext,
     request: ProduceRequest,
     topic: TopicProduceData,
+    refused: Refused,
     unsafe: list[Unsafe],
 ) -> TopicProduceResponse:
     name = topic.name
@@ -92,7 +128,7 @@ def _produce_topic(
     results = []
     for data in topic.partition_data:
         try:
-            results.append(_append(context, request, name, data, unsafe))
+            results.append(_append(context, request, name, data, refused, unsafe))
         except ApiError as error:
             results.append(_failed(context.parts, name, data.index, error))
     return TopicProduceResponse(topic.name, topic.topic_id, results)
@@ -103,6 +139,7 @@ def _append(
     request: ProduceRequest,
     name: str,
     data: PartitionProduceData,
+    refused: Refused,
     unsafe: list[Unsafe],
 ) -> PartitionProduceResponse:
     parts = context.parts
@@ -115,8 +152,15 @@ def _append(
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
     records = b"" if data.records is None else data.records
-    if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
-        _refuse_transaction(request)
+    if request.transactional_id is None and is_transactional(data):
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch without a transactional id",
+        )
+    if refused:
+        refusal = refused.get(TopicPartition(name, data.index))
+        if refusal is not None:
+            raise refusal
     now_ms = parts.clock.now_ms()
     result = partition.append(
         records, now_ms=now_ms, origin=Origin.CLIENT, acks=acks, api_version=context.api_version
@@ -133,22 +177,12 @@ def _append(
     return answer
 
 
-def _refuse_transaction(request: ProduceRequest) -> None:
-    """A transaction that no coordinator began would never end, and hold up all who read committed."""
-    if request.transactional_id is None:
-        raise ApiError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a transactional batch without a transactional id",
-        )
-    raise ApiError(ErrorCode.INVALID_TXN_STATE, "this node has no transaction coordinator")
-
-
 def _failed(parts: Parts, name: str, index: int, error: ApiError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index, error.code, -1, -1, -1)
     answer.error_message = error.message
     if isinstance(error, InvalidRecords):
         answer.record_errors = [BatchIndexAndErrorMessage(at, text) for at, text in error.record_errors]
-    if error.code not in _WITHOUT_LOG_START:
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, Unverified):
         log = parts.replicas.find(name, index).log
         answer.log_start_offset = -1 if log is None else log.log_start_offset
     return answer

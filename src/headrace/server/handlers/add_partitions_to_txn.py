@@ -1,0 +1,161 @@
+"""AddPartitionsToTxn (24), v0-v5: partitions join a transaction.
+
+Until v3 clients ask, for one transaction, and all of its partitions are added or none: where one of them is
+refused, the others were not attempted. From v4 on brokers ask, for several transactions, before they take the
+first records of one (KIP-890): to add a partition, or only to verify that the client has. Before v2
+PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
+
+Checks, in order: may write under the id, or (v4) act for the cluster? topics and partitions known, not
+internal, and may be written to? then the coordinator's own: id known, producer id and epoch current,
+transaction not about to end?
+"""
+
+from asyncio import Future
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
+from headrace.base.internal_topics import INTERNAL_TOPICS
+from headrace.coordinators.txn.transaction import EPOCH_BUMP_SINCE, Owner
+from headrace.server.authority import Operation, Resource, allows, may_act_for_cluster
+from headrace.server.context import RequestContext
+from headrace.server.pending import settle
+from headrace.server.txn_partitions import VERIFIES_SINCE, verified
+from headrace.wire.schemas.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE: Final = 2
+
+Errors = Mapping[TopicPartition, ErrorCode]
+Answer = AddPartitionsToTxnResponse | Future[AddPartitionsToTxnResponse]
+Done = Callable[[Errors], None]
+
+
+def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
+    if context.api_version < VERIFIES_SINCE:
+        return _add_for_client(context, request)
+    if not may_act_for_cluster(context):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return _serve_broker(context, request)
+
+
+# --- clients ------------------------------------------------------------------------------------------------
+
+
+def _add_for_client(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
+    transactional_id = request.v3_and_below_transactional_id
+    topics = request.v3_and_below_topics
+    wanted = _partitions_of(topics)
+    if not allows(context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        return _to_client(
+            topics, dict.fromkeys(wanted, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), context
+        )
+    refused = {each: error for each in wanted if (error := _check(context, each))}
+    if refused:
+        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused, context)
+    if not transactional_id:
+        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST), context)
+    answer: Future[AddPartitionsToTxnResponse] = context.parts.loop.create_future()
+    complete = settle(answer)
+    context.parts.transactions.add_partitions(
+        transactional_id,
+        Owner(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        wanted,
+        version=0,
+        done=lambda error: complete(_to_client(topics, dict.fromkeys(wanted, error), context)),
+    )
+    return answer
+
+
+def _check(context: RequestContext, wanted: TopicPartition) -> ErrorCode:
+    topic, index = wanted
+    if topic in INTERNAL_TOPICS or not allows(context, Operation.WRITE, Resource.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if context.parts.image.partition(topic, index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _to_client(
+    topics: Iterable[AddPartitionsToTxnTopic], errors: Errors, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    if context.api_version < FENCED_SINCE:
+        fenced, told = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+        errors = {each: told if error is fenced else error for each, error in errors.items()}
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, errors))
+
+
+# --- brokers ------------------------------------------------------------------------------------------------
+
+
+def _serve_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
+    answer: Future[AddPartitionsToTxnResponse] = context.parts.loop.create_future()
+    complete = settle(answer)
+    response = AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(asked.transactional_id) for asked in request.transactions
+        ]
+    )
+    left = len(request.transactions)
+    if not left:
+        return response
+
+    def note(at: int, errors: Errors) -> None:
+        nonlocal left
+        left -= 1
+        results = _topic_results(request.transactions[at].topics, errors)
+        response.results_by_transaction[at].topic_results = results
+        if not left:
+            complete(response)
+
+    for at, asked in enumerate(request.transactions):
+        _serve_one(context, asked, lambda errors, at=at: note(at, errors))  # type: ignore[misc]
+    return answer
+
+
+def _serve_one(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Done) -> None:
+    wanted = _partitions_of(asked.topics)
+    owner = Owner(asked.producer_id, asked.producer_epoch)
+    transactions = context.parts.transactions
+    if not asked.transactional_id:
+        done(dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST))
+    elif asked.verify_only:
+        transactions.verify_partitions(
+            asked.transactional_id, owner, lambda error, found: done(verified(wanted, error, found))
+        )
+    else:
+        transactions.add_partitions(
+            asked.transactional_id,
+            owner,
+            wanted,
+            version=EPOCH_BUMP_SINCE,
+            done=lambda error: done(dict.fromkeys(wanted, error)),
+        )
+
+
+def _partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _topic_results(
+    topics: Iterable[AddPartitionsToTxnTopic], errors: Errors
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(index, errors[TopicPartition(topic.name, index)])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,173 @@
+"""TxnOffsetCommit (28), v0-v5: commit a group's offsets as part of a transaction.
+
+They are pending in the group's partition until the transaction's marker comes there, and count then. Answered
+when they are in the log. v3: who commits, so that a member that lost its partitions is refused (KIP-447). v5:
+the group's partition is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn has done
+so, and the coordinator is asked whether it has.
+
+Checks, in order: may write under the id, and read as the group? topic and partition known? coordinator of the
+group here? member, instance and generation right, where they are given? metadata within
+`offset.metadata.max.bytes`? partition part of the transaction? then the log's: the producer's epoch.
+"""
+
+from asyncio import Future
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
+from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.coordinators.group.classic_records import OffsetToCommit
+from headrace.coordinators.group.consumer.offset_checks import EPOCHS_SINCE
+from headrace.coordinators.group.machine import GroupMachine
+from headrace.coordinators.runtime import TxnWriter
+from headrace.coordinators.txn.transaction import Owner
+from headrace.log.producer_states import NO_OFFSET
+from headrace.server.authority import Operation, Resource, allows
+from headrace.server.context import RequestContext
+from headrace.server.pending import settle
+from headrace.server.txn_partitions import Errors
+from headrace.wire.schemas.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+ADDS_SINCE: Final = 5
+ABORTABLE_SINCE: Final = 4
+
+_Wanted = tuple[TxnOffsetCommitResponsePartition, OffsetToCommit]
+
+# What stands in the way of asking the coordinator will pass: the client asks again.
+_PASSING: Final = frozenset(
+    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+
+
+def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]:
+    if not allows(context, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not allows(context, Operation.READ, Resource.GROUP, request.group_id):
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    wanted: list[_Wanted] = []
+    response = TxnOffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
+    if not wanted:
+        return response
+    try:
+        machine = context.parts.groups.machine_of(request.group_id)
+        _check_member(request, machine, wanted)
+    except ApiError as error:
+        return _failed(response, wanted, error.code)
+    context.parts.groups.arm()
+    small: list[_Wanted] = []
+    for result, commit in wanted:
+        if len(commit.metadata) > machine.limits.offset_metadata_bytes_max:
+            result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            small.append((result, commit))
+    return _commit(context, request, response, small) if small else response
+
+
+def _sort_out(
+    context: RequestContext, topic: TxnOffsetCommitRequestTopic, wanted: list[_Wanted]
+) -> TxnOffsetCommitResponseTopic:
+    """The topic's part of the reply; what can be committed goes to `wanted`."""
+    image = context.parts.image.topics_by_name.get(topic.name)
+    may_read = allows(context, Operation.READ, Resource.TOPIC, topic.name)
+    answer = TxnOffsetCommitResponseTopic(topic.name)
+    for wish in topic.partitions:
+        result = TxnOffsetCommitResponsePartition(wish.partition_index)
+        answer.partitions.append(result)
+        if not may_read:
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image is None or wish.partition_index not in image.partitions:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            where = TopicPartition(image.name, wish.partition_index)
+            metadata = wish.committed_metadata or ""
+            epoch = wish.committed_leader_epoch
+            wanted.append((result, OffsetToCommit(where, image.id, wish.committed_offset, epoch, metadata)))
+    return answer
+
+
+def _check_member(request: TxnOffsetCommitRequest, machine: GroupMachine, wanted: list[_Wanted]) -> None:
+    error = machine.check_commit(
+        request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        api_version=EPOCHS_SINCE,
+        slots=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
+        transactional=True,
+    )
+    # This request has no word for a member epoch that is over: to the client it is a generation.
+    if error is ErrorCode.STALE_MEMBER_EPOCH:
+        error = ErrorCode.ILLEGAL_GENERATION
+    if error is not ErrorCode.NONE:
+        raise ApiError(error)
+
+
+def _commit(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    response: TxnOffsetCommitResponse,
+    wanted: list[_Wanted],
+) -> Future[TxnOffsetCommitResponse]:
+    parts = context.parts
+    home = TopicPartition(OFFSETS_TOPIC, parts.groups.partition_of(request.group_id))
+    log = parts.replicas.find(*home).leading_log()
+    owner = Owner(request.producer_id, request.producer_epoch)
+    future: Future[TxnOffsetCommitResponse] = parts.loop.create_future()
+    complete = settle(future)
+
+    def done(error: ErrorCode) -> None:
+        complete(_failed(response, wanted, _told(context, error)))
+
+    def write() -> None:
+        commits = [commit for _, commit in wanted]
+        parts.groups.commit_in_transaction(request.group_id, commits, TxnWriter(*owner), done)
+
+    def verified(errors: Errors) -> None:
+        error = errors[home]
+        if not error and not log.producers.end_verification(owner.producer_id):
+            error = ErrorCode.INVALID_TXN_STATE  # the transaction has ended while we asked
+        if error:
+            done(error)
+        else:
+            write()
+
+    state = log.producers.producers.get(owner.producer_id)
+    is_open = state is not None and state.epoch == owner.epoch and state.txn_first_offset != NO_OFFSET
+    adds = context.api_version >= ADDS_SINCE
+    if is_open or not (adds or parts.config.bool("transaction.partition.verification.enable")):
+        write()
+    else:
+        log.producers.begin_verification(owner.producer_id)
+        parts.txn_partitions.ask(request.transactional_id, owner, [home], adds=adds, done=verified)
+    return future
+
+
+def _told(context: RequestContext, error: ErrorCode) -> ErrorCode:
+    """What a client of this version is told."""
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    if error in _PASSING or error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        is_known = error is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version >= ADDS_SINCE
+        return error if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def _failed(
+    response: TxnOffsetCommitResponse, wanted: list[_Wanted], error: ErrorCode
+) -> TxnOffsetCommitResponse:
+    for result, _ in wanted:
+        result.error_code = error
+    return response

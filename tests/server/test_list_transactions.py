@@ -1,0 +1,7 @@
+"""ListTransactions: filters and patterns."""
+
+from tests.server.beside_kafka.compare import assert_answers_as_kafka
+
+
+def test_answers_as_kafka_does() -> None:
+    assert_answers_as_kafka("list_transactions", "Listed")

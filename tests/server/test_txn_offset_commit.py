@@ -1,0 +1,45 @@
+"""TxnOffsetCommit: offsets that wait for their transaction."""
+
+import pytest
+
+from headrace.testing.disk import Crash
+from tests.server.beside_kafka.compare import assert_answers_as_kafka
+from tests.server.beside_kafka.find_coordinator import ask_for
+from tests.server.group_requests import commit, fetch_offsets
+from tests.server.node_world import Client, NodeWorld, simulated
+from tests.server.txn_requests import commit_offsets, end
+from tests.server.txn_world import begin
+
+
+@pytest.mark.parametrize(
+    "section", ["Not added", "Pending, then committed", "Pending, then aborted", "Members"]
+)
+def test_answers_as_kafka_does(section: str) -> None:
+    assert_answers_as_kafka("txn_offset_commit", section)
+
+
+async def committed(client: Client) -> int:
+    reply = await client.ask(fetch_offsets(9, "g", "t", [0]), 9)
+    return int(reply.groups[0].topics[0].partitions[0].committed_offset)
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+@simulated()
+async def test_pending_offsets_survive_a_crash_and_end_after_it(world: NodeWorld, ends_well: bool) -> None:
+    await world.create_topic("t")
+    client = await world.connect()
+    await client.ask(ask_for(6, "g"), 6)
+    who = await begin(client, "x")
+    assert (await client.ask(commit("g", "t", {0: 1}), 9)).topics[0].partitions[0].error_code == 0
+    reply = await client.ask(commit_offsets(who, "g", "t", {0: 7}), 5)
+    assert reply.topics[0].partitions[0].error_code == 0
+    await world.pass_time(6_000)
+    world.kill(Crash.KILL)
+    await world.start()
+    client = await world.connect()
+    assert await committed(client) == 1
+    assert (await client.ask(end(who, commit=ends_well), 5)).error_code == 0
+    assert await committed(client) == (7 if ends_well else 1)
+    world.kill(Crash.KILL)
+    await world.start()
+    assert await committed(await world.connect()) == (7 if ends_well else 1)
