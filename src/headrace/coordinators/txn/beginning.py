@@ -35,9 +35,11 @@ class InitWish:
 def begin_use(txn: Transaction | None, wish: InitWish, *, new_id: int | None, now_ms: int) -> Transaction:
     """The id with its new user; in PREPARE_EPOCH_FENCE where the open transaction must be aborted first."""
     if txn is None:
+        producer_id = given(new_id)
         return Transaction(
             transactional_id=wish.transactional_id,
-            producer_id=given(new_id),
+            producer_id=producer_id,
+            previous_producer_id=producer_id,
             producer_epoch=FIRST_EPOCH,
             timeout_ms=wish.timeout_ms,
             update_ms=now_ms,
@@ -54,7 +56,6 @@ def begin_use(txn: Transaction | None, wish: InitWish, *, new_id: int | None, no
         return txn.moved(
             TxnState.EMPTY,
             producer_id=given(new_id),
-            previous_producer_id=txn.producer_id,
             producer_epoch=FIRST_EPOCH,
             last_epoch=NO_EPOCH if epoch is None else txn.producer_epoch,
             **fresh,

@@ -78,7 +78,7 @@ def _end_with_bump(
 ) -> Transaction | None:
     is_retry = _is_retry(txn, owner)
     is_retry_of_rotation = (
-        owner.producer_id == txn.previous_producer_id
+        owner.producer_id == txn.previous_producer_id != txn.producer_id
         and owner.epoch == EPOCH_MAX - 1
         and txn.producer_epoch == FIRST_EPOCH
     )

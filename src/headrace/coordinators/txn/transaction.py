@@ -79,9 +79,9 @@ class Transaction:
         )
 
     def moved(self, state: TxnState, **changes: Any) -> "Transaction":
-        """The id in another state."""
+        """The id in another state. Each remembers the producer id of the one before."""
         assert state in MOVES[self.state], f"{self.state.title} cannot become {state.title}"
-        return replace(self, state=state, **changes)
+        return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
 
     def with_owner(self, owner: Owner, *, previous_producer_id: int) -> "Transaction":
         """The id in the hands of another producer id."""
