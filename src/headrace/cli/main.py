@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "pipeline": ("headrace.cli.pipeline", "pipeline", "Derive feeds and tables from feeds with Spark."),
     "load": ("headrace.cli.load", "load", "Load a topic into Parquet, Delta or Iceberg with Spark."),
     "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
+    "txn": ("headrace.cli.txn", "txn", "See transactions, end one, and find those that hang."),
     "cluster": ("headrace.cli.cluster", "cluster", "Describe nodes, quorum and folders."),
     "quorum": ("headrace.cli.quorum", "quorum", "Show and change who votes on the metadata."),
     "format": ("headrace.cli.format", "format_command", "Prepare the folders of a node of a cluster."),
