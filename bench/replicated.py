@@ -2,7 +2,7 @@
 
 Three nodes of each kind on this machine, one kind after the other in every round, with librdkafka's own
 benchmark as the producer: batches of 64 KiB, to one partition and to six, that two nodes must have in sync.
-CPU is that of the three nodes together. Kafka is warmed up with four gigabytes first, headrace with the same.
+CPU is that of the three nodes together. Kafka is warmed up with three gigabytes first, headrace with the same.
 Figures are medians over the rounds.
 """
 
@@ -17,7 +17,7 @@ from bench.brokers import missing
 from bench.clusters import Cluster, HeadraceCluster, KafkaCluster
 from bench.report import as_markdown, at_least, at_most
 
-WARM_UP_BYTES = 4e9
+WARM_UP_BYTES = 3e9
 LOADS = {
     "1 KB, one partition": (1000, 1, 1e9),
     "1 KB, six partitions": (1000, 6, 1e9),

@@ -165,7 +165,8 @@ def test_a_crash_is_recovered_and_broken_checkpoints_do_no_harm(node):
 
 def test_directories_know_whose_they_are(node):
     node.start().close()
-    ids = [folder.meta.directory_id for folder in node.start().folders]
+    held = node.start()
+    ids = [folder.meta.directory_id for folder in held.folders]
     assert ids == [(1).to_bytes(16, "big"), (2).to_bytes(16, "big")]
     store = node.store()
     store.unlock()

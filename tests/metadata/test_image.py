@@ -227,3 +227,26 @@ def test_records_about_the_unknown_are_refused_by_name() -> None:
         image.replay(partition(ORDERS))
     with pytest.raises(InvalidBytesError, match="object is not a metadata record"):
         image.replay(object())
+
+
+def test_images_of_one_log_share_what_is_equal() -> None:
+    """Also after a change, and within an image: a million partitions are mostly alike."""
+    first = ClusterImage("c", indexed=True)
+    second = ClusterImage("c", like=first)
+    records = [
+        wire.TopicRecord(name="orders", topic_id=ORDERS),
+        *(
+            wire.PartitionRecord(partition_id=index, topic_id=ORDERS, replicas=[1, 2], isr=[1, 2], leader=1)
+            for index in (0, 1, 5000)
+        ),
+        wire.PartitionChangeRecord(partition_id=1, topic_id=ORDERS, isr=[1], leader=1),
+    ]
+    for image in (first, second):
+        image.replay_all(records)
+    assert state(first) == state(second)
+    ours, theirs = (image.topics_by_name["orders"].partitions for image in (first, second))
+    assert ours[0] is ours[5000] is theirs[0] is theirs[5000]
+    assert ours[1] is theirs[1]
+    assert ours[0].isr is ours[0].replicas is ours[1].replicas
+    second.clear()
+    assert ours[0].replicas == (1, 2), "what one forgets the other keeps"

@@ -17,20 +17,23 @@ from headrace.settings.broker_config import BrokerConfig
 
 
 class ControllerCore:
-    """What decisions are made on: `cluster` is the state of the log, `sessions` is who is alive."""
+    """What decisions are made on: `cluster` is the state of the log, `sessions` is who is alive.
+    `committed` is the image that follows the same log, but what is committed only."""
 
-    def __init__(self, cluster_id: str, config: BrokerConfig) -> None:
+    def __init__(
+        self, cluster_id: str, config: BrokerConfig, *, committed: ClusterImage | None = None
+    ) -> None:
         self._config = config
         self.node_id = config.node_id
         self.own_incarnation_id = b""
         """Of the broker in this process; none while it has not registered."""
         self.sessions = Sessions(config.int("broker.session.timeout.ms"))
-        self.image = ClusterImage(cluster_id, indexed=True)
+        self.image = ClusterImage(cluster_id, indexed=True, like=committed)
         self.cluster = Cluster(self.image, config)
 
     def start_over(self, records: Sequence[MetadataRecord], kraft_version: int) -> None:
         """Forget everything, and begin with a snapshot's records."""
-        self.image = ClusterImage(self.image.cluster_id, indexed=True)
+        self.image = ClusterImage(self.image.cluster_id, indexed=True, like=self.image)
         self.image.kraft_version = kraft_version
         self.image.replay_all(records)
         self.cluster = Cluster(self.image, self._config)

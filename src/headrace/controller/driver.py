@@ -89,7 +89,7 @@ class Controller(ControllerRequests):
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self.core = ControllerCore(cluster_id, config)
+        self.core = ControllerCore(cluster_id, config, committed=committed)
         self._raft = raft
         self._voter_changes = VoterChanges(raft, cluster_id, loop)
         self._bootstrap = bootstrap
@@ -261,9 +261,14 @@ class Controller(ControllerRequests):
         if self.is_active:
             now_ms = self._clock.monotonic_ms()
             node_id = self.core.node_id
-            fenced = self._decide(
-                lambda: brokers.fence_silent(self.core.cluster, self.core.sessions, now_ms, spare=node_id)
-            )
+            try:
+                fenced = self._decide(
+                    lambda: brokers.fence_silent(self.core.cluster, self.core.sessions, now_ms, spare=node_id)
+                )
+            except ApiError as error:
+                logger.warning("silent brokers are not fenced yet: %s", error)
+                self._expiry = self._loop.call_later(FENCE_AGAIN_S, self._fence_silent)
+                return
             fenced.add_done_callback(_forget)
             self._watch_sessions()
 

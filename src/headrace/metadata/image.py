@@ -28,17 +28,20 @@ MetadataRecord: TypeAlias = Any
 
 class ClusterImage:
     """Topics, brokers, settings, features, producer ids and security entries, as of `offset` (-1: nothing
-    yet). `indexed` is for a controller, which asks what each broker holds.
+    yet). `indexed` is for a controller, which asks what each broker holds. An image that is told the same
+    log as another may be made `like` it: what is equal is then in memory once.
     """
 
-    def __init__(self, cluster_id: str = "", *, indexed: bool = False) -> None:
+    def __init__(
+        self, cluster_id: str = "", *, indexed: bool = False, like: "ClusterImage | None" = None
+    ) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_LEADER
         self.offset = -1
         self.epoch = 0
         self.timestamp_ms = -1
         self.kraft_version = 0
-        self.topics = Topics(indexed=indexed)
+        self.topics: Topics = Topics(indexed=indexed, like=None if like is None else like.topics)
         self.topics_by_name: dict[str, TopicImage] = self.topics.by_name
         self.topics_by_id: dict[TopicId, TopicImage] = self.topics.by_id
         self.nodes = Nodes()

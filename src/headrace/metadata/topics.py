@@ -1,8 +1,9 @@
 """Topics and partitions as the metadata log has them.
 
 A partition's picture is immutable: a change record makes a new one, so whoever holds an older picture can
-compare the two. There may be millions of them, so the lists in them are shared where they are equal, and a
-copy of the whole table shares a topic's partitions until one of the two changes.
+compare the two. There may be millions of them, so equal ones are one, and so are equal lists in others, also
+between the controller's image and that of what is committed, which are told the same records one after the
+other. A copy of the whole table shares a topic's partitions until one of the two changes.
 
 Two epochs guard a partition. `leader_epoch` grows whenever a record names a leader, even the same one again:
 it fences clients and followers. `partition_epoch` grows with every change: it fences AlterPartition.
@@ -12,9 +13,8 @@ below the high watermark although they left the in-sync set, and `last_known_elr
 when nobody is left (KIP-966).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headrace.base.ids import NO_LEADER, TopicId
 from headrace.metadata.delta import Delta
@@ -36,11 +36,19 @@ RECOVERING: Final = 1
 """A leader that was elected uncleanly recovers first; until then it alone may be in sync."""
 
 
-SHARED_LISTS_MAX: Final = 1 << 17
-"""Lists remembered for sharing; where there are more, most are not seen twice."""
+SHARED_MAX: Final = 1 << 17
+"""Pictures and lists remembered for sharing; where there are more, most are not seen twice."""
 
-Share: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
-"""Gives the tuple that stands for all that are equal to it."""
+_NUMBERS: Final = tuple(range(1 << 12))
+"""Partition numbers, of which every topic has the first: 32 bytes each if every topic had its own."""
+
+Shared = TypeVar("Shared", bound=tuple[Any, ...])
+
+
+class Share(Protocol):
+    """Gives the tuple that stands for all that are equal to it."""
+
+    def __call__(self, found: Shared, /) -> Shared: ...
 
 
 class PartitionImage(NamedTuple):
@@ -93,25 +101,27 @@ class TopicImage:
     is_shared: bool = field(default=False, compare=False, repr=False)
 
 
-def _as_it_is(listed: tuple[Any, ...]) -> tuple[Any, ...]:
-    return listed
+def _as_it_is(found: Shared, /) -> Shared:
+    return found
 
 
 def image_of(record: PartitionRecord, share: Share = _as_it_is) -> PartitionImage:
     """The picture that a whole-partition record draws."""
-    return PartitionImage(
-        replicas=share(tuple(record.replicas)),
-        isr=share(tuple(record.isr)),
-        leader=record.leader,
-        leader_epoch=record.leader_epoch,
-        partition_epoch=record.partition_epoch,
-        directories=share(tuple(record.directories)),
-        adding_replicas=tuple(record.adding_replicas),
-        removing_replicas=tuple(record.removing_replicas),
-        leader_recovery_state=record.leader_recovery_state,
-        elr=tuple(record.eligible_leader_replicas or ()),
-        last_known_elr=tuple(record.last_known_elr or ()),
+    replicas, isr = share(tuple(record.replicas)), tuple(record.isr)
+    image = PartitionImage(
+        replicas,
+        replicas if isr == replicas else share(isr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        share(tuple(record.directories)),
+        tuple(record.adding_replicas),
+        tuple(record.removing_replicas),
+        record.leader_recovery_state,
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
     )
+    return share(image)
 
 
 def record_of(topic_id: TopicId, index: int, partition: PartitionImage) -> PartitionRecord:
@@ -141,7 +151,7 @@ def changed(old: PartitionImage, record: PartitionChangeRecord, share: Share = _
     """The partition after a change record: fields it leaves out stay as they are."""
     leads = record.leader != UNCHANGED_LEADER
     recovery = record.leader_recovery_state
-    return PartitionImage(
+    image = PartitionImage(
         old.replicas if record.replicas is None else share(tuple(record.replicas)),
         old.isr if record.isr is None else share(tuple(record.isr)),
         record.leader if leads else old.leader,
@@ -154,21 +164,22 @@ def changed(old: PartitionImage, record: PartitionChangeRecord, share: Share = _
         old.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
         old.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
     )
+    return share(image)
 
 
 class Topics:
     """Both tables of topics, by name and by id, and what the topic records do to them. `indexed` keeps
-    `holdings` as well, which only a controller needs.
+    `holdings` as well, which only a controller needs. What is equal is shared with those of `like`.
     """
 
     __slots__ = ("_alike", "by_folded_name", "by_id", "by_name", "holdings")
 
-    def __init__(self, *, indexed: bool = False) -> None:
+    def __init__(self, *, indexed: bool = False, like: "Topics | None" = None) -> None:
         self.by_name: dict[str, TopicImage] = {}
         self.by_id: dict[TopicId, TopicImage] = {}
         self.by_folded_name: dict[str, list[str]] = {}
         self.holdings = Holdings() if indexed else None
-        self._alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._alike: dict[tuple[Any, ...], Any] = {} if like is None else like._alike
 
     def collides_with(self, name: str) -> str | None:
         """A topic whose metrics this name would share, for they do not tell '.' from '_'."""
@@ -178,7 +189,7 @@ class Topics:
     def copy(self, *, indexed: bool = False) -> "Topics":
         """A copy that later replays do not touch, at the cost of a look at each topic, not each partition;
         the latter only for an index."""
-        twin = Topics(indexed=indexed)
+        twin = Topics(indexed=indexed, like=self)
         for topic in self.by_name.values():
             topic.is_shared = True
             twin._add(TopicImage(topic.name, topic.id, topic.partitions, is_shared=True))
@@ -235,15 +246,17 @@ class Topics:
             topic.partitions = dict(topic.partitions)
             topic.is_shared = False
         old = topic.partitions.get(index)
-        topic.partitions[index] = image
+        topic.partitions[_NUMBERS[index] if 0 <= index < len(_NUMBERS) else index] = image
         if self.holdings is not None:
             self.holdings.note(topic.id, index, old, image)
         delta.note_partition(topic.id, index)
 
-    def _share(self, listed: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(self._alike) >= SHARED_LISTS_MAX:
-            self._alike.clear()
-        return self._alike.setdefault(listed, listed)
+    def _share(self, found: Shared, /) -> Shared:
+        alike = self._alike
+        if len(alike) >= SHARED_MAX:
+            alike.clear()
+        known: Shared = alike.setdefault(found, found)
+        return known
 
     def _add(self, topic: TopicImage) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
