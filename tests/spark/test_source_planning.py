@@ -153,6 +153,14 @@ def test_a_limit_starves_nobody() -> None:
     assert limited(begins, latest, 10)[A1] == 1
 
 
+def test_a_limit_is_used_up_so_no_small_batch_is_left_over() -> None:
+    begins, latest = {A0: 0, A1: 0, B0: 0}, {A0: 101, A1: 97, B0: 102}
+    for batch in range(1, 6):
+        begins = limited(begins, latest, 60)
+        assert sum(begins.values()) == 60 * batch
+    assert begins == latest
+
+
 def test_a_limit_is_always_reached_in_the_end() -> None:
     begins, latest = {A0: 3, A1: 0, B0: 9}, {A0: 71, A1: 13, B0: 9}
     for _ in range(100):

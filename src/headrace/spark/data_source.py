@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from headrace.spark.columns import spark_schema
 from headrace.spark.options import read_columns, read_options, write_options
+from headrace.spark.worker_garbage import spare_modules
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -29,11 +30,13 @@ class HeadraceDataSource(DataSource):
         return "headrace"
 
     def schema(self) -> StructType:
+        spare_modules()
         return spark_schema(read_columns(self.options))
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         from headrace.spark.batch_reader import HeadraceBatchReader
 
+        spare_modules()
         return HeadraceBatchReader(read_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
@@ -44,6 +47,7 @@ class HeadraceDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         from headrace.spark.sink.writers import HeadraceBatchWriter
 
+        spare_modules()
         return HeadraceBatchWriter(write_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802

@@ -78,17 +78,20 @@ def batch_ranges(start: StreamOffset, end: StreamOffset) -> tuple[list[OffsetRan
 
 
 def limited(begins: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Ends with about `most` offsets in all, shared by how far each partition is behind; none is starved."""
+    """Ends with `most` offsets in all, shared by how far each partition is behind; none is starved, so there
+    may be as many more as there are partitions."""
     behind = {each: max(0, end - begins[each]) for each, end in latest.items()}
     total = sum(behind.values())
     if total <= most:
         return dict(latest)
-    return {
-        each: begins[each] + min(behind[each], max(1, most * behind[each] // total))
-        if behind[each]
-        else latest[each]
-        for each in latest
-    }
+    ends, before = dict(latest), 0
+    for each, size in behind.items():
+        if size:
+            # Rounding is carried on: a backlog of n times `most` takes n batches, and no small one more.
+            share = most * (before + size) // total - most * before // total
+            ends[each] = begins[each] + max(1, share)
+            before += size
+    return ends
 
 
 def lag_json(latest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from headrace.spark.offsets import PartitionOffsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange, split
 from headrace.spark.reading import TimeWindow, read_range
+from headrace.spark.worker_garbage import spare_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,8 +72,12 @@ def _direct_reading(options: ReadOptions) -> "DirectReading":
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
     """The rows of a task."""
     assert isinstance(partition, RangePartition)
-    if partition.wanted.size == 0:
-        return iter(())
+    if partition.wanted.size > 0:
+        yield from _rows(partition, options)
+    spare_modules()
+
+
+def _rows(partition: RangePartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
     if partition.manifest is None:
         return read_range(partition.wanted, options, partition.window)
     from headrace.spark.segments.direct import read_segments
