@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headrace.records.kernels import kernel
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
+from headrace.records.kernels_llvm import prefetch as _prefetch
 from headrace.records.kernels_llvm import word as _word
 
 types: Any = numba.types
@@ -42,6 +43,12 @@ _LATEST, _NOW_MS, _HORIZON_MS, _INTERVAL, _BASE = 5, 6, 7, 8, 9
 _T_ENTRIES, _T_LATEST, _T_RECORDS = 0, 1, 2
 _S_OUT, _S_POSITION, _S_SINCE, _S_MAX_TIME, _S_MAX_TIME_OFFSET, _S_INDEX, _S_TIMES, _S_LAST_TIME = range(8)
 _S_READ, _S_KEPT = 8, 9
+_INT64_MAX: Final = 2**63 - 1
+_INT64_MIN: Final = -(2**63)
+
+# Records that are looked at together, and the numbers that are kept of each.
+_AHEAD_MAX: Final = 32
+_AHEAD_FIELDS: Final = 8
 
 
 # -- numbers -------------------------------------------------------------------------------------------------
@@ -169,10 +176,15 @@ def _hash(
     return low, a ^ b ^ c ^ d
 
 
+@kernel(_I64(_U64, _I64))
+def _home(low: np.uint64, slots: int) -> int:
+    return _int64(((low >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
+
+
 @kernel(_I64(_TABLE, _I64, _U64, _U64))
 def _slot(table: Words, slots: int, low: np.uint64, high: np.uint64) -> int:
     """Where a key's entry is, or where it would be."""
-    at = _int64(((low >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
+    at = _home(low, slots)
     while True:
         entry = 3 * at
         if table[entry + 2] == np.uint64(0) or (table[entry] == low and table[entry + 1] == high):
@@ -182,31 +194,72 @@ def _slot(table: Words, slots: int, low: np.uint64, high: np.uint64) -> int:
             at = _int64(0)
 
 
+@kernel(_I64(_BYTES, _I64, _I64, _I64, _I64, _I64, _I64, _TABLE, _NUMBERS, _STATE))
+def _look_ahead(
+    data: Bytes,
+    at: int,
+    limit: int,
+    count: int,
+    base_offset: int,
+    first: int,
+    last: int,
+    table: Words,
+    job: Numbers,
+    ahead: Numbers,
+) -> int:
+    """Take some records apart, hash the keys of those from offset `first` to `last`, and have their entries
+    brought from memory, which takes longer than everything else, all at once. How many; -1: one is bad."""
+    slots, secret_0, secret_1 = job[_SLOTS], np.uint64(job[_SECRET_0]), np.uint64(job[_SECRET_1])
+    count = min(count, _AHEAD_MAX)
+    for index in range(count):
+        row = index * _AHEAD_FIELDS
+        end, timestamp_delta, offset_delta, key_at, key_size, value_size = _record(data, at, limit)
+        if end < 0:
+            return -1
+        offset = base_offset + offset_delta
+        ahead[row] = end
+        ahead[row + 1] = timestamp_delta
+        ahead[row + 2] = offset
+        ahead[row + 3] = key_size
+        ahead[row + 4] = value_size
+        if key_size >= 0 and offset >= first and offset <= last:
+            low, high = _hash(data, key_at, key_size, secret_0, secret_1)
+            _prefetch(table, 3 * _home(low, slots))
+            ahead[row + 5] = _int64(low)
+            ahead[row + 6] = _int64(high)
+        at = end
+    return count
+
+
 @kernel(_I64(_BYTES, _I64, _I64, _I64, _I64, _TABLE, _NUMBERS, _STATE))
 def map_records(
     data: Bytes, at: int, limit: int, count: int, base_offset: int, table: Words, job: Numbers, tally: Numbers
 ) -> int:
-    slots, secret_0, secret_1 = job[_SLOTS], np.uint64(job[_SECRET_0]), np.uint64(job[_SECRET_1])
-    for _ in range(count):
-        end, _, offset_delta, key_at, key_size, _ = _record(data, at, limit)
-        if end < 0:
+    ahead = np.empty(_AHEAD_MAX * _AHEAD_FIELDS, np.int64)
+    slots, start = job[_SLOTS], job[_START]
+    while count > 0:
+        some = _look_ahead(data, at, limit, count, base_offset, start, _INT64_MAX, table, job, ahead)
+        if some < 0:
             return _BAD_RECORD
-        at = end
-        offset = base_offset + offset_delta
-        if offset < job[_START]:
-            continue
-        if key_size >= 0:
-            if tally[_T_ENTRIES] >= job[_ENTRIES_MAX]:
-                return _FULL
-            low, high = _hash(data, key_at, key_size, secret_0, secret_1)
-            entry = 3 * _slot(table, slots, low, high)
-            if table[entry + 2] == np.uint64(0):
-                table[entry] = low
-                table[entry + 1] = high
-                tally[_T_ENTRIES] += 1
-            table[entry + 2] = np.uint64(offset + 1)
-        tally[_T_RECORDS] += 1
-        tally[_T_LATEST] = offset
+        for index in range(some):
+            row = index * _AHEAD_FIELDS
+            at = ahead[row]
+            offset = ahead[row + 2]
+            if offset < start:
+                continue
+            if ahead[row + 3] >= 0:
+                if tally[_T_ENTRIES] >= job[_ENTRIES_MAX]:
+                    return _FULL
+                low, high = np.uint64(ahead[row + 5]), np.uint64(ahead[row + 6])
+                entry = 3 * _slot(table, slots, low, high)
+                if table[entry + 2] == np.uint64(0):
+                    table[entry] = low
+                    table[entry + 1] = high
+                    tally[_T_ENTRIES] += 1
+                table[entry + 2] = np.uint64(offset + 1)
+            tally[_T_RECORDS] += 1
+            tally[_T_LATEST] = offset
+        count -= some
     return _MORE
 
 
@@ -261,29 +314,33 @@ def keep_records(
     table: Words,
     job: Numbers,
 ) -> tuple[int, int, int, int, int]:
-    slots, secret_0, secret_1 = job[_SLOTS], np.uint64(job[_SECRET_0]), np.uint64(job[_SECRET_1])
+    ahead = np.empty(_AHEAD_MAX * _AHEAD_FIELDS, np.int64)
+    slots, latest = job[_SLOTS], job[_LATEST]
     kept, tombstones, max_timestamp = 0, 0, _int64(-1)
-    run = at
-    for _ in range(count):
-        end, timestamp_delta, offset_delta, key_at, key_size, value_size = _record(data, at, limit)
-        if end < 0:
+    run, left = at, count
+    while left > 0:
+        some = _look_ahead(data, at, limit, left, base_offset, _INT64_MIN, latest, table, job, ahead)
+        if some < 0:
             return -1, 0, 0, 0, 0
-        offset = base_offset + offset_delta
-        keeps = offset > job[_LATEST]
-        if not keeps and key_size >= 0:
-            low, high = _hash(data, key_at, key_size, secret_0, secret_1)
-            found = table[3 * _slot(table, slots, low, high) + 2]
-            keeps = _int64(found) - 1 <= offset and (value_size >= 0 or not drops_tombstones)
-            if keeps and value_size < 0:
-                tombstones += 1
-        if keeps:
-            kept += 1
-            max_timestamp = max(max_timestamp, base_timestamp + timestamp_delta)
-        else:
-            _copy(out, out_at, data, run, at - run)
-            out_at += at - run
-            run = end
-        at = end
+        for index in range(some):
+            row = index * _AHEAD_FIELDS
+            end, offset, has_value = ahead[row], ahead[row + 2], ahead[row + 4] >= 0
+            keeps = offset > latest
+            if not keeps and ahead[row + 3] >= 0:
+                entry = 3 * _slot(table, slots, np.uint64(ahead[row + 5]), np.uint64(ahead[row + 6]))
+                found = _int64(table[entry + 2]) - 1
+                keeps = found <= offset and (has_value or not drops_tombstones)
+                if keeps and not has_value:
+                    tombstones += 1
+            if keeps:
+                kept += 1
+                max_timestamp = max(max_timestamp, base_timestamp + ahead[row + 1])
+            else:
+                _copy(out, out_at, data, run, at - run)
+                out_at += at - run
+                run = end
+            at = end
+        left -= some
     if kept < count:
         _copy(out, out_at, data, run, at - run)
         out_at += at - run

@@ -1,4 +1,4 @@
-"""What numba's arrays lack: loads of eight bytes, copies of bytes, and CRC-32C by the CPU's own instruction.
+"""What numba's arrays lack: loads of eight bytes, copies, prefetches, and CRC-32C by the CPU's own instruction.
 
 They are LLVM's, reached through numba's intrinsics, and serve kernels only. Where the CPU has no such
 instruction, tables compute the CRC eight bytes at a time.
@@ -60,6 +60,22 @@ def copy(typing_context: Any, target: Any, to: Any, source: Any, at: Any, size: 
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+@_intrinsic
+def prefetch(typing_context: Any, data: Any, at: Any) -> Any:
+    """Begin to bring an array's word into the cache."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _pointer(context, builder, signature.args[0], args[0], args[1])
+        byte, number = cgutils.ir.IntType(8).as_pointer(), cgutils.ir.IntType(32)
+        kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [byte, number, number, number])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for_reading, keep, is_data = number(0), number(3), number(1)
+        builder.call(ask, [builder.bitcast(place, byte), for_reading, keep, is_data])
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64), generate
 
 
 _X86_CRC: Final = bool(codegen.ll.get_host_cpu_features().get("sse4.2"))
