@@ -56,7 +56,9 @@ class Desk:
             producer_ids=ProducerIdBlocks(node.controller, node.image, node_id=1, loop=loop),
             authorizer=AllowAll(),
         )
-        self.peer = SimpleNamespace(host="127.0.0.1", listener="PLAINTEXT", principal=ANONYMOUS)
+        self.peer = SimpleNamespace(
+            host="127.0.0.1", listener="PLAINTEXT", principal=ANONYMOUS, hurry=lambda: None
+        )
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
         """The reply to a request, in its newest version served unless told otherwise."""

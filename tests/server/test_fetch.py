@@ -129,7 +129,7 @@ async def test_a_node_that_stops_answers_who_waits(world: NodeWorld) -> None:
     waiting = reader.ask(fetch("t", wait_ms=LONG_MS), BY_NAME)
     await world.pass_time(100)
     await world.stop()
-    assert code(await waiting) is ErrorCode.NONE
+    assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "it hands over before it hangs up"
 
 
 @simulated()

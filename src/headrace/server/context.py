@@ -46,6 +46,7 @@ class Peer:
         "connection",
         "host",
         "listener",
+        "on_hurry",
         "port",
         "principal",
         "sasl",
@@ -70,8 +71,15 @@ class Peer:
         self.authenticated = authenticated
         self.sasl = sasl
         self.principal = ANONYMOUS
+        self.on_hurry: Callable[[], object] | None = None  # answers the fetch that waits, if one does
         self.software_name = ""  # from ApiVersions v3 on (KIP-511)
         self.software_version = ""
+
+    def hurry(self) -> None:
+        """What was asked now is urgent, and replies leave in order: a fetch before it shall not wait."""
+        if self.on_hurry is not None:
+            self.on_hurry()
+            self.on_hurry = None
 
     def hold(self, release: Callable[[], None]) -> None:
         """The reply is kept back by choice: see `Connection.hold`."""

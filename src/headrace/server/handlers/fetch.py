@@ -50,10 +50,16 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     waiting = parts.waiting.watch(reading.keys(), reading.attempt, request.max_wait_ms)
     if is_follower:
         fetch.on_next_request(lambda: _hurry(waiting, reading))
+    else:
+        context.connection.on_hurry = lambda: _hurry(waiting, reading)
     return waiting
 
 
 def _hurry(waiting: Future[FetchResponse], reading: Reading) -> None:
-    """The follower has more to ask, and replies leave in order: it shall not wait for this one."""
+    """Who waits has more to ask, and replies leave in order: it shall not wait for this one.
+
+    A consumer whose coordinator died asks for the next one behind its fetch. librdkafka needs to know within
+    100 ms: a commit that it tries again by then breaks the next coordinator's connection, over and over.
+    """
     if not waiting.done():
         waiting.set_result(reading.finish(reading.read_all()))

@@ -35,6 +35,7 @@ CREATE_TIMEOUT_MS: Final = 30_000
 def handle(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Future[FindCoordinatorResponse]:
+    context.connection.hurry()
     parts = context.parts
     topic = TOPICS.get(request.key_type)
     if topic is None or topic in parts.image.topics_by_name:
