@@ -1,125 +1,111 @@
-"""Two systems replicate to each other: an Apache Kafka broker registers with headrace's controller, follows
-its leader, leads it, and gives the lead back. The logs of both are the same, byte for byte.
-"""
+"""Two systems are one cluster: an Apache Kafka broker registers with headrace's controller, and a headrace
+broker with Kafka's; each follows the other and leads it, under load. Nothing is lost or doubled, and the
+logs of both are the same, byte for byte. A node's folder goes from one system to the other while its
+cluster works."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 
-from headrace.base.ids import TopicPartition
-from headrace.clients import Admin
-from headrace.clients.administering.topics import PartitionDescription
-from headrace.log.meta_properties import decode_meta_properties
 from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker, HeadraceBroker, answers, free_ports
+from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
+from tests.compat.either import Pair, System
+from tests.compat.faults import checker
+from tests.compat.faults.writers import AiokafkaWriter, ConfluentWriter, Writer
 from tests.compat.prepare import UnavailableError
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
-T = TopicPartition("shared", 0)
-HEADRACE, KAFKA = 1, 2
-RECORDS = 200
-
-
-class KafkaFollower(ApacheKafkaBroker):
-    """A broker without a controller: it finds headrace's."""
-
-    def __init__(self, data: Path, controller_port: int, cluster_id: str) -> None:
-        super().__init__(data, {"controller.quorum.voters": f"{HEADRACE}@127.0.0.1:{controller_port}"})
-        self._cluster_id = cluster_id
-
-    def _format(self, properties: Path) -> None:
-        (port,) = free_ports(1)
-        self.bootstrap = f"127.0.0.1:{port}"
-        lines = {
-            "process.roles": "broker",
-            "node.id": str(KAFKA),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.data),
-        } | self.settings
-        properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        tool = [*prepare.java_command(), "kafka.tools.StorageTool", "format"]
-        tool += ["-t", self._cluster_id, "-c", str(properties)]
-        subprocess.run(tool, check=True, capture_output=True)
+TOPIC = "shared"
+PARTITIONS = 2
+BETWEEN = 40  # records that each producer gets through between two changes
 
 
-class Both:
-    """The two brokers, and somebody who writes to whoever leads."""
+class Load:
+    """Producers of two libraries, which go on whoever leads; and the verdict."""
 
-    def __init__(self, headrace: HeadraceBroker, kafka: KafkaFollower) -> None:
-        self.headrace = headrace
-        self.kafka = kafka
-        self.admin = Admin(bootstrap_servers=headrace.bootstrap)
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        args = (pair.bootstrap, TOPIC, PARTITIONS, 150.0)
+        self._writers: list[Writer] = [ConfluentWriter(*args), AiokafkaWriter(*args)]
 
-    def described(self) -> PartitionDescription:
-        return self.admin.describe_topics([T.topic])[0].partitions[0]
+    def start(self) -> None:
+        for writer in self._writers:
+            writer.start()
+        self.get_on()
 
-    def lead(self, first: int, second: int) -> None:
-        """Have the first one lead, once both are in sync."""
-        assert not self.admin.reassign({T: [first, second]})
+    def get_on(self) -> None:
+        goals = {each.name: len(each.acknowledged) + BETWEEN for each in self._writers}
         eventually(
-            lambda: not self.admin.list_reassignments() and set(self.described().isr) == {1, 2},
-            lambda: f"both are in sync: {self.described()}",
+            lambda: all(each.trouble or len(each.acknowledged) >= goals[each.name] for each in self._writers),
+            lambda: f"answers: { {each.name: (len(each.acknowledged), goals) for each in self._writers} }",
         )
-        self.admin.elect_leaders([T])
-        eventually(lambda: self.described().leader == first, f"broker {first} leads")
 
-    def write(self) -> None:
-        failed: list[KafkaError] = []
+    def judge(self) -> None:
+        """Everything is there once and in order, and no producer saw an error; both nodes stop."""
+        for writer in self._writers:
+            writer.stop()
+        eventually(lambda: all(each.is_done for each in self._writers), "every producer has its answers")
+        with self._pair.admin() as admin:
+            self._pair.await_sync(admin, TOPIC)
+        client = Confluent(self._pair.bootstrap)
+        ends = {at: end for at, (_, end) in client.bounds(TOPIC).items()}
+        log: dict[int, list[tuple[int, bytes]]] = {at: [] for at in ends}
+        for record in client.consume(TOPIC, ends):
+            log[record.partition].append((record.offset, record.value or b""))
+        told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in self._writers]
+        assert checker.check(told, log, {}) == []
+        assert [each.trouble for each in self._writers] == [None, None]
+        assert all(each.sent == len(each.acknowledged) for each in self._writers)
+        self._pair.stop()
+        for partition in range(PARTITIONS):
+            ours, theirs = (_log_of(self._pair, number, partition) for number in (1, 2))
+            assert len(ours) > 0
+            assert ours == theirs
 
-        def told(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failed.append(error)
 
-        servers = f"{self.headrace.bootstrap},{self.kafka.bootstrap}"
-        producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True})
-        for number in range(RECORDS):
-            producer.produce(T.topic, b"%d" % number, on_delivery=told)
-        assert producer.flush(60) == 0
-        assert not failed
-
-    def log_of(self, broker: HeadraceBroker | KafkaFollower) -> bytes:
-        return (broker.partition_folder(*T) / "00000000000000000000.log").read_bytes()
+def _log_of(pair: Pair, number: int, partition: int) -> bytes:
+    folder = pair.nodes[number].partition_folder(TOPIC, partition)
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Both]:
+def pair(tmp_path: Path) -> Iterator[Pair]:
     try:
-        prepare.java_command()
+        prepare.kafka_libs()
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    port, controller_port = free_ports(2)
-    settings = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "controller.quorum.voters": f"{HEADRACE}@127.0.0.1:{controller_port}",
-        "min.insync.replicas": "2",
-    }
-    with HeadraceBroker(tmp_path / "headrace", settings) as headrace:
-        headrace.start()
-        meta = decode_meta_properties((tmp_path / "headrace/meta.properties").read_bytes())
-        with KafkaFollower(tmp_path / "kafka", controller_port, meta.cluster_id) as kafka:
-            kafka.start()
-            assert answers(kafka.bootstrap)
-            both = Both(headrace, kafka)
-            eventually(lambda: len(both.admin.describe_cluster().brokers) == 2, "both are registered")
-            yield both
-            both.admin.close()
+    with Pair(tmp_path, {"min.insync.replicas": "1"}) as pair:
+        yield pair
 
 
-def test_the_lead_goes_back_and_forth_and_the_logs_stay_the_same(both: Both) -> None:
-    both.admin.create_topic(T.topic, partitions=1, replication=2)
-    written = 0
-    for first, second in ((HEADRACE, KAFKA), (KAFKA, HEADRACE), (HEADRACE, KAFKA)):
-        both.lead(first, second)
-        both.write()
-        ours, theirs = both.log_of(both.headrace), both.log_of(both.kafka)
-        assert len(ours) > written
-        assert ours == theirs
-        written = len(ours)
+@pytest.mark.parametrize(("first", "second"), [("headrace", "kafka"), ("kafka", "headrace")])
+def test_the_lead_goes_back_and_forth_under_load(pair: Pair, first: System, second: System) -> None:
+    pair.start(first, second)
+    with pair.admin() as admin:
+        admin.create_topic(TOPIC, partitions=PARTITIONS, replication=2, settings={"min.insync.replicas": "2"})
+    load = Load(pair)
+    load.start()
+    for leader in (1, 2, 1, 2, 1):
+        pair.lead(TOPIC, PARTITIONS, leader)
+        load.get_on()
+    load.judge()
+
+
+@pytest.mark.slow
+def test_folders_go_from_one_system_to_the_other_under_load(pair: Pair) -> None:
+    """Each node in turn, there and back, while producers write to whoever is there."""
+    pair.start("headrace", "kafka")
+    with pair.admin() as admin:
+        admin.create_topic(TOPIC, partitions=PARTITIONS, replication=2)
+    load = Load(pair)
+    load.start()
+    for number, system in ((2, "headrace"), (1, "kafka"), (2, "kafka"), (1, "headrace")):
+        pair.nodes[number].change_to(system)
+        with pair.admin() as admin:
+            pair.await_sync(admin, TOPIC)
+        pair.lead(TOPIC, PARTITIONS, number)
+        load.get_on()
+    load.judge()
