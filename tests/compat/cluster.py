@@ -66,6 +66,10 @@ class Node(Broker):
     def is_ready(self) -> bool:
         return READY.search(self.log.read_bytes(), self._said_before) is not None
 
+    def has_given_up(self) -> bool:
+        """Whether it said, since it was started, that it stops because of a fault."""
+        return b" CRITICAL " in self.log.read_bytes()[self._said_before :]
+
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
         self.is_frozen = True
@@ -77,6 +81,9 @@ class Node(Broker):
     def kill(self) -> None:
         super().kill()
         self.is_frozen = False
+
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def ended_by_itself(self) -> int | None:
         """The exit code of a process that nobody ended; it then counts as stopped."""

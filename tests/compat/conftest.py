@@ -11,7 +11,7 @@ from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import Client, RefusedError, eventually
 from tests.compat.clients.roster import Entry
 from tests.compat.prepare import UnavailableError
-from tests.compat.raw_wire import partitions_known
+from tests.compat.raw_wire import described_by
 
 MakeTopic = Callable[..., str]
 
@@ -60,7 +60,7 @@ def make_topic(broker: Broker) -> MakeTopic:
 
         def is_led() -> bool:
             # Nodes of a cluster hear of a topic one after the other.
-            if any(partitions_known(each, name) != partitions for each in broker.addresses):
+            if any(described_by(each, name) != (0, partitions) for each in broker.addresses):
                 return False
             described = admin.describe_topic(name)
             if len(described) != partitions or any(each["leader"] < 0 for each in described.values()):

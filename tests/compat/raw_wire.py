@@ -34,16 +34,22 @@ def create_topic(name: str) -> bytes:
     )
 
 
-def partitions_known(address: str, topic: str) -> int:
-    """How many partitions of a topic this very broker tells of (Metadata v1), 0 where it has not heard of it.
+def described_by(address: str, topic: str) -> tuple[int, int] | None:
+    """A topic's error and number of partitions as this very broker tells them (Metadata v1); None without an
+    answer.
 
     An entry is an error, the name, a flag, and the count of partitions.
     """
-    frame = talk(address, request(METADATA, 1, struct.pack(">i", 1) + text(topic))).frame
+    try:
+        frame = talk(address, request(METADATA, 1, struct.pack(">i", 1) + text(topic))).frame
+    except OSError:
+        return None
     at = frame.find(text(topic))
-    if at < 0 or frame[at - 2 : at] != bytes(2):
-        return 0
-    return int(struct.unpack_from(">i", frame, at + len(text(topic)) + 1)[0])
+    if at < 0:
+        return None
+    (error,) = struct.unpack_from(">h", frame, at - 2)
+    (count,) = struct.unpack_from(">i", frame, at + len(text(topic)) + 1)
+    return error, count
 
 
 def produce(topic: str, records: bytes) -> bytes:

@@ -7,7 +7,10 @@ as an error."""
 
 import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AiokafkaPlace
@@ -16,6 +19,10 @@ from confluent_kafka import TopicPartition as ConfluentPlace
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer
+from tests.compat.raw_wire import described_by
+
+PROBE_SECONDS = 0.05
+UNKNOWN_TOPIC = 3
 
 
 class Reader(ABC):
@@ -121,6 +128,33 @@ class HeadraceReader(Reader):
             while not self._is_over.is_set():
                 for record in consumer.poll(0.1):
                     self.seen[record.partition].append((record.offset, record.value))
+
+
+class Prober(threading.Thread):
+    """Asks every node for the topic, again and again. One that answers clients must know it: librdkafka
+    gives a topic up for which a single node says that it does not exist."""
+
+    def __init__(self, addresses: Sequence[str], topic: str) -> None:
+        super().__init__(name="prober", daemon=True)
+        self.violations: list[str] = []
+        self._addresses = addresses
+        self._topic = topic
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        with ThreadPoolExecutor(len(self._addresses)) as pool:
+            list(pool.map(self._probe, self._addresses))
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self.join()
+
+    def _probe(self, address: str) -> None:
+        while not self._is_over.wait(PROBE_SECONDS):
+            found = described_by(address, self._topic)
+            if found is not None and found[0] == UNKNOWN_TOPIC:
+                now = time.strftime("%H:%M:%S")
+                self.violations.append(f"{now}: {address} answered that there is no topic {self._topic}")
 
 
 READERS: tuple[type[Reader], ...] = (ConfluentReader, AiokafkaReader, HeadraceReader)

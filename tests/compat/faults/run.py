@@ -14,7 +14,7 @@ from tests.compat.clients.face import eventually
 from tests.compat.cluster import HeadraceCluster
 from tests.compat.faults import checker, disks, schedule
 from tests.compat.faults.hosts import Hosts
-from tests.compat.faults.readers import READERS, Reader
+from tests.compat.faults.readers import READERS, Prober, Reader
 from tests.compat.faults.striking import Striking
 from tests.compat.faults.topic import (
     NODES,
@@ -82,7 +82,11 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
         for each in (*writers, *readers):
             each.start()
         _await_progress(writers, {each.name: 0 for each in writers}, outcome)
+        prober = Prober(cluster.addresses, TOPIC)
+        prober.start()
         _burn(plan, Striking(cluster.nodes, hosts), writers, outcome, say)
+        prober.stop()
+        outcome.violations += prober.violations[: checker.TOLD_MAX]
         _judge(cluster, writers, readers, outcome, say)
     return outcome
 

@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tests.compat.clients.face import eventually
 from tests.compat.cluster import Node
 from tests.compat.faults import disks, schedule
 from tests.compat.faults.hosts import CLIENTS, Hosts
 from tests.compat.faults.schedule import Fault
-
-READY_SECONDS: Final = 60.0
 
 
 class Striking:
@@ -19,6 +18,7 @@ class Striking:
         self.violations: list[str] = []
         self._nodes = {node.number: node for node in nodes}
         self._hosts = hosts
+        self._may_end: set[int] = set()
 
     def carry_out(self, faults: Sequence[Fault]) -> None:
         """Strike with all at once, undo each after its time, and wait until all nodes serve again."""
@@ -27,14 +27,17 @@ class Striking:
         for seconds, undo in undoing:
             time.sleep(max(0.0, began + seconds - time.monotonic()))
             undo()
-        may_end = {fault.node for fault in faults if fault.kind == schedule.FILL}
         for node in self._nodes.values():
-            self._revive(node, may_end=node.number in may_end)
+            self._revive(node)
         for node in self._nodes.values():
             node.await_ready()
 
-    def _revive(self, node: Node, *, may_end: bool) -> None:
+    def _revive(self, node: Node) -> None:
         """Start what ended. Only a node whose disk was full may end by itself."""
+        may_end = node.number in self._may_end
+        self._may_end.discard(node.number)
+        if may_end and node.is_running and node.has_given_up():
+            eventually(node.has_ended, f"the end of node {node.number}, whose disk was full")
         code = node.ended_by_itself()
         if code is not None and not may_end:
             self.violations.append(f"node {node.number} ended with {code}:\n{node.log_tail()}")
@@ -61,6 +64,7 @@ class Striking:
             assert node.data is not None
             folder = node.data
             disks.fill(folder)
+            self._may_end.add(node.number)
             return lambda: disks.relieve(folder)
         return self._cut(fault)
 

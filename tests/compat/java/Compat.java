@@ -24,6 +24,7 @@ public final class Compat {
         System.setOut(System.err);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 20);
         JavaClient client = null;
+        Writers writers = null;
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             JsonNode call = JSON.readTree(line);
             Map<String, Object> answer = new HashMap<>();
@@ -31,6 +32,9 @@ public final class Compat {
                 String op = call.get("op").asText();
                 if (op.equals("tool")) {
                     answer.put("result", Tools.run(call.get("args")));
+                } else if (op.startsWith("txn.")) {
+                    writers = writers == null ? new Writers(arguments[0]) : writers;
+                    answer.put("result", writers.answer(op, call.get("args")));
                 } else {
                     client = client == null ? new JavaClient(arguments[0], arguments[1]) : client;
                     answer.put("result", client.answer(op, call.get("args")));
