@@ -71,6 +71,9 @@ DESCRIBE_QUORUM: Final = 55
 ABSENCE_MS: Final = 100
 """A timer that comes later than this tells of a process that was paused or did not get the processor."""
 
+FENCE_AGAIN_S: Final = 1.0
+"""Before a fencing that could not be written, for want of room on the disk, is tried again."""
+
 
 class Controller(ControllerRequests):
     """This node's controller. Subscribe it to raft before raft starts, and before whoever keeps `committed`,

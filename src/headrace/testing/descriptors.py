@@ -41,7 +41,8 @@ class Descriptors:
         self._open: dict[int, Pollable] = {}
         self._free: list[int] = []
         self._watches: dict[int, Watch] = {}
-        self._stirred: dict[int, None] = {}
+        self.stirred: dict[int, None] = {}
+        """Those that may be ready."""
 
     def open(self, pollable: Pollable) -> int:
         """The lowest free number, as a kernel gives it."""
@@ -59,7 +60,7 @@ class Descriptors:
     def stir(self, number: int) -> None:
         """The socket may have become ready."""
         if number in self._watches:
-            self._stirred[number] = None
+            self.stirred[number] = None
 
     def watch(self, number: int, side: Side, handle: Handle) -> None:
         """Report readiness of one side to `handle`, in place of any before it."""
@@ -70,7 +71,7 @@ class Descriptors:
         if before is not None:
             before.cancel()
         setattr(watch, side, handle)
-        self._stirred[number] = None
+        self.stirred[number] = None
 
     def unwatch(self, number: int, side: Side) -> bool:
         """True when it was watched."""
@@ -86,14 +87,14 @@ class Descriptors:
 
     def unwatch_all(self) -> None:
         self._watches.clear()
-        self._stirred.clear()
+        self.stirred.clear()
 
     def ready(self) -> list[Handle]:
         """Handles to run now; forgets what turned out not to be ready."""
-        if not self._stirred:
+        if not self.stirred:
             return []
         handles: list[Handle] = []
-        for number in list(self._stirred):
+        for number in list(self.stirred):
             found = len(handles)
             watch = self._watches.get(number)
             if watch is not None:
@@ -103,5 +104,5 @@ class Descriptors:
                 if watch.writer is not None and pollable.writable():
                     handles.append(watch.writer)
             if len(handles) == found:
-                del self._stirred[number]
+                del self.stirred[number]
         return handles

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 from asyncio import events as asyncio_events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
@@ -59,8 +59,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.uncaught: list[dict[str, Any]] = []
         self.job_seconds = JOB_SECONDS
         self._random = self.scheduler.random_for(f"loop/{name}/{self.scheduler.processes_made}")
-        self._queue: deque[asyncio.Handle] = deque()
+        self.queue: deque[asyncio.Handle] = deque()
         self._descriptors = Descriptors()
+        self.stirred = self._descriptors.stirred
         self._tasks: dict[int, tuple[asyncio.Task[Any], Coroutine[Any, Any, Any]]] = {}
         self._tasks_made = 0
         self._last_job_end_ns: dict[int, int] = {}
@@ -95,28 +96,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.scheduler.now_ns / NS_PER_SECOND
 
     def has_work(self) -> bool:
-        return bool(self._queue) or bool(self._descriptors.ready())
+        return bool(self.queue) or bool(self._descriptors.ready())
 
     def run_round(self) -> None:
         """One turn of a real loop: ask which descriptors are ready, then run what is queued by then."""
-        ready = self._descriptors.ready()
-        self._random.shuffle(ready)
-        queue = self._queue
-        queue.extend(ready)
-        with self._running():
+        queue = self.queue
+        if self.stirred:
+            ready = self._descriptors.ready()
+            self._random.shuffle(ready)
+            queue.extend(ready)
+        self._inside = True
+        asyncio_events._set_running_loop(self)
+        try:
             for _ in range(len(queue)):
                 handle = queue.popleft()
                 if not handle.cancelled():
                     handle._run()
                 if self.dead:
                     return
-
-    @contextlib.contextmanager
-    def _running(self) -> Generator[None, None, None]:
-        self._inside = True
-        asyncio_events._set_running_loop(self)
-        try:
-            yield
         finally:
             asyncio_events._set_running_loop(None)
             self._inside = False
@@ -129,7 +126,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         if not self.dead:
             self._check_open()
-            self._queue.append(handle)
+            self.queue.append(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -155,7 +152,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
         timer.event = self.scheduler.at(
-            round(when * NS_PER_SECOND), lambda: self._queue.append(timer), owner=self
+            round(when * NS_PER_SECOND), lambda: self.queue.append(timer), owner=self
         )
         if self.dead:
             timer.event.cancel()
@@ -230,7 +227,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.scheduler.note_detail(f"{self.name} job {getattr(func, '__qualname__', type(func).__name__)}")
         self.scheduler.at(
             self._after_job_delay(self.scheduler.now_ns),
-            lambda: self._queue.append(asyncio.Handle(_resolve, (future, result, error), self)),
+            lambda: self.queue.append(asyncio.Handle(_resolve, (future, result, error), self)),
             owner=self,
         )
 
@@ -288,7 +285,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The first half of a kill: from here on this loop runs nothing and takes nothing."""
         self.dead = True
         self.scheduler.remove_process(self)
-        self._queue.clear()
+        self.queue.clear()
         self._descriptors.unwatch_all()
 
     def close_coroutines(self) -> None:

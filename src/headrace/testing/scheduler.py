@@ -15,7 +15,7 @@ Everything of note is written to the trace, whose running hash is the proof that
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from hashlib import blake2b
 from itertools import islice
 from typing import Final, Protocol
@@ -47,6 +47,13 @@ class Process(Protocol):
     name: str
     paused: bool
     dead: bool
+
+    @property
+    def queue(self) -> Sized:
+        """With nothing here nor in `stirred` it has no work."""
+
+    @property
+    def stirred(self) -> Sized: ...
 
     def has_work(self) -> bool: ...
 
@@ -204,12 +211,12 @@ class Scheduler:
             raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
         self.ran = None
         fired = self._fire_due()
-        runnable = [p for p in self.processes if not p.paused and p.has_work()]
+        runnable = [p for p in self.processes if (p.queue or p.stirred) and not p.paused and p.has_work()]
         if runnable:
             process = runnable[0] if len(runnable) == 1 else self._random.choice(runnable)
             self.ran = process
             process.run_round()
-            self.now_ns += self._random.randrange(1_000, ROUND_NS_MAX)
+            self.now_ns += int(self._random.uniform(1_000, ROUND_NS_MAX))
         elif not fired:
             self._jump()
         for check in self.after_step:

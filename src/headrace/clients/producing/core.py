@@ -303,10 +303,16 @@ class ProducerCore:
         creates = self.config.bool("allow.auto.create.topics")
         failures = 0
         while True:
-            await self.cluster.patiently(
-                lambda: self.cluster.refresh([topic], create=creates),
-                timeout_ms=int(max(0, deadline_ms - self.world.now_ms())),
-            )
+            try:
+                await self.cluster.patiently(
+                    lambda: self.cluster.refresh([topic], create=creates),
+                    timeout_ms=int(max(0, deadline_ms - self.world.now_ms())),
+                )
+            except TimedOutError:
+                # One broker that does not answer is no reason to give up: the next one may.
+                if self.world.now_ms() >= deadline_ms:
+                    raise
+                continue
             count = self.cluster.view.partition_count(topic)
             if count and (partition is None or 0 <= partition < count):
                 self.sender.know(topic)

@@ -17,7 +17,7 @@ from headrace.clients.administering.face import AsyncAdmin
 from headrace.clients.consuming.async_face import AsyncConsumer
 from headrace.clients.consuming.listener import RebalanceListener
 from headrace.clients.consuming.records import ConsumedRecord
-from headrace.clients.errors import ClientError
+from headrace.clients.errors import ClientError, UnreachableError
 from headrace.clients.producing.batch import Delivery
 from headrace.clients.producing.face import AsyncProducer
 from headrace.clients.world import World as ClientSurroundings
@@ -68,7 +68,14 @@ class Writer:
         self._sent[where] += 1
         value = b"%s/%d/%d/" % (self.name.encode(), where.partition, number)
         value += rng.randbytes(rng.choice([1, 100, 900]))
-        delivery = await producer.send(where.topic, value, partition=where.partition)
+        while True:
+            try:
+                delivery = await producer.send(where.topic, value, partition=where.partition)
+                break
+            except UnreachableError as error:
+                # Before anything worked a producer says so at once; nothing was taken.
+                self.world.note(f"{self.name} hears: {error}")
+                await asyncio.sleep(0.1)
         delivery.add_done_callback(lambda done: self._decided(done, where, number, value))
 
     def _decided(self, delivery: Delivery, where: TopicPartition, number: int, value: bytes) -> None:
