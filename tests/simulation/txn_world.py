@@ -1,0 +1,236 @@
+"""Transactional writers on three simulated nodes that are killed under them; what readers of committed
+records see in the end is compared with what the writers were told.
+
+    python -m tests.simulation.txn_world FIRST_SEED COUNT
+
+A writer writes each transaction to several partitions and commits or aborts it. Where the answer is an error
+it starts anew under the same id, and does not know what became of the last one. Now and then a writer is
+replaced by another one of the same id while it still writes: it is a zombie then, and what it is told does
+not count. The rules: a transaction that was told to be committed is there, whole and once; one that was
+aborted is not; one that nobody knows about is there whole or not at all; and when all is quiet no transaction
+is open any more.
+"""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from enum import Enum
+
+from headrace.base.ids import TopicPartition
+from headrace.clients.administering.face import AsyncAdmin
+from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients.errors import ClientError
+from headrace.clients.producing.face import AsyncProducer
+from headrace.clients.world import World as ClientSurroundings
+from headrace.testing.machine import Surroundings
+from headrace.testing.node_cluster import PORT, NodeCluster
+from headrace.testing.world import World
+
+TOPIC = "events"
+PARTITIONS = 4
+NODES = 3
+BOOTSTRAP = ",".join(f"node{n}:{PORT}" for n in range(1, NODES + 1))
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "2000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+TIMEOUT_MS = 10_000
+
+
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Account:
+    """What was tried, and what became of it as far as the writers know."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, list[tuple[int, bytes]]] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def check(self, found: dict[int, list[bytes]]) -> None:
+        """Compare with what a reader of committed records found, by partition."""
+        times = Counter((partition, value) for partition, values in found.items() for value in values)
+        doubled = [each for each, count in times.items() if count > 1]
+        assert not doubled, f"read twice: {doubled}"
+        known = {each for written in self.written.values() for each in written}
+        assert times.keys() <= known, "read what nobody wrote"
+        for name, written in self.written.items():
+            there = [each for each in written if each in times]
+            outcome = self.outcomes[name]
+            if outcome is Outcome.COMMITTED:
+                assert len(there) == len(written), f"{name} was committed and is not whole"
+            elif outcome is Outcome.ABORTED:
+                assert not there, f"{name} was aborted and is read"
+            else:
+                assert len(there) in (0, len(written)), f"{name} is torn: {len(there)} of {len(written)}"
+
+
+class Writer:
+    """The users of one transactional id, one after the other."""
+
+    def __init__(self, number: int, account: Account) -> None:
+        self.name = f"writer{number}"
+        self.account = account
+        self.stopping = False
+        self._count = 0
+
+    async def run(self, own: Surroundings) -> None:
+        while not self.stopping:
+            try:
+                await self._use(own)
+            except (ClientError, OSError):
+                await asyncio.sleep(own.rng.random())
+
+    async def _use(self, own: Surroundings) -> None:
+        """One producer, until it fails or is replaced while it writes."""
+        settings = {
+            "bootstrap.servers": BOOTSTRAP,
+            "transactional.id": self.name,
+            "transaction.timeout.ms": TIMEOUT_MS,
+            "delivery.timeout.ms": 6_000,
+            "request.timeout.ms": 2_000,
+        }
+        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+        producer = AsyncProducer(settings, world=surroundings)
+        await producer.__aenter__()
+        try:
+            await producer.init_transactions()
+            while not self.stopping:
+                if own.rng.random() < 0.1:
+                    await self._begin(producer, own.rng)  # left open: the next one ends it
+                    return
+                await self._transact(producer, own.rng)
+                await asyncio.sleep(own.rng.random() * 0.3)
+        finally:
+            await producer.close(0)
+
+    async def _begin(self, producer: AsyncProducer, rng: random.Random) -> str:
+        self._count += 1
+        name = f"{self.name}/{self._count}"
+        self.account.outcomes[name] = Outcome.UNKNOWN
+        written = self.account.written[name] = []
+        await producer.begin_transaction()
+        deliveries = []
+        for partition in rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS)):
+            for part in range(rng.randint(1, 3)):
+                value = f"{name}/{partition}/{part}".encode()
+                written.append((partition, value))
+                deliveries.append(await producer.send(TOPIC, value, partition=partition))
+        for delivery in deliveries:
+            await delivery
+        return name
+
+    async def _transact(self, producer: AsyncProducer, rng: random.Random) -> None:
+        name = await self._begin(producer, rng)
+        commits = rng.random() < 0.7
+        if commits:
+            await producer.commit_transaction()
+            self.account.outcomes[name] = Outcome.COMMITTED
+        else:
+            await producer.abort_transaction()
+            self.account.outcomes[name] = Outcome.ABORTED
+
+
+class TxnWorld:
+    """One seed."""
+
+    def __init__(self, seed: int, *, writers: int = 3, kills: int = 4) -> None:
+        self.rng = random.Random(seed)
+        self.cluster = NodeCluster(World(seed), nodes=NODES, settings=SETTINGS)
+        self.world = self.cluster.world
+        self.account = Account()
+        self.kills = kills
+        self.writers = [Writer(number, self.account) for number in range(writers)]
+
+    def play(self) -> Account:
+        try:
+            self.world.run(self._script())
+        finally:
+            self.world.close()
+        return self.account
+
+    async def _script(self) -> None:
+        await self.cluster.start()
+        machine = self.world.machine("reader")
+        await self.world.result(machine, machine.boot(self._make_topic, may_fail=True))
+        tasks = []
+        for writer in self.writers:
+            its = self.world.machine(writer.name)
+            tasks.append(self.world.result(its, its.boot(writer.run, may_fail=True)))
+        running = [asyncio.ensure_future(task) for task in tasks]
+        for _ in range(self.kills):
+            await asyncio.sleep(1 + self.rng.random() * 4)
+            await self._strike()
+        await asyncio.sleep(2)
+        for writer in self.writers:
+            writer.stopping = True
+        await asyncio.gather(*running)
+        await self.cluster.until(self._is_quiet, "no transaction is open", timeout_s=120)
+        machine.retire()
+        found = await self.world.result(machine, machine.boot(self._read_all, may_fail=True))
+        self.account.check(found)
+
+    async def _strike(self) -> None:
+        """Kill a node, or stop it in order, and bring it back."""
+        victim = self.rng.choice(self.cluster.ids)
+        if self.rng.random() < 0.7:
+            self.cluster.kill(victim)
+        else:
+            await self.cluster.stop(victim)
+        await asyncio.sleep(self.rng.random() * 4)
+        await self.cluster.start(victim)
+
+    def _is_quiet(self) -> bool:
+        """Whether no leader has anything open."""
+        logs = [
+            partition.log
+            for node in self.cluster.nodes.values()
+            for partition in node.parts.replicas
+            if partition.is_leader and partition.log is not None and partition.topic_partition.topic == TOPIC
+        ]
+        return len(logs) == PARTITIONS and all(
+            log.last_stable_offset == log.high_watermark == log.log_end_offset for log in logs
+        )
+
+    async def _make_topic(self, own: Surroundings) -> None:
+        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+        async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings) as admin:
+            await admin.create_topic(TOPIC, partitions=PARTITIONS)
+
+    async def _read_all(self, own: Surroundings) -> dict[int, list[bytes]]:
+        settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed"}
+        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+        where = [TopicPartition(TOPIC, at) for at in range(PARTITIONS)]
+        found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
+        async with AsyncConsumer(settings, world=surroundings) as consumer:
+            consumer.assign(where)
+            consumer.seek_to_beginning()
+            ends = await consumer.end_offsets(where)
+            while any([await consumer.position(each) < ends[each] for each in where]):
+                for record in await consumer.poll(1.0):
+                    assert record.value is not None
+                    found[record.partition].append(record.value)
+        return found
+
+
+def main() -> None:
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    for seed in range(first, first + count):
+        account = TxnWorld(seed, kills=6).play()
+        print(f"seed {seed}: {Counter(each.value for each in account.outcomes.values())}")
+
+
+if __name__ == "__main__":
+    main()
