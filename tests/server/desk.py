@@ -69,7 +69,13 @@ class Desk:
         response_class = getattr(module, type(request).__name__.replace("Request", "Response"))
         # What the version does not carry never reaches a handler.
         request = decode(type(request), version, encode(request, version))
-        context = SimpleNamespace(api_key=key, api_version=version, connection=self.peer, parts=self.parts)
+        context = SimpleNamespace(
+            api_key=key,
+            api_version=version,
+            connection=self.peer,
+            parts=self.parts,
+            controller=self.parts.controller,
+        )
         try:
             response = row.load()(context, request)  # type: ignore[arg-type]
             if asyncio.isfuture(response):

@@ -1,13 +1,24 @@
 """Envelope over the wire: a client's request, carried out as the client's."""
 
+from typing import Any
+
+import pytest
+
 from headrace.base.error_codes import ErrorCode
+from headrace.server.context import RequestContext
+from headrace.server.handlers import envelope as envelope_handler
+from headrace.testing.machine import Surroundings
+from headrace.testing.node_cluster import PORT, NodeCluster
+from headrace.testing.world import World
 from headrace.wire.codec import encode, join_chunks
 from headrace.wire.framing import read_response, request_frame
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.schemas.envelope import EnvelopeRequest
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.principal import DefaultPrincipalData
-from tests.server.node_world import NodeWorld, simulated
+from tests.server.node_world import NodeWorld, open_client, simulated
+
+CREATE_TOPICS = 19
 
 
 def envelope(request: object, version: int, correlation_id: int = 5) -> EnvelopeRequest:
@@ -37,3 +48,43 @@ async def test_what_a_controller_does_not_serve_is_not_forwarded(world: NodeWorl
     assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION
     within = await client.ask(envelope(envelope(HeartbeatRequest("g"), 4), 0), 0)
     assert within.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_broker_tells_the_controller_for_whom_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's principal and address travel with its request; a node's own requests are the node's."""
+    asked: list[tuple[int, str, str]] = []
+
+    class Noted(RequestContext):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            asked.append((self.api_key, self.connection.principal, self.connection.host))
+
+    monkeypatch.setattr(envelope_handler, "RequestContext", Noted)
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        active = cluster.controller_id()
+        broker = next(each for each in cluster.ids if each != active)
+        client = cluster.world.machine("client")
+
+        async def ask(own: Surroundings) -> str:
+            asking = await open_client(own.loop, own.network, f"node{broker}", PORT)
+            create = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 10_000)
+            assert (await asking.ask(create, 7)).topics[0].error_code == 0
+            return own.network.own_name()
+
+        host = await cluster.world.result(client, client.boot(ask))
+        assert asked == [(CREATE_TOPICS, "User:ANONYMOUS", host)]
+
+        async def ask_as_alice() -> None:
+            controller = cluster.nodes[broker].parts.controller.on_behalf_of("User:alice", "2001:db8::7")
+            await controller.create_topics(CreateTopicsRequest([CreatableTopic("u", 1, 1)], 10_000))
+
+        await cluster.on_node(broker, ask_as_alice())
+        assert asked[1:] == [(CREATE_TOPICS, "User:alice", "2001:db8::7")]
+
+    cluster = NodeCluster(World(1))
+    try:
+        cluster.world.run(script(cluster))
+    finally:
+        cluster.world.close()

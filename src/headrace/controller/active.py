@@ -83,6 +83,9 @@ class ActiveController(ControllerRequests):
         task.add_done_callback(self._asking.discard)
         return task
 
+    def on_behalf_of(self, principal: str, host: str) -> ControllerRequests:
+        return _OnBehalf(self, principal, host)
+
     async def is_out_of_reach(self) -> bool:
         core = self._raft.core
         others = [voter for voter in core.voters if voter != core.node_id]
@@ -152,6 +155,20 @@ class ActiveController(ControllerRequests):
         if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the node that was asked is not the active controller")
         return response
+
+
+class _OnBehalf(ControllerRequests):
+    """The active controller as one client's requests reach it."""
+
+    def __init__(self, controller: ActiveController, principal: str, host: str) -> None:
+        self._controller = controller
+        self._principal = principal
+        self._host = host
+
+    def ask(self, request: Any, *, api_version: int | None = None) -> "asyncio.Future[Any]":
+        return self._controller.ask(
+            request, api_version=api_version, principal=self._principal, host=self._host
+        )
 
 
 def _raise_for(response: Any) -> None:

@@ -40,6 +40,10 @@ class ControllerRequests(ABC):
         """Whether there can be no controller: the processes of a majority of the quorum have ended."""
         return False
 
+    def on_behalf_of(self, principal: str, host: str) -> "ControllerRequests":
+        """The same controller, for requests of a client: whoever passes them on says whose they are."""
+        return self
+
     @abstractmethod
     def ask(self, request: Any, *, api_version: int | None = None) -> "Future[Any]":
         """The reply to a request of any kind; `api_version` where its meaning depends on that."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from headrace.controller.requests import ControllerRequests
     from headrace.server.api_table import ApiTable
     from headrace.server.parts import Parts
     from headrace.transport.connection import Connection
@@ -117,6 +118,11 @@ class RequestContext:
         self.client_id = client_id
         self.connection = connection
         self.parts = parts
+
+    @property
+    def controller(self) -> ControllerRequests:
+        """The active controller, which is told for whom it is asked."""
+        return self.parts.controller.on_behalf_of(self.connection.principal, self.connection.host)
 
     def __repr__(self) -> str:
         return (

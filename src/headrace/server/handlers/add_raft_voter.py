@@ -11,4 +11,4 @@ from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, AddRaftVot
 
 
 def handle(context: RequestContext, request: AddRaftVoterRequest) -> Future[AddRaftVoterResponse]:
-    return context.parts.controller.add_raft_voter(request)
+    return context.controller.add_raft_voter(request)

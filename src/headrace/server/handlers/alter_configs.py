@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Future[Alte
                     error.code, error.message, resource.resource_type, resource.resource_name
                 )
     left = [resource for place, resource in enumerate(request.resources) if place not in refused]
-    decided = context.parts.controller.alter_configs(
+    decided = context.controller.alter_configs(
         AlterConfigsRequest(resources=left, validate_only=request.validate_only)
     )
     return merge_results(decided, refused, loop=context.parts.loop)

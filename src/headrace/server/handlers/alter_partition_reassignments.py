@@ -16,4 +16,4 @@ from headrace.wire.schemas.alter_partition_reassignments import (
 def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Future[AlterPartitionReassignmentsResponse]:
-    return context.parts.controller.alter_partition_reassignments(request)
+    return context.controller.alter_partition_reassignments(request)

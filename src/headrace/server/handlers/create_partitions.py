@@ -11,4 +11,4 @@ from headrace.wire.schemas.create_partitions import CreatePartitionsRequest, Cre
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> Future[CreatePartitionsResponse]:
-    return context.parts.controller.create_partitions(request)
+    return context.controller.create_partitions(request)

@@ -14,4 +14,4 @@ from headrace.wire.schemas.create_topics import CreateTopicsRequest, CreateTopic
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> Future[CreateTopicsResponse]:
-    return context.parts.controller.create_topics(request)
+    return context.controller.create_topics(request)

@@ -15,4 +15,4 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Future[Dele
     if request.topic_names:
         topics = [DeleteTopicState(name=name) for name in request.topic_names]
         request = DeleteTopicsRequest(topics=topics + request.topics, timeout_ms=request.timeout_ms)
-    return context.parts.controller.delete_topics(request)
+    return context.controller.delete_topics(request)

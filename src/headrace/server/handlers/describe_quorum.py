@@ -11,4 +11,4 @@ from headrace.wire.schemas.describe_quorum import DescribeQuorumRequest, Describ
 
 
 def handle(context: RequestContext, request: DescribeQuorumRequest) -> Future[DescribeQuorumResponse]:
-    return context.parts.controller.describe_quorum(request, api_version=context.api_version)
+    return context.controller.describe_quorum(request, api_version=context.api_version)

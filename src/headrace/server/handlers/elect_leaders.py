@@ -11,4 +11,4 @@ from headrace.wire.schemas.elect_leaders import ElectLeadersRequest, ElectLeader
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> Future[ElectLeadersResponse]:
-    return context.parts.controller.elect_leaders(request)
+    return context.controller.elect_leaders(request)

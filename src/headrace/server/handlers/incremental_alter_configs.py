@@ -41,7 +41,7 @@ def handle(
         if result is not None:
             here[place] = result
     left = [resource for place, resource in enumerate(request.resources) if place not in here]
-    decided = context.parts.controller.incremental_alter_configs(
+    decided = context.controller.incremental_alter_configs(
         IncrementalAlterConfigsRequest(resources=left, validate_only=request.validate_only)
     )
     return merge_results(decided, here, loop=context.parts.loop)

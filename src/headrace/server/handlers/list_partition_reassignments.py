@@ -14,4 +14,4 @@ from headrace.wire.schemas.list_partition_reassignments import (
 def handle(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Future[ListPartitionReassignmentsResponse]:
-    return context.parts.controller.list_partition_reassignments(request)
+    return context.controller.list_partition_reassignments(request)

@@ -113,7 +113,7 @@ def _make_then_answer(
         answer.set_result(_answer_wanted(context, request, wanted, faults))
 
     creation = CreateTopicsRequest(topics=[automatic_topic(parts.config, name) for name in missing])
-    parts.controller.create_topics(creation).add_done_callback(when_made)
+    context.controller.create_topics(creation).add_done_callback(when_made)
     return answer
 
 

@@ -10,4 +10,4 @@ from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest, Remo
 
 
 def handle(context: RequestContext, request: RemoveRaftVoterRequest) -> Future[RemoveRaftVoterResponse]:
-    return context.parts.controller.remove_raft_voter(request)
+    return context.controller.remove_raft_voter(request)

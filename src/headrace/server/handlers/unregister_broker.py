@@ -9,4 +9,4 @@ from headrace.wire.schemas.unregister_broker import UnregisterBrokerRequest, Unr
 
 
 def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Future[UnregisterBrokerResponse]:
-    return context.parts.controller.unregister_broker(request)
+    return context.controller.unregister_broker(request)

@@ -11,4 +11,4 @@ from headrace.wire.schemas.update_features import UpdateFeaturesRequest, UpdateF
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Future[UpdateFeaturesResponse]:
-    return context.parts.controller.update_features(request, api_version=context.api_version)
+    return context.controller.update_features(request, api_version=context.api_version)
