@@ -1,5 +1,6 @@
 """A classic group without a node: requests in, answers out, time by hand."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -59,7 +60,7 @@ class World:
         member_id: str = "",
         *,
         instance_id: str | None = None,
-        protocols: tuple[str, ...] = ("range",),
+        protocols: Mapping[str, bytes] | Sequence[str] = ("range",),
         protocol_type: str = "consumer",
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
@@ -68,6 +69,8 @@ class World:
     ) -> list[JoinGroupResponse]:
         """Send a JoinGroup; the list holds its answer once there is one."""
         answers: list[JoinGroupResponse] = []
+        if not isinstance(protocols, Mapping):
+            protocols = {name: name.encode() for name in protocols}
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=session_ms,
@@ -75,7 +78,7 @@ class World:
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name, name.encode()) for name in protocols],
+            protocols=[JoinGroupRequestProtocol(*each) for each in protocols.items()],
         )
         self.protocol.join(
             request,

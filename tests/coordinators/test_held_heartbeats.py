@@ -2,20 +2,23 @@
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_protocol import Release
+from headrace.coordinators.group.held_heartbeats import COME_AGAIN, Patience
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.leave_group import MemberIdentity
 from tests.coordinators.classic_world import GROUP, World
 
-HOLD_MS = 3_000
+HOLD_MS = 2_500
 
 
-def hold(world: World, member_id: str) -> tuple[list[ErrorCode], Release | None]:
+def hold(
+    world: World, member_id: str, *, comes_again: bool = False
+) -> tuple[list[ErrorCode], Release | None]:
     """A heartbeat that may be held: its answers, and what lets it go."""
     request = HeartbeatRequest(group_id=GROUP, generation_id=world.group.generation, member_id=member_id)
     assert world.protocol.heartbeat(request, now_ms=world.now_ms) is ErrorCode.NONE
     answers: list[ErrorCode] = []
-    release = world.protocol.hold(request, hold_ms=HOLD_MS, now_ms=world.now_ms, answer=answers.append)
-    return answers, release
+    patience = Patience(HOLD_MS, comes_again)
+    return answers, world.protocol.hold(request, patience, now_ms=world.now_ms, answer=answers.append)
 
 
 def test_a_rebalance_is_told_at_once() -> None:
@@ -49,7 +52,7 @@ def test_without_news_it_is_answered_before_the_next_one_is_due() -> None:
 
 def test_in_a_short_session_it_is_answered_sooner() -> None:
     world = World()
-    member, _ = world.join_new(session_ms=6_000)
+    member, _ = world.join_new(session_ms=8_000)
     world.sync(member, {member: b"all"})
     told, _ = hold(world, member)
     world.pass_time(1_999)
@@ -74,11 +77,11 @@ def test_it_can_be_let_go() -> None:
     first, _ = world.stable_pair()
     told, release = hold(world, first)
     assert release is not None
-    release(False)
+    release(world.now_ms, False)
     assert told == [ErrorCode.NONE]
     world.join_new("third")
     world.pass_time(60_000)
-    release(False)
+    release(world.now_ms, False)
     assert told == [ErrorCode.NONE], "one answer is enough"
 
 
@@ -89,7 +92,7 @@ def test_a_newer_one_replaces_it() -> None:
     newer, _ = hold(world, first)
     assert (older, newer) == ([ErrorCode.NONE], [])
     assert release is not None
-    release(True)  # the connection of the older one ends: no concern of the newer one
+    release(world.now_ms, True)  # the connection of the older one ends: no concern of the newer one
     world.pass_time(HOLD_MS - 1)
     assert newer == []
     world.join_new("third")
@@ -101,7 +104,7 @@ def test_a_member_that_breaks_its_connection_is_not_made_to_wait_again() -> None
     first, second = world.stable_pair()
     _, release = hold(world, first)
     assert release is not None
-    release(True)
+    release(world.now_ms, True)
     assert hold(world, first) == ([], None)
     assert hold(world, second)[1] is not None
 
@@ -128,3 +131,36 @@ def test_a_static_member_that_is_replaced_is_fenced() -> None:
     told, _ = hold(world, old)
     world.join(instance_id="seat")
     assert told == [ErrorCode.FENCED_INSTANCE_ID]
+
+
+def test_a_client_that_would_is_asked_to_come_again() -> None:
+    world = World()
+    member, _ = world.join_new()
+    world.sync(member, {member: b"all"})
+    world.pass_time(5_000)
+    answers = []
+    for _ in range(7):
+        told, release = hold(world, member, comes_again=True)
+        assert release is not None
+        world.pass_time(1_000)
+        release(world.now_ms, False)
+        answers += told
+    # It counts its session of 10 s from the last good answer.
+    good, again = ErrorCode.NONE, COME_AGAIN
+    assert answers == [good, again, again, good, again, again, good]
+
+
+def test_a_heartbeat_that_was_asked_for_may_come_too_late() -> None:
+    world = World()
+    first, second = world.stable_pair()
+    hold(world, first)
+    world.pass_time(HOLD_MS)
+    told, release = hold(world, first, comes_again=True)
+    assert release is not None
+    release(world.now_ms, False)
+    assert told == [COME_AGAIN]
+    joined = [world.join(first, client_id="a"), world.join(second, client_id="b")]
+    assert [each[0].error_code for each in joined] == [ErrorCode.NONE] * 2
+    assert world.heartbeat(first, generation=2) is ErrorCode.NONE
+    assert world.heartbeat(second, generation=2) is ErrorCode.ILLEGAL_GENERATION
+    assert world.heartbeat(first, generation=1) is ErrorCode.ILLEGAL_GENERATION

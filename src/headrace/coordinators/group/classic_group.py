@@ -44,7 +44,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 @dataclass(slots=True)
 class Member:
     """One member. `joining` and `syncing` answer a request that waits for the others, `beating` a heartbeat
-    that waits for news.
+    that waits for news. A member that is `kept` has joined a generation and not been told of it: see
+    `second_rounds`.
     """
 
     id: str
@@ -58,14 +59,23 @@ class Member:
     is_new: bool = False
     joining: Callable[[JoinGroupResponse], None] | None = None
     syncing: Callable[[SyncGroupResponse], None] | None = None
+    kept: Callable[[JoinGroupResponse], None] | None = None
+    knows: int | None = None  # its generation, where it has not been told of the group's
     beating: Callable[[ErrorCode], None] | None = None
     is_patient: bool = True  # it has not yet broken a connection on which a heartbeat was held
+    beat_ms: int = 0  # when its last heartbeat came, repeated ones not counted
+    assured_ms: int = 0  # when it joined, or a held heartbeat was last answered without an error
+    repeats: int | None = None  # the generation of a heartbeat that it was asked to send again
 
     def tell(self, error: ErrorCode) -> None:
         """Answer the heartbeat that waits, if one does."""
         beating, self.beating = self.beating, None
         if beating is not None:
             beating(error)
+
+    @property
+    def waits_for_others(self) -> bool:
+        return not (self.joining is None and self.syncing is None and self.kept is None)
 
     def metadata_for(self, protocol: str) -> bytes:
         for name, metadata in self.protocols:
@@ -93,6 +103,7 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)
     pending_sync: set[str] = field(default_factory=set)
+    pending_givers: set[str] = field(default_factory=set)  # see `second_rounds`
     new_member_added: bool = False
 
     def move(self, state: GroupState) -> None:
@@ -116,6 +127,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         self.pending_ids.discard(member_id)
         self.pending_sync.discard(member_id)
+        self.pending_givers.discard(member_id)
         if member is not None and member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
@@ -162,6 +174,11 @@ class ClassicGroup:
         candidates = self.common_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
+
+    def is_generation_of(self, member_id: str, generation: int) -> bool:
+        """Whether this is the generation that the member is in, as far as it can know."""
+        member = self.members[member_id]
+        return generation == (self.generation if member.knows is None else member.knows)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Is this who it says it is? A static member's seat belongs to its newest id (KIP-345)."""

@@ -18,9 +18,9 @@ from headrace.coordinators.group.classic_replies import (
     join_error,
     join_reply,
     returning_reply,
-    sync_reply,
+    turn_away,
 )
-from headrace.coordinators.group.held_heartbeats import HeldHeartbeats
+from headrace.coordinators.group.held_heartbeats import HeldHeartbeats, Patience
 from headrace.coordinators.group.rebalances import ClassicLimits, Persist, Rebalances
 from headrace.coordinators.timers import Timers
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
@@ -36,7 +36,7 @@ from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
 AnswerJoin = Callable[[JoinGroupResponse], None]
 AnswerSync = Callable[[SyncGroupResponse], None]
 AnswerBeat = Callable[[ErrorCode], None]
-Release = Callable[[bool], None]
+Release = Callable[[int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +174,17 @@ class ClassicProtocol:
             answer(join_error(member.id, error))
             return
         seated = group.members[member.id]
+        self._answer_older(seated)
         unchanged = seated.protocols == member.protocols
         stays = group.is_in(GroupState.STABLE) and not group.is_leader(member.id)
         if unchanged and (stays or group.is_in(GroupState.COMPLETING)):
+            seated.knows = None
             answer(join_reply(group, seated))
         elif group.is_in(GroupState.EMPTY):
             answer(join_error(member.id, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             self._renew(seated, member)
-            self._wait_to_join(group, seated, answer)
+            seated.joining = answer
             self._rebalances.begin(group, now_ms)
 
     def _seat(
@@ -197,7 +199,7 @@ class ClassicProtocol:
         # While it waits in a join it sends no heartbeats, but a client that died waiting must not stay for
         # ever.
         self._rebalances.expect_heartbeat(group, member, now_ms, self._limits.new_member_join_timeout_ms)
-        self._wait_to_join(group, member, answer)
+        member.joining = answer
         self._rebalances.begin(group, now_ms)
 
     @staticmethod
@@ -209,11 +211,12 @@ class ClassicProtocol:
         seated.client_host = member.client_host
 
     @staticmethod
-    def _wait_to_join(group: ClassicGroup, member: Member, answer: AnswerJoin) -> None:
-        if member.joining is not None:
-            # The client asked again: only its newest request is answered with the outcome.
-            member.joining(join_error(member.id, ErrorCode.REBALANCE_IN_PROGRESS))
-        member.joining = answer
+    def _answer_older(member: Member) -> None:
+        """The client asks again: only its newest request is answered with the outcome."""
+        older = member.joining or member.kept
+        member.joining = member.kept = None
+        if older is not None:
+            older(join_error(member.id, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def _replace_static(
         self,
@@ -231,6 +234,7 @@ class ClassicProtocol:
         old_id = seated.id
         self._rebalances.fence(group, seated)
         group.replace_static(seated, new_id)
+        seated.knows = None
         self._renew(seated, member)
         self._rebalances.expect_heartbeat(group, seated, now_ms)
         if group.is_in(GroupState.STABLE) and group.choose_protocol() == group.protocol:
@@ -245,7 +249,7 @@ class ClassicProtocol:
             self._persist(group, assignments, written)
             return
         # Also of a group whose assignment is due: its leader may have sent it to the seat's former owner.
-        self._wait_to_join(group, seated, answer)
+        seated.joining = answer
         self._rebalances.begin(group, now_ms)
 
     # --- SyncGroup ---
@@ -260,15 +264,15 @@ class ClassicProtocol:
         member = group.members[request.member_id]
         self._rebalances.expect_heartbeat(group, member, now_ms)
         group.pending_sync.discard(member.id)
-        if group.is_in(GroupState.STABLE):
-            answer(sync_reply(group, member))
-            return
+        group.pending_givers.discard(member.id)
         if member.syncing is not None:
             member.syncing(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = answer
         if not group.pending_sync:
             self._timers.cancel(("sync", group.id))
-        if group.is_leader(member.id):
+        if group.is_in(GroupState.STABLE):
+            self._rebalances.give_shares(group)
+        elif group.is_leader(member.id):
             self._rebalances.take_assignment(group, request, now_ms)
 
     def _check_sync(self, group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
@@ -301,18 +305,22 @@ class ClassicProtocol:
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if request.generation_id != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        self._rebalances.expect_heartbeat(group, group.members[request.member_id], now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING) else ErrorCode.NONE
+        member = group.members[request.member_id]
+        if not group.is_generation_of(request.member_id, request.generation_id):
+            # librdkafka sends the same bytes again when it was asked to, though it may have joined meanwhile.
+            was_asked_for = request.generation_id == member.repeats
+            return ErrorCode.NONE if was_asked_for else ErrorCode.ILLEGAL_GENERATION
+        self._rebalances.expect_heartbeat(group, member, now_ms)
+        rebalances = group.is_in(GroupState.PREPARING) or member.kept is not None
+        return ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
 
     def hold(
-        self, request: HeartbeatRequest, *, hold_ms: int, now_ms: int, answer: AnswerBeat
+        self, request: HeartbeatRequest, patience: Patience, *, now_ms: int, answer: AnswerBeat
     ) -> Release | None:
         """Keep a heartbeat that was found good until there is news: see `HeldHeartbeats.hold`."""
         group = self.groups[request.group_id]
         member = group.members[request.member_id]
-        return self._held.hold(group, member, hold_ms=hold_ms, now_ms=now_ms, answer=answer)
+        return self._held.hold(group, member, patience, now_ms=now_ms, answer=answer)
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         """An offset commit proves life as well as a heartbeat does."""
@@ -368,13 +376,7 @@ class ClassicProtocol:
     def send_back(group: ClassicGroup) -> None:
         """The group is about to change its protocol: who waits in it is told to join again."""
         for member in group.members.values():
-            joining, syncing = member.joining, member.syncing
-            member.joining = member.syncing = None
-            member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
-            if joining is not None:
-                joining(join_error(member.id, ErrorCode.REBALANCE_IN_PROGRESS))
-            if syncing is not None:
-                syncing(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def drop(self, group_id: str) -> None:
         """The group is deleted, or its partition moved away: nobody waits for it any more."""

@@ -64,3 +64,15 @@ def sync_reply(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
+
+
+def turn_away(member: Member, error: ErrorCode) -> None:
+    """Answer everything that waits for this member."""
+    joins, syncing = (member.joining, member.kept), member.syncing
+    member.joining = member.kept = member.syncing = None
+    member.tell(error)
+    for answer in joins:
+        if answer is not None:
+            answer(join_error(member.id, error))
+    if syncing is not None:
+        syncing(SyncGroupResponse(error_code=error))

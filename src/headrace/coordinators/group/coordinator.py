@@ -31,7 +31,7 @@ from headrace.wire.record_frames import GROUP
 
 # How long an empty group waits for more members, and again while they keep coming, where nobody said. Kafka's
 # default of 3 s spares a group that starts slowly some rebalances, and makes every other group wait.
-INITIAL_DELAY_MS: Final = 300
+INITIAL_DELAY_MS: Final = 500
 
 
 def _initial_delay_ms(config: BrokerConfig) -> int:

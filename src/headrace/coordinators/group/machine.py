@@ -166,7 +166,7 @@ class GroupMachine:
         error = group.check_member(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if generation != group.generation:
+        if not group.is_generation_of(member_id, generation):
             return ErrorCode.ILLEGAL_GENERATION
         if group.is_in(GroupState.COMPLETING) and not transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
-from headrace.coordinators.group.classic_replies import join_error, join_reply, sync_reply
+from headrace.coordinators.group.classic_replies import join_reply, sync_reply, turn_away
+from headrace.coordinators.group.second_rounds import (
+    KEPT_MS_MAX,
+    can_be_kept,
+    leader_of_first_round,
+    must_give_up,
+    name_generation,
+)
 from headrace.coordinators.timers import Timers
+from headrace.wire.schemas.join_group import JoinGroupResponse
 from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
 
 Assignments = dict[str, bytes]
@@ -43,16 +51,21 @@ class Rebalances:
             if ("initial", group.id) not in self._timers:
                 self._complete_join_if_all_here(group, now_ms)
             return
+        self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         if group.is_in(GroupState.COMPLETING):
-            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
             for member in group.members.values():
                 member.assignment = b""
         was_empty = group.is_in(GroupState.EMPTY)
         group.pending_sync.clear()
+        group.pending_givers.clear()
         self._timers.cancel(("sync", group.id))
         group.move(GroupState.PREPARING)
+        self._timers.cancel(("second", group.id))
         for member in group.members.values():
             member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
+            if member.kept is not None:
+                member.joining, member.kept = member.kept, None
+                name_generation(member, group.generation)
         if was_empty:
             # Its first members do not wait for ids that were given and never came back.
             if self._limits.initial_rebalance_delay_ms > 0:
@@ -118,6 +131,8 @@ class Rebalances:
         if group.leader_id is None or group.members[group.leader_id].joining is None:
             group.leader_id = next(each.id for each in group.members.values() if each.joining is not None)
         group.protocol = group.choose_protocol()
+        first_leader = leader_of_first_round(group)
+        group.leader_id = first_leader or group.leader_id
         group.move(GroupState.COMPLETING)
         group.pending_sync = set(group.members)
         self._timers.set(
@@ -128,9 +143,26 @@ class Rebalances:
         for member in list(group.members.values()):
             answer, member.joining = member.joining, None
             member.is_new = False
-            self.expect_heartbeat(group, member, now_ms)
-            if answer is not None:
-                answer(join_reply(group, member))
+            may_keep = first_leader is not None and not group.is_leader(member.id)
+            if may_keep and answer is not None and can_be_kept(member):
+                member.kept = answer
+                member.knows = group.generation - 1
+                self.expect_heartbeat(group, member, now_ms)
+            else:
+                self._tell_generation(group, member, answer, now_ms)
+
+    def _tell_generation(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        answer: Callable[[JoinGroupResponse], None] | None,
+        now_ms: int,
+    ) -> None:
+        member.knows = None
+        member.assured_ms = now_ms
+        self.expect_heartbeat(group, member, now_ms)
+        if answer is not None:
+            answer(join_reply(group, member))
 
     def take_assignment(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> None:
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
@@ -147,9 +179,39 @@ class Rebalances:
             for member in group.members.values():
                 member.assignment = assignments.get(member.id, b"")
             group.move(GroupState.STABLE)
-            self._answer_syncs(group, ErrorCode.NONE)
+            self._give_out(group, assignments, now_ms)
 
         self._persist(group, assignments, written)
+
+    def _give_out(self, group: ClassicGroup, assignments: Assignments, now_ms: int) -> None:
+        """Let members have their shares; where a second round will follow, who it does not touch is kept."""
+        anybody_is_kept = any(member.kept is not None for member in group.members.values())
+        givers = must_give_up(group, assignments) if anybody_is_kept else []
+        if not givers:
+            self._let_go(group, now_ms)
+            return
+        # All of them have their shares before the first can begin the next round.
+        group.pending_givers = {member.id for member in givers if member.kept is not None}
+        self._timers.set(("second", group.id), now_ms + KEPT_MS_MAX, lambda now: self._let_go(group, now))
+        for member in givers:
+            self._let_go_one(group, member, now_ms)
+        self.give_shares(group)
+
+    def give_shares(self, group: ClassicGroup) -> None:
+        """Answer who has asked for a share of what is assigned, if all are here who must be."""
+        if not group.pending_givers:
+            self._answer_syncs(group, ErrorCode.NONE)
+
+    def _let_go(self, group: ClassicGroup, now_ms: int) -> None:
+        group.pending_givers.clear()
+        for member in list(group.members.values()):
+            self._let_go_one(group, member, now_ms)
+        self._answer_syncs(group, ErrorCode.NONE)
+
+    def _let_go_one(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        kept, member.kept = member.kept, None
+        if kept is not None:
+            self._tell_generation(group, member, kept, now_ms)
 
     @staticmethod
     def _answer_syncs(group: ClassicGroup, error: ErrorCode) -> None:
@@ -181,7 +243,7 @@ class Rebalances:
     def _expire_member(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
         if group.members.get(member.id) is not member:
             return
-        if not member.is_new and (member.joining is not None or member.syncing is not None):
+        if not member.is_new and member.waits_for_others:
             # It waits for us, so its silence is ours.
             self.expect_heartbeat(group, member, now_ms)
             return
@@ -194,26 +256,13 @@ class Rebalances:
 
     def fence(self, group: ClassicGroup, member: Member) -> None:
         self._timers.cancel(("heartbeat", group.id, member.id))
-        member.tell(ErrorCode.FENCED_INSTANCE_ID)
-        if member.joining is not None:
-            member.joining(join_error(member.id, ErrorCode.FENCED_INSTANCE_ID))
-            member.joining = None
-        if member.syncing is not None:
-            member.syncing(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-            member.syncing = None
+        turn_away(member, ErrorCode.FENCED_INSTANCE_ID)
 
     def unseat(self, group: ClassicGroup, member_id: str) -> None:
         self._timers.cancel(("heartbeat", group.id, member_id))
         member = group.remove(member_id)
-        if member is None:
-            return
-        member.tell(ErrorCode.UNKNOWN_MEMBER_ID)
-        if member.joining is not None:
-            member.joining(join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-            member.joining = None
-        if member.syncing is not None:
-            member.syncing(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-            member.syncing = None
+        if member is not None:
+            turn_away(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def after_leave(self, group: ClassicGroup, now_ms: int) -> None:
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING):
@@ -226,13 +275,10 @@ class Rebalances:
         self._timers.cancel(("join", group.id))
         self._timers.cancel(("initial", group.id))
         self._timers.cancel(("sync", group.id))
+        self._timers.cancel(("second", group.id))
         for member_id in list(group.pending_ids):
             self._timers.cancel(("pending", group.id, member_id))
         for member in list(group.members.values()):
             self._timers.cancel(("heartbeat", group.id, member.id))
-            member.tell(ErrorCode.NOT_COORDINATOR)
-            if member.joining is not None:
-                member.joining(join_error(member.id, ErrorCode.NOT_COORDINATOR))
-            if member.syncing is not None:
-                member.syncing(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+            turn_away(member, ErrorCode.NOT_COORDINATOR)
         group.move(GroupState.DEAD)

@@ -17,14 +17,21 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.group.consumer.both_protocols import BothProtocols
+from headrace.coordinators.group.held_heartbeats import Patience
 from headrace.server.context import Peer, RequestContext
 from headrace.server.pending import settle
 from headrace.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-# How long a reply may be held, by the name of the client. Stock clients send a heartbeat every 3 s by default.
-# librdkafka leaves one out while another is unanswered, so it has its answer a little before.
-HOLD_MS: Final = {"apache-kafka-java": 3_500, "kafka-python": 3_500, "headrace": 3_500}
-LIBRDKAFKA_HOLD_MS: Final = 2_900
+# Stock clients send a heartbeat every 3 s by default. librdkafka leaves one out while another is unanswered:
+# that has its answer a little before. The Java client and librdkafka repeat, after their back-off of 0.1 s,
+# one that was answered by COORDINATOR_LOAD_IN_PROGRESS.
+HOLD_MS: Final = 2_800
+PATIENCE: Final = {
+    "apache-kafka-java": Patience(HOLD_MS, comes_again=True),
+    "headrace": Patience(HOLD_MS, comes_again=True),
+    "kafka-python": Patience(HOLD_MS, comes_again=False),
+}
+LIBRDKAFKAS_PATIENCE: Final = Patience(HOLD_MS, comes_again=True, starts_anew=False)
 # Its bindings have names of their own: confluent-kafka-python, confluent-kafka-go, rust-rdkafka...
 LIBRDKAFKA: Final = ("rdkafka", "confluent-kafka-")
 
@@ -51,25 +58,26 @@ def _hold(
 ) -> Future[HeartbeatResponse] | None:
     """The answer that comes when there is news; None where the client should have it now."""
     peer = context.connection
-    hold_ms = _hold_ms(peer)
-    if not hold_ms:
+    patience = _patience(peer)
+    if patience is None:
         return None
     answer: Future[HeartbeatResponse] = context.parts.loop.create_future()
     complete = settle(answer)
+    groups = context.parts.groups
     release = protocols.hold(
         request,
-        hold_ms=hold_ms,
-        now_ms=context.parts.groups.now_ms(),
+        patience,
+        now_ms=groups.now_ms(),
         answer=lambda error: complete(HeartbeatResponse(error_code=error)),
     )
     if release is None:
         return None
-    peer.hold(lambda: release(peer.is_gone))
+    peer.hold(lambda: release(groups.now_ms(), peer.is_gone))
     return answer
 
 
-def _hold_ms(peer: Peer) -> int:
+def _patience(peer: Peer) -> Patience | None:
     name, version = peer.software_name, peer.software_version
     if "librdkafka" in version or any(part in name for part in LIBRDKAFKA):
-        return LIBRDKAFKA_HOLD_MS
-    return HOLD_MS.get(name, 0)
+        return LIBRDKAFKAS_PATIENCE
+    return PATIENCE.get(name)

@@ -27,6 +27,7 @@ from headrace.coordinators.group.consumer.migration import downgrade, is_all_cla
 from headrace.coordinators.group.consumer.protocol import AnswerHeartbeat, ConsumerProtocol, Write
 from headrace.coordinators.group.consumer.records import Records, group_tombstones
 from headrace.coordinators.group.consumer.validation import check_heartbeat
+from headrace.coordinators.group.held_heartbeats import Patience
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.metadata.image import ClusterImage
 from headrace.wire.schemas.consumer_group_heartbeat import (
@@ -187,12 +188,12 @@ class BothProtocols:
         return self._members.heartbeat(group, request)
 
     def hold(
-        self, request: HeartbeatRequest, *, hold_ms: int, now_ms: int, answer: AnswerBeat
+        self, request: HeartbeatRequest, patience: Patience, *, now_ms: int, answer: AnswerBeat
     ) -> Release | None:
         """Keep a good heartbeat of a classic group until there is news; None to answer it now."""
         if request.group_id in self._consumer.groups:
             return None
-        return self._classic.hold(request, hold_ms=hold_ms, now_ms=now_ms, answer=answer)
+        return self._classic.hold(request, patience, now_ms=now_ms, answer=answer)
 
     def leave(
         self, request: LeaveGroupRequest, *, now_ms: int, answer: Callable[[LeaveGroupResponse], None]
