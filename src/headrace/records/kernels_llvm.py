@@ -1,4 +1,4 @@
-"""What numba's arrays lack: loads of eight bytes, copies, prefetches, and CRC-32C by the CPU's own instruction.
+"""What numba's arrays lack: loads of eight bytes, copies, prefetches, and CRC-32C by the CPU itself.
 
 They are LLVM's, reached through numba's intrinsics, and serve kernels only. Where the CPU has no such
 instruction, tables compute the CRC eight bytes at a time.
