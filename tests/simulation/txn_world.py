@@ -41,6 +41,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "3",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 TIMEOUT_MS = 10_000
@@ -179,8 +180,12 @@ class TxnWorld:
         await asyncio.gather(*running)
         await self.cluster.until(self._is_quiet, "no transaction is open", timeout_s=120)
         machine.retire()
-        found = await self.world.result(machine, machine.boot(self._read_all, may_fail=True))
-        self.account.check(found)
+        for rack in ("", "node1", "node2", "node3"):
+            found = await self.world.result(
+                machine, machine.boot(lambda own, rack=rack: self._read_all(own, rack), may_fail=True)
+            )
+            machine.retire()
+            self.account.check(found)
 
     async def _strike(self) -> None:
         """Kill a node, or stop it in order, and bring it back."""
@@ -209,8 +214,9 @@ class TxnWorld:
         async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings) as admin:
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
 
-    async def _read_all(self, own: Surroundings) -> dict[int, list[bytes]]:
-        settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed"}
+    async def _read_all(self, own: Surroundings, rack: str) -> dict[int, list[bytes]]:
+        """Everything that is committed; from the replicas of a rack, if one is given."""
+        settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed", "client.rack": rack}
         surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
         where = [TopicPartition(TOPIC, at) for at in range(PARTITIONS)]
         found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}

@@ -195,9 +195,7 @@ class Runtime(Generic[M]):
         """
         shard = self._shards.get(partition)
         if shard is None or not shard.active:
-            done(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if shard is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            )
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # not yet, or not any more: to be asked again
             return
         now_ms = self._clock.now_ms()
         try:
