@@ -372,3 +372,37 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> Non
 def test_idempotence_gives_way_where_it_was_not_asked_for() -> None:
     assert not producer_config({"bootstrap.servers": "a:1", "acks": "1"}).bool("enable.idempotence")
     assert producer_config({"bootstrap.servers": "a:1"}).bool("enable.idempotence")
+
+
+def test_a_producer_id_is_waited_for_as_long_as_everything_else() -> None:
+    """A controller that cannot write now hands out no ids; that is no reason to end a producer for good."""
+
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        world.machine.disk.faults.is_full = True
+        async with world.producer(request_timeout_ms=1_000) as producer:
+            delivery = await producer.send("t", b"v")
+            await asyncio.sleep(10)
+            assert not delivery.done()
+            world.machine.disk.faults.is_full = False
+            assert (await delivery).offset == 0
+
+    play(script)
+
+
+def test_a_broker_that_does_not_answer_is_asked_again_until_max_block_ms() -> None:
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer(request_timeout_ms=1_000, max_block_ms=30_000) as producer:
+            world.machine.pause()
+            world.world.scheduler.after(10, world.machine.resume)
+            assert (await (await producer.send("t", b"v"))).offset == 0
+        async with world.producer(request_timeout_ms=1_000, max_block_ms=5_000) as producer:
+            world.machine.pause()
+            began = world.now_ms()
+            with pytest.raises(TimedOutError, match="did not answer"):
+                await producer.send("t", b"v")
+            assert 5_000 <= world.now_ms() - began < 7_000
+            world.machine.resume()
+
+    play(script)

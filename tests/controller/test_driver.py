@@ -125,6 +125,24 @@ def test_a_controller_that_does_not_lead_says_so(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_controller_that_cannot_write_what_its_office_begins_with_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    async def scenario() -> None:
+        node = open_node(SystemDisk(), str(tmp_path))
+        monkeypatch.setattr(node.raft, "append", full)
+        with pytest.raises(ApiError, match="the disk is full"):
+            await node.raft.start()
+        assert not node.controller.is_active
+        assert not node.raft.is_leader
+
+    format_node(SystemDisk(), str(tmp_path))
+    asyncio.run(scenario())
+
+
 def test_what_no_record_can_hold_is_the_requests_fault(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = open_node(SystemDisk(), str(tmp_path))

@@ -5,11 +5,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.base.error_codes import ErrorCode
+from headrace.testing.disk import Crash
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import World
 from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, Listener
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest
+from headrace.wire.schemas.unregister_broker import UnregisterBrokerRequest
 
 Script = Callable[[NodeCluster], Coroutine[Any, Any, None]]
 
@@ -249,3 +251,52 @@ def test_a_voter_that_moved_tells_where_it_listens_now() -> None:
         await all_there(cluster)
 
     run(script, first_voters=[1, 2, 3])
+
+
+def test_a_silent_broker_is_fenced_once_there_is_room_to_write_it_down() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        active = cluster.controller_id()
+        assert active is not None
+        silent = next(each for each in cluster.ids if each != active)
+        disk = cluster.machine(active).disk
+        disk.faults.is_full = True
+        cluster.kill(silent, Crash.POWER_CUT)
+        await asyncio.sleep(15)
+        assert cluster.controller_id() == active
+        assert silent in cluster.unfenced_on(active), "its session is long over"
+        disk.faults.is_full = False
+        await cluster.until(lambda: silent not in cluster.unfenced_on(active), timeout_s=5)
+
+    run(script, settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"})
+
+
+def test_a_broker_that_was_unregistered_though_it_lives_comes_back_and_into_sync() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        assert await create(cluster, 1, "t", replicas=3) == 0
+        active = cluster.controller_id()
+        assert active is not None
+        away = next(each for each in cluster.ids if each != active)
+        before = cluster.nodes[active].image.brokers[away].epoch
+
+        async def unregister() -> None:
+            await cluster.nodes[active].parts.controller.unregister_broker(UnregisterBrokerRequest(away))
+
+        await cluster.on_node(active, unregister())
+
+        def is_back() -> bool:
+            image = cluster.nodes[active].image
+            broker, partition = image.brokers.get(away), image.partition("t", 0)
+            assert partition is not None
+            return broker is not None and broker.epoch > before and away in partition.isr
+
+        await cluster.until(lambda: away not in cluster.nodes[active].image.brokers)
+        await cluster.until(is_back)
+        await all_there(cluster)
+        await cluster.stop(away)
+        await all_there(cluster)
+
+    run(script)

@@ -236,15 +236,13 @@ def fence_silent(cluster: Cluster, sessions: Sessions, now_ms: int, *, spare: in
     others.
 
     A broker that holds very many partitions leaves them in several decisions, so that others are heard in
-    between. Its session ends with the last one, which fences it: until then it counts as silent still.
+    between. Its session ends when the last one, which fences it, is written: until then it counts as silent
+    still, and a decision that could not be written is made again.
     """
     for broker_id in sessions.silent(now_ms, spare):
         broker = cluster.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            records = list(islice(fence(cluster, broker), RECORDS_PER_REQUEST_MAX))
-            if len(records) < RECORDS_PER_REQUEST_MAX:
-                sessions.end(broker_id)
-            return Decision(records, broker_id)
+            return Decision(list(islice(fence(cluster, broker), RECORDS_PER_REQUEST_MAX)), broker_id)
         sessions.end(broker_id)
     return Decision((), None)
 
