@@ -8,7 +8,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_TOPIC_ID, TopicPartition
 from headrace.coordinators import runtime as runtime_module
-from headrace.coordinators.runtime import APPEND_ERRORS, CoordinatorRecord, Runtime
+from headrace.coordinators.runtime import APPEND_ERRORS, CoordinatorRecord, Runtime, TxnWriter
 from headrace.log.append import Origin
 from headrace.log.recovery import open_log
 from headrace.log.storage import Storage
@@ -299,3 +299,58 @@ def test_another_topics_partitions_are_none_of_its_business(bench: Bench) -> Non
     bench.runtime.on_advance(TopicPartition("other", 0))
     bench.runtime.on_advance(TopicPartition(TOPIC, 7))
     assert waiting == []
+
+
+# --- transactions -----------------------------------------------------------------------------------------
+
+
+def marker(*, commit: bool, epoch: int = 1) -> bytearray:
+    return build_txn_marker(
+        commit=commit, producer_id=7, producer_epoch=epoch, coordinator_epoch=0, timestamp_ms=0
+    )
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_records_of_a_transaction_are_pending_until_its_marker_live_and_loaded(
+    bench: Bench, commit: bool
+) -> None:
+    bench.follow()
+    done: list[ErrorCode] = []
+    bench.runtime.write(0, [offset("g")], done.append, writer=TxnWriter(7, 0))
+    assert bench.machines[0].pending == [(7, offset("g").key)]
+    bench.runtime.write_marker(0, marker(commit=commit), done.append)
+    ended = (7, "committed" if commit else "aborted")
+    assert (done, bench.machines[0].pending[1:]) == ([ErrorCode.NONE] * 2, [ended])
+    bench.runtime.drop(0)
+    bench.follow()
+    bench.run()
+    assert bench.machines[1].pending == bench.machines[0].pending
+    assert bench.machines[1].replayed == []
+
+
+def test_a_marker_is_answered_as_to_who_writes_to_a_partition(bench: Bench) -> None:
+    done: list[ErrorCode] = []
+    bench.runtime.write_marker(0, marker(commit=True), done.append)
+    bench.follow()
+    bench.runtime.write_marker(0, marker(commit=True, epoch=3), done.append)
+    bench.runtime.write_marker(0, marker(commit=True, epoch=2), done.append)
+    bench.lead(1, 2, epoch=1)
+    bench.runtime.write_marker(0, marker(commit=True, epoch=4), done.append)
+    assert done == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
+    bench.runtime.drop(0)
+    assert done[3:] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_an_answer_that_rests_on_what_was_written_waits_for_it(bench: Bench) -> None:
+    bench.follow()
+    done: list[ErrorCode] = []
+    bench.runtime.when_settled(0, done.append)
+    assert done == [ErrorCode.NONE]
+    bench.lead(1, 2, epoch=1)
+    written = bench.write(offset("g"))
+    bench.runtime.when_settled(0, done.append)
+    assert (written, len(done)) == ([], 1)
+    bench.lead(1, epoch=2)
+    assert (written, done) == ([ErrorCode.NONE], [ErrorCode.NONE] * 2)
+    bench.runtime.when_settled(1, done.append)
+    assert done[2:] == [ErrorCode.NOT_COORDINATOR]
