@@ -1,11 +1,14 @@
-"""python -m bench.spark [--quick] [--rounds N] [--json FILE]: our source and sink beside Spark's JVM
-connector.
+"""python -m bench.spark [--quick] [--rounds N] [--steps STEP...] [--markdown FILE] [--json FILE]: our source
+and sink beside Spark's JVM connector.
 
 The connector, from Maven Central, works on Apache Kafka; ours on headrace. Same machine, same Spark, same
 queries: write rows, read them all, read them by availableNow in five batches; 5 million rows of 100 B and
 1 million of 1 KB in four partitions. headrace is read a second time directly from its segment files
 (`read.mode=segments`). Each side has a broker and a Spark of its own, which run one after the other; what
 is measured was warmed up by a small round of the same. Figures are medians over the rounds.
+
+Rows to write are made of a number and a constant, which costs Spark next to nothing: with `rpad`, which goes
+byte by byte, most of a write of 1 KB was the making of its rows, on both sides.
 
 CPU is that of the broker for each row, and that of Spark (its JVM and Python workers).
 """
@@ -19,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 BATCHES = 5
+NUMBER_CHARS = 20
+STEPS = ("read", "availableNow", "direct read")
 WARM_UP_ROWS = 100_000
 
 
@@ -69,9 +74,12 @@ Figures = dict[str, dict[str, float]]
 class Bench:
     """One side, inside its own Spark."""
 
-    def __init__(self, spark: "SparkSession", format_name: str, broker: str, broker_pid: int) -> None:
+    def __init__(
+        self, spark: "SparkSession", format_name: str, broker: str, broker_pid: int, steps: Sequence[str]
+    ) -> None:
         self._spark = spark
         self._format = format_name
+        self._steps = steps
         self._options = {"kafka.bootstrap.servers": broker}
         self._broker_pid = broker_pid
         self.figures: Figures = {}
@@ -84,11 +92,15 @@ class Bench:
 
     def _round(self, load: Load, topic: str) -> None:
         self._measure(f"write {load.name}", load, lambda: self._write(load, topic))
-        self._measure(f"read {load.name}", load, lambda: self._read(load, topic))
-        self._measure(f"availableNow {load.name}", load, lambda: self._available_now(load, topic))
+        kinds: dict[str, Callable[[], None]] = {
+            "read": lambda: self._read(load, topic),
+            "availableNow": lambda: self._available_now(load, topic),
+        }
         if self._format == "headrace":
-            direct = {"read.mode": "segments"}
-            self._measure(f"direct read {load.name}", load, lambda: self._read(load, topic, **direct))
+            kinds["direct read"] = lambda: self._read(load, topic, **{"read.mode": "segments"})
+        for step in kinds:
+            if step in self._steps:
+                self._measure(f"{step} {load.name}", load, kinds[step])
 
     def _measure(self, step: str, load: Load, work: Callable[[], None]) -> None:
         spark_s, broker_s, began = (
@@ -107,7 +119,8 @@ class Bench:
     def _write(self, load: Load, topic: str) -> None:
         from pyspark.sql import functions as F  # noqa: N812
 
-        value = F.rpad(F.col("id").cast("string"), load.size, "x")
+        number = F.lpad(F.col("id").cast("string"), NUMBER_CHARS, "0")
+        value = F.concat(number, F.lit("x" * (load.size - NUMBER_CHARS)))
         rows = self._spark.range(0, load.rows, 1, PARTITIONS).select(
             F.col("id").cast("string").cast("binary").alias("key"), value.cast("binary").alias("value")
         )
@@ -157,14 +170,14 @@ def work(arguments: dict[str, Any]) -> None:
     spark = spark_session("bench", master="local[2]", config=config, tell=lambda _: None)
     figures: Figures = {}
     for load in (Load(*each) for each in arguments["loads"]):
-        bench = Bench(spark, arguments["format"], arguments["broker"], arguments["pid"])
+        bench = Bench(spark, arguments["format"], arguments["broker"], arguments["pid"], arguments["steps"])
         bench.run(load)
         figures |= bench.figures
     spark.stop()
     print("figures " + json.dumps(figures), flush=True)
 
 
-def measure(broker: Broker, format_name: str, jars: str, loads: list[Load]) -> Figures:
+def measure(broker: Broker, format_name: str, jars: str, loads: list[Load], steps: Sequence[str]) -> Figures:
     """Everything for one side, in a process of its own."""
     from bench.loads import create
 
@@ -177,6 +190,7 @@ def measure(broker: Broker, format_name: str, jars: str, loads: list[Load]) -> F
         "pid": broker.pid,
         "jars": jars,
         "loads": [list(load) for load in loads],
+        "steps": list(steps),
     }
     command = [sys.executable, "-m", "bench.spark", "--work", json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -192,6 +206,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--loads", nargs="+", choices=[load.name for load in LOADS], metavar="SIZE")
+    parser.add_argument(
+        "--steps", nargs="*", choices=STEPS, default=STEPS, metavar="STEP", help="besides writing"
+    )
+    parser.add_argument("--markdown", type=Path, help="also write the table here")
     parser.add_argument("--json", type=Path, help="also write all figures here")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -212,11 +230,14 @@ def main() -> int:
         print(f"round {number + 1}", flush=True)
         for kind, name, with_jars in ((Kafka, "kafka", jars), (Headrace, "headrace", "")):
             with kind() as broker:
-                for step, found in measure(broker, name, with_jars, loads).items():
+                for step, found in measure(broker, name, with_jars, loads, options.steps).items():
                     for unit, value in found.items():
                         figures[f"{step} | {unit}"][kind.name].append(value)
                         print(f"  {kind.name:9} {step:24} {unit:14} {value:12.2f}", flush=True)
-    print(as_markdown(compared(figures), GOALS))
+    table = as_markdown(compared(figures), GOALS)
+    print(table)
+    if options.markdown:
+        options.markdown.write_text(table)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     return 0
