@@ -69,7 +69,8 @@ class Identity:
 
 
 class BrokerLifecycle:
-    """One broker. `replayed_to` tells the last offset of the metadata log that its image has."""
+    """One broker. `replayed_to` tells the last offset of the metadata log that its image has, and
+    `on_new_epoch` is told when the broker had to be registered again."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class BrokerLifecycle:
         replayed_to: Callable[[], int],
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        on_new_epoch: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         self._controller = controller
         self._identity = identity
@@ -88,7 +90,10 @@ class BrokerLifecycle:
         self._replayed_to = replayed_to
         self._loop = loop
         self._clock = clock
+        self._on_new_epoch = on_new_epoch
+        self._listeners: Sequence[Endpoint] = ()
         self._timer: asyncio.TimerHandle | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._failed_directories: list[bytes] = []
         self.epoch = UNKNOWN_EPOCH
         self.fenced = True
@@ -97,6 +102,7 @@ class BrokerLifecycle:
         """Make the broker known, fenced; returns its epoch. A process before this one may still count as
         alive, and a controller may have to be elected first: both are waited for."""
         identity = self._identity
+        self._listeners = listeners
         deadline_ms = self._clock.monotonic_ms() + self._patience_ms
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
@@ -111,7 +117,7 @@ class BrokerLifecycle:
                 for name, levels in SUPPORTED.items()
             ],
             rack=identity.rack,
-            log_dirs=list(identity.directories),
+            log_dirs=[each for each in identity.directories if each not in self._failed_directories],
             previous_broker_epoch=identity.previous_epoch,
         )
         while True:
@@ -137,9 +143,9 @@ class BrokerLifecycle:
 
     async def shut_down(self) -> None:
         """Hand over, as the controller allows. A controller that is gone does not hold a broker back."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._rest()
+        if self._registering is not None:
+            self._registering.cancel()
         if self.epoch == UNKNOWN_EPOCH:
             return
         try:
@@ -191,14 +197,43 @@ class BrokerLifecycle:
         try:
             self._heartbeat().add_done_callback(self._heard)
         except ApiError as error:
-            logger.warning("no heartbeat could be sent: %s", error)
+            self._unheard(error)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _heard(self, done: "asyncio.Future[BrokerHeartbeatResponse]") -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            logger.warning("a heartbeat failed: %s", error)
+            self._unheard(error)
         elif not done.cancelled():
             self.fenced = done.result().is_fenced
+
+    def _unheard(self, error: BaseException) -> None:
+        """A heartbeat failed. Where the epoch is not known any more, the broker was unregistered: it lives,
+        so it comes back, unless another one has its id by now."""
+        stale = isinstance(error, ApiError) and error.code is ErrorCode.STALE_BROKER_EPOCH
+        if stale and self._timer is not None and self._registering is None:
+            logger.warning("the cluster has forgotten this broker, which registers again: %s", error)
+            self._rest()
+            self._registering = self._loop.create_task(self._register_again())
+        else:
+            logger.warning("a heartbeat failed: %s", error)
+
+    async def _register_again(self) -> None:
+        self.fenced = True
+        try:
+            await self.register(self._listeners)
+            await self.unfence()
+        except ApiError as error:
+            logger.warning("the broker cannot register again yet: %s", error)
+            self._beat_later()
+        else:
+            self._on_new_epoch(self.epoch)
+        finally:
+            self._registering = None
 
 
 def controller_registration_request(

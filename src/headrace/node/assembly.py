@@ -134,7 +134,7 @@ class Node:
         )
         self.parts = self._make_parts(clock, rng, network, memory)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
-        self._cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
+        self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
     def _make_parts(self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory) -> Parts:
@@ -239,7 +239,7 @@ class Node:
         self.parts.groups.start()
         self.parts.transactions.start()
         self._upkeep.start()
-        self._cleaning.start()
+        self.cleaning.start()
         await self._register()
         # Registering ends the leaderships of the process before this one: groups are loaded once it is over.
         self._coordinates = True
@@ -264,14 +264,19 @@ class Node:
             replayed_to=lambda: self.image.offset,
             loop=self._loop,
             clock=self.parts.clock,
+            on_new_epoch=self._begin_epoch,
         )
         if self._control.own is not None:
             self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
         await self._lifecycle.unfence()
-        self._directory_reports.begin(self._lifecycle.epoch)
-        self._replication.begin(self._lifecycle.epoch, self.parts.replicas)
+        self._begin_epoch(self._lifecycle.epoch)
         self.parts.moves.resume()
+
+    def _begin_epoch(self, broker_epoch: int) -> None:
+        """The broker is registered, for the first time or again."""
+        self._directory_reports.begin(broker_epoch)
+        self._replication.begin(broker_epoch, self.parts.replicas)
 
     # --- following ---
 
@@ -338,7 +343,7 @@ class Node:
         self._control.stop_controllers()
         await self._control.stop_quorum()
         await self._listeners.drain(DRAIN_S)
-        await self._cleaning.stop()
+        await self.cleaning.stop()
         await self.parts.flushing.settle()
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
@@ -352,7 +357,7 @@ class Node:
         self.parts.moves.stop()
         self._directory_reports.stop()
         self._upkeep.stop()
-        self._cleaning.abandon()
+        self.cleaning.abandon()
         self._control.abandon()
         self._store.unlock()
 

@@ -95,10 +95,12 @@ class Replication:
 
     def begin(self, broker_epoch: int, replicas: Replicas) -> None:
         """The broker is registered: fetch, and look after who is in sync."""
+        is_first = self._replicas is None
         self._replicas = replicas
         self._isr_changes.begin(broker_epoch)
         self._fetchers.begin(broker_epoch)
-        self._look_for_laggards()
+        if is_first:
+            self._look_for_laggards()
 
     def stop(self) -> None:
         self._fetchers.stop()
