@@ -1,0 +1,197 @@
+"""Compaction as a node runs it: in the background, within its bounds, whatever happens meanwhile."""
+
+import random
+
+from headrace.base.ids import TopicPartition
+from headrace.log.checkpoints import decode_offsets
+from headrace.records.batch import Record, build_batch
+from headrace.testing.disk import Crash
+from headrace.wire.schemas.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.schemas.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.log.building import read_all
+from tests.server.beside_kafka.produce import produce
+from tests.server.node_world import NodeWorld, simulated
+
+CONFIGS = {"cleanup.policy": "compact", "internal.segment.bytes": "3000", "file.delete.delay.ms": "1000"}
+CHECKPOINT = "/data/cleaner-offset-checkpoint"
+
+
+def keyed(seed: int, count: int = 20, keys: int = 5, size: int = 30) -> bytes:
+    rng = random.Random(seed)
+    rows = [Record(0, 0, b"key %d" % rng.randrange(keys), rng.randbytes(size)) for _ in range(count)]
+    return bytes(build_batch(rows))
+
+
+async def fill(world: NodeWorld, topic: str = "t", batches: int = 20, **fields: int) -> dict[bytes, bytes]:
+    """Write to a topic; the last value of each key."""
+    client = await world.connect()
+    for seed in range(batches):
+        reply = await client.ask(produce(topic, keyed(seed, **fields)), 12)
+        assert reply.responses[0].partition_responses[0].error_code == 0
+    return latest(world, topic)
+
+
+def latest(world: NodeWorld, topic: str = "t") -> dict[bytes, bytes]:
+    return {record.key: record.value for record in read_all(world.log(topic))}
+
+
+def is_clean(world: NodeWorld, topic: str = "t") -> bool:
+    log = world.log(topic)
+    return log.cleaned_to == log.segments.active.base_offset
+
+
+def in_the_making(world: NodeWorld) -> list[str]:
+    return [path for path in world.machine.disk.files() if path.endswith(".cleaned")]
+
+
+@simulated(log_cleaner_backoff_ms="1000")
+async def test_a_topic_is_compacted_and_stays_so(world: NodeWorld) -> None:
+    await world.create_topic("t", configs={**CONFIGS, "flush.messages": "1"})
+    values = await fill(world)
+    before = world.log("t").size_bytes
+    await world.until(lambda: is_clean(world), "a clean log")
+    assert world.log("t").size_bytes < before / 4
+    assert latest(world) == values
+    await world.until(lambda: world.machine.disk.exists(CHECKPOINT), "a checkpoint")
+    cleaned_to = world.log("t").cleaned_to
+    assert decode_offsets(world.machine.disk.read_file(CHECKPOINT)) == {TopicPartition("t", 0): cleaned_to}
+    await world.pass_time(3000)
+    names = world.machine.disk.list("/data/t-0")
+    assert not [name for name in names if name.endswith((".deleted", ".cleaned", ".swap"))]
+    world.kill(Crash.POWER_CUT)
+    await world.start()
+    assert latest(world) == values
+    assert world.log("t").cleaned_to == cleaned_to
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="5000")
+async def test_the_bound_on_bytes_holds(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    await fill(world, size=300)
+    size, began_ms = world.log("t").size_bytes, world.now_ms()
+    assert size > 100_000
+    await world.until(lambda: is_clean(world), "a clean log", timeout_s=600)
+    # All of it is read twice, but for the active segment and what a burst allows.
+    assert world.now_ms() - began_ms > 1000 * (2 * size - 30_000) / 5000
+
+
+@simulated(log_cleaner_backoff_ms="1000")
+async def test_a_damaged_log_is_set_aside_and_others_are_not(world: NodeWorld) -> None:
+    for topic in ("bad", "good"):
+        await world.create_topic(topic, configs={**CONFIGS, "min.cleanable.dirty.ratio": "1.0"})
+        await fill(world, topic)
+    path = world.log("bad").segments.first.path
+    world.machine.disk.flip_bit(path, 100)
+    damaged = world.machine.disk.read_file(path)
+    for topic in ("bad", "good"):
+        world.log(topic).config = world.log("good").config.__class__(cleanup_policy=frozenset({"compact"}))
+    await world.until(lambda: is_clean(world, "good"), "a clean log")
+    await world.until(lambda: bool(world.node.cleaning.uncleanable), "a mark")
+    assert list(world.node.cleaning.uncleanable) == [TopicPartition("bad", 0)]
+    assert "CRC" in world.node.cleaning.uncleanable[TopicPartition("bad", 0)]
+    assert world.machine.disk.read_file(path) == damaged
+    assert world.log("bad").failure is None
+
+
+@simulated(log_cleaner_backoff_ms="1000")
+async def test_a_full_disk_ends_a_round_and_no_more(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    values = await fill(world)
+    world.machine.disk.faults.is_full = True
+    await world.pass_time(5000)
+    assert world.log("t").cleaned_to is None
+    assert world.log("t").failure is None
+    world.machine.disk.faults.is_full = False
+    await world.until(lambda: is_clean(world), "a clean log")
+    assert latest(world) == values
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="20000")
+async def test_a_topic_is_deleted_under_a_round(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    await fill(world, size=300)
+    await world.until(lambda: bool(in_the_making(world)), "a segment in the making")
+    await world.delete_topic("t")
+    await world.create_topic("t", configs=CONFIGS)
+    values = await fill(world, batches=5)
+    await world.pass_time(60_000)
+    assert latest(world) == values
+    assert len(world.node.parts.logs.online_folders()) == 1
+    assert not in_the_making(world)
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="20000")
+async def test_a_node_is_stopped_under_a_round(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    values = await fill(world, size=300)
+    await world.until(lambda: bool(in_the_making(world)), "a segment in the making")
+    await world.stop()
+    assert not in_the_making(world)
+    await world.start()
+    assert latest(world) == values
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_enable="false")
+async def test_compaction_can_be_switched_off(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    await fill(world)
+    await world.pass_time(10_000)
+    assert world.log("t").cleaned_to is None
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_retention_check_interval_ms="2000")
+async def test_a_log_that_compacts_and_deletes_does_both(world: NodeWorld) -> None:
+    configs = {**CONFIGS, "cleanup.policy": "compact,delete", "retention.ms": "60000"}
+    await world.create_topic("t", configs={**configs, "message.timestamp.type": "LogAppendTime"})
+    await fill(world)
+    await world.until(lambda: is_clean(world), "a clean log")
+    assert world.log("t").log_start_offset == 0
+    await world.pass_time(70_000)
+    log = world.log("t")
+    assert log.log_start_offset > 0
+    assert log.segments.first.base_offset == log.log_start_offset
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata="x"
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+
+
+@simulated(log_cleaner_backoff_ms="1000", offsets_topic_num_partitions="1")
+async def test_committed_offsets_do_not_grow_for_ever(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    await world.create_topic("__consumer_offsets", configs=CONFIGS)
+    client = await world.connect()
+    for offset in range(150):
+        reply = await client.ask(commit(offset), 8)
+        assert reply.topics[0].partitions[0].error_code == 0
+    before = world.log("__consumer_offsets").size_bytes
+    await world.until(lambda: is_clean(world, "__consumer_offsets"), "clean offsets")
+    assert world.log("__consumer_offsets").size_bytes < before / 3
+    world.kill()
+    await world.start()
+    client = await world.connect()
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    wish = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+
+    async def fetched() -> int:
+        reply = await client.ask(wish, 8)
+        topics = reply.groups[0].topics
+        return topics[0].partitions[0].committed_offset if topics else -1
+
+    for _ in range(50):
+        if await fetched() == 149:
+            return
+        await world.pass_time(200)
+    raise AssertionError("the committed offset was not found again")
