@@ -92,6 +92,28 @@ def test_members_come_and_go(way: str) -> None:
     play(script, **BROKER)
 
 
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky"])
+def test_a_calm_group_hears_at_once_of_who_comes_and_goes(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 60, partitions=6)
+        slow = WAYS[way] | {"heartbeat_interval_ms": 3_000}
+        seen: list[ConsumedRecord] = []
+        consumers = [member(world, **slow)[0] for _ in range(2)]
+        await shared(consumers, [3, 3], seen)
+        await read_until(consumers, seen, 60, then_s=7)
+        began_ms = world.now_ms()
+        consumers.append(member(world, **slow)[0])
+        await shared(consumers, [2, 2, 2], seen)
+        assert world.now_ms() - began_ms < 1_000
+        await read_until(consumers, seen, 60, then_s=7)
+        began_ms = world.now_ms()
+        await consumers.pop().close()
+        await shared(consumers, [3, 3], seen)
+        assert world.now_ms() - began_ms < 1_000
+
+    play(script, **BROKER)
+
+
 def test_with_cooperation_only_what_moves_is_revoked() -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 8, partitions=4)

@@ -249,6 +249,16 @@ def test_offsets_of_a_consumer_that_is_out_of_its_group_are_refused(book: Book) 
         assert [committed for committed, _ in book.ends()] == [False]
 
 
+def test_closing_does_not_wait_for_what_a_fenced_producer_holds(book: Book) -> None:
+    with producer_of(book, linger_ms=60_000, delivery_timeout_ms=200_000) as producer:
+        book.errors["TxnOffsetCommit"] = [ErrorCode.PRODUCER_FENCED]
+        producer.begin_transaction()
+        delivery = producer.send("t", b"a")
+        with pytest.raises(FencedError):
+            producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, GroupMetadata("g"))
+    assert isinstance(delivery.exception(0), FencedError)
+
+
 def test_partitions_that_the_coordinator_refuses_end_the_transaction() -> None:
     with ScriptedCluster() as scripted:
         book = Book(scripted, VERSION_1)

@@ -1,5 +1,5 @@
-"""python -m tests.spark.fire [--restarts 20] [--seed N]: harm a streaming query in every way, and miss
-nothing.
+"""python -m tests.spark.fire [--restarts 20] [--delivery exactly_once] [--broker kafka] [--seed N]: harm a
+streaming query in every way, and miss nothing.
 
 Records go into one feed, and a query copies them to another. Each round adds records, sets a trap at one
 step of a batch (`fire_source`) and starts the query again:
@@ -10,8 +10,8 @@ step of a batch (`fire_source`) and starts the query again:
     task     what comes there fails, and Spark tries it again or gives the query up
 
 Every kind and every step has its turn, in an order that the seed decides. In the end the query runs in
-peace, and every acknowledged record must be in the output. A record may be there twice: the sink delivers
-at least once.
+peace, and every acknowledged record must be in the output: once, as a reader of committed records sees it,
+or at least once where that was asked for.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from typing import Any
 from headrace.clients import Admin, Consumer, Producer
 from tests.compat.brokers import Broker, under_test
 from tests.compat.clients.face import eventually
-from tests.spark.fire_source import STEPS, TASK_STEPS, arm
+from tests.spark.fire_source import EXACT_STEPS, STEPS, TASK_STEPS, arm
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS_A_ROUND = 150
@@ -40,6 +40,7 @@ PARTITIONS = 3
 # A JVM starts in ten seconds; nine others at once on two cores take longer.
 PATIENCE_S = 240.0
 KINDS = ("driver", "broker", "worker", "task")
+EXACTLY_ONCE = "exactly_once"
 
 
 class Job:
@@ -124,7 +125,7 @@ def _below(root: int) -> list[int]:
 class Fire:
     """One run: a broker, a query, and harm."""
 
-    def __init__(self, folder: Path, broker: Broker, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, broker: Broker, delivery: str, tell: Callable[[str], None]) -> None:
         self._folder = folder
         self._broker = broker
         self._tell = tell
@@ -138,6 +139,7 @@ class Fire:
             "checkpoint": str(folder / "checkpoint"),
             "in": "in",
             "out": "out",
+            "delivery": delivery,
         }
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             for topic in ("in", "out"):
@@ -202,7 +204,7 @@ class Fire:
 
     def _came_out(self) -> Counter[int]:
         came: Counter[int] = Counter()
-        with Consumer(bootstrap_servers=self._broker.bootstrap) as consumer:
+        with Consumer(bootstrap_servers=self._broker.bootstrap, isolation_level="read_committed") as consumer:
             places = consumer.partitions_for("out")
             consumer.assign(places)
             consumer.seek_to_beginning(*places)
@@ -212,23 +214,24 @@ class Fire:
         return came
 
 
-def harms(rng: random.Random, count: int) -> list[tuple[str, str, int]]:
+def harms(rng: random.Random, count: int, delivery: str) -> list[tuple[str, str, int]]:
     """(kind, step, how often the step is passed before): each kind and step in turn, then by chance."""
-    every = [("driver", step) for step in STEPS] + [("broker", step) for step in STEPS]
-    every += [("worker", step) for step in TASK_STEPS] + [("task", step) for step in STEPS]
+    steps = (*STEPS, *EXACT_STEPS) if delivery == EXACTLY_ONCE else STEPS
+    every = [("driver", step) for step in steps] + [("broker", step) for step in steps]
+    every += [("worker", step) for step in TASK_STEPS] + [("task", step) for step in steps]
     rng.shuffle(every)
     chosen = [every[number % len(every)] for number in range(count)]
     return [(kind, step, rng.randrange(2)) for kind, step in chosen]
 
 
-def run(chosen: list[tuple[str, str, int]], tell: Callable[[str], None]) -> None:
-    """All of these, one after the other; AssertionError where a record is missing in the end."""
+def run(chosen: list[tuple[str, str, int]], delivery: str, tell: Callable[[str], None]) -> None:
+    """All of these, one after the other; AssertionError where a record is missing in the end, or doubled."""
     with (
         tempfile.TemporaryDirectory(prefix="headrace-fire-") as name,
         under_test(Path(name)) as broker,
     ):
         broker.start()
-        fire = Fire(Path(name), broker, tell)
+        fire = Fire(Path(name), broker, delivery, tell)
         try:
             for number, harm in enumerate(chosen, 1):
                 tell(f"{number}/{len(chosen)}")
@@ -237,17 +240,20 @@ def run(chosen: list[tuple[str, str, int]], tell: Callable[[str], None]) -> None
         finally:
             fire.close()
         missing = fire.missing(came)
-        tell(
-            f"{len(came)} records came out, {came.total() - len(came)} of them again, {len(missing)} missing"
-        )
+        again = came.total() - len(came)
+        tell(f"{len(came)} records came out, {again} of them again, {len(missing)} missing")
         assert not missing, f"missing: {missing[:20]}"
+        assert not again or delivery != EXACTLY_ONCE, f"doubled: {came.most_common(20)}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.fire", description=__doc__)
     parser.add_argument("--restarts", type=int, default=20)
+    parser.add_argument("--delivery", choices=(EXACTLY_ONCE, "at_least_once"), default=EXACTLY_ONCE)
+    parser.add_argument("--broker", choices=("headrace", "kafka"), default="headrace")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
+    os.environ["COMPAT_BROKER"] = options.broker
     seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
     print(f"seed {seed} (--seed {seed} does the same again)", flush=True)
     began = time.monotonic()
@@ -255,7 +261,7 @@ def main() -> int:
     def tell(text: Any) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
-    run(harms(random.Random(seed), options.restarts), tell)
+    run(harms(random.Random(seed), options.restarts, options.delivery), options.delivery, tell)
     return 0
 
 

@@ -28,6 +28,7 @@ def main() -> None:
         writer = rows.select("key", "value").writeStream.format("trapped").options(**options)
         query = (
             writer.option("topic", plan["out"])
+            .option("delivery", plan["delivery"])
             .option("checkpointLocation", plan["checkpoint"])
             .trigger(availableNow=True)
             .start()

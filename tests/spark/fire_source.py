@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,19 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from headrace.spark.data_source import HeadraceDataSource
-from headrace.spark.options import read_options, write_options
+from headrace.spark.options import WriteOptions, read_options, write_options
+from headrace.spark.sink.columns import check_columns
+from headrace.spark.sink.decision_log import DecisionLog
+from headrace.spark.sink.decisions import Decision
+from headrace.spark.sink.exactly_once import ExactlyOnce
 from headrace.spark.sink.writers import HeadraceStreamWriter
 from headrace.spark.stream_reader import HeadraceStreamReader
 
 DRIVER_STEPS = ("latest", "plan", "commit-before", "commit-after", "source-commit")
 TASK_STEPS = ("read", "write-before", "write-after")
 STEPS = (*DRIVER_STEPS, *TASK_STEPS)
+EXACT_STEPS = ("decided", "finishing")
+"""Of a commit with delivery=exactly_once: it has decided; it has committed some of the transactions."""
 # Whoever waits this long was forgotten.
 WAIT_S_MAX = 120.0
 FOLDER = "trap.folder"
@@ -78,9 +85,7 @@ class TrappedSource(HeadraceDataSource):
         return reader
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "TrappedWriter":  # noqa: N802
-        writer = TrappedWriter(write_options(self.options), schema, overwrite)
-        writer.folder = self.folder
-        return writer
+        return TrappedWriter(write_options(self.options), schema, overwrite, self.folder)
 
 
 class TrappedReader(HeadraceStreamReader):
@@ -104,8 +109,24 @@ class TrappedReader(HeadraceStreamReader):
         super().commit(end)
 
 
-class TrappedWriter(HeadraceStreamWriter):
+class TrappedExactlyOnce(ExactlyOnce):
     folder: Path
+
+    def _finish(self, log: DecisionLog, decision: Decision) -> None:
+        come_to(self.folder, "decided")
+        for each in decision.transactions:
+            super()._finish(log, replace(decision, transactions=(each,)))
+            come_to(self.folder, "finishing")
+
+
+class TrappedWriter(HeadraceStreamWriter):
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool, folder: Path) -> None:
+        super().__init__(options, schema, overwrite)
+        self.folder = folder
+        if options.delivery != "at_least_once":
+            strategy = TrappedExactlyOnce(options, check_columns(schema, options.topic))
+            strategy.folder = folder
+            self._strategy = strategy
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         come_to(self.folder, "write-before")

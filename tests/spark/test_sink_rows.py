@@ -201,7 +201,7 @@ def test_settings_that_would_lose_records_are_refused(contradiction: dict[str, s
 def test_a_delivery_that_there_is_not() -> None:
     options = WriteOptions({"bootstrap.servers": "h:1"}, topic="t", delivery="some")
     with pytest.raises(SinkError, match="at_least_once or exactly_once"):
-        delivery_strategy(options, WriteColumns(("value",), has_topic=False))
+        delivery_strategy(options, WriteColumns(("value",), has_topic=False), "at_least_once")
 
 
 def strategy(cluster: Cluster, names: tuple[str, ...], topic: str | None) -> AtLeastOnce:

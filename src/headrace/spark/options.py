@@ -159,7 +159,8 @@ class WriteOptions:
     topic: str | None = None
     """For all rows; without it a column `topic` says where each goes."""
     include_headers: bool = True
-    delivery: str = "at_least_once"
+    delivery: str | None = None
+    """None leaves it to the kind of write: batches of streams are repeated, batch writes are not."""
     sink_id: str | None = None
     """Names what exactly_once decides about; a streaming query's id where it is not given."""
 
@@ -275,7 +276,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         settings=settings,
         topic=given.get("topic", _text),
         include_headers=given.get("includeHeaders", as_bool, True),
-        delivery=given.get("delivery", _text, "at_least_once"),
+        delivery=given.get("delivery", _text),
         sink_id=given.get("sinkId", _sink_id),
     )
 

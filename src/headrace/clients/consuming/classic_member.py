@@ -309,13 +309,16 @@ class ClassicMember:
             self._beating = None
 
     async def _beat(self) -> None:
+        """A heartbeat each interval, counted from when the last one was sent: a coordinator may hold its
+        answer until there is news.
+        """
         config = self._cluster.config
         interval_ms = config.int("heartbeat.interval.ms")
+        due_ms: float = self._world.now_ms() + interval_ms
         failures = 0
         while True:
-            pause_ms = self._cluster.retry.wait_ms(failures) if failures else interval_ms
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._soon.wait(), min(pause_ms, interval_ms) / 1000)
+                await asyncio.wait_for(self._soon.wait(), max(0, due_ms - self._world.now_ms()) / 1000)
             self._soon.clear()
             if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
                 await self._leave_for_silence()
@@ -325,9 +328,12 @@ class ClassicMember:
                 code = (await self._coordinator.ask(self._heartbeat())).error_code
             except ClientError:
                 failures += 1
+                due_ms = self._world.now_ms() + min(self._cluster.retry.wait_ms(failures), interval_ms)
                 continue
-            failures, self._heard_ms = 0, sent_ms
-            if not self._take_heartbeat(code):
+            failures, self._heard_ms, due_ms = 0, sent_ms, sent_ms + interval_ms
+            if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                due_ms = self._world.now_ms() + min(self._cluster.retry.wait_ms(1), interval_ms)
+            elif not self._take_heartbeat(code):
                 return
 
     def _heartbeat(self) -> HeartbeatRequest:

@@ -61,7 +61,9 @@ class Sender:
             in_flight_max=self._in_flight_max,
             is_transactional=is_transactional,
         )
-        self.transactions = Transactions(cluster, self.sequences) if is_transactional else None
+        self.transactions = (
+            Transactions(cluster, self.sequences, on_failure=self.drop_waiting) if is_transactional else None
+        )
         self._is_adding = False
         self._in_flight: dict[int, int] = {}
         self._sent_ms = -_BUSY_MS
@@ -298,8 +300,6 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: ClientError, *, is_unwritten: bool = False) -> None:
         if self.transactions is not None:
             self.transactions.batch_failed(error, was_sent=batch.attempts > 0)
-            if self.transactions.error is not None:
-                self.drop_waiting(self.transactions.error)
         if not batch.is_on_wire:
             self.sequences.given_up(batch, is_unwritten=is_unwritten)
         self._batches.decided(batch)  # first, so that it takes no more rows
@@ -365,8 +365,6 @@ class Sender:
                 await transactions.add_partitions()
             finally:
                 self._is_adding = False
-                if transactions.error is not None:
-                    self.drop_waiting(transactions.error)
                 self.wake()
 
         self._is_adding = True

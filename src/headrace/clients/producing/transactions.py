@@ -53,11 +53,15 @@ _INIT_TWO_PHASE: Final = 6
 class Transactions:
     """The transactions of one producer. On its loop, except for `check`."""
 
-    def __init__(self, cluster: ClusterClient, sequences: Sequences) -> None:
+    def __init__(
+        self, cluster: ClusterClient, sequences: Sequences, *, on_failure: Callable[[ClientError], None]
+    ) -> None:
+        """`on_failure` hears why what is not sent yet need not be sent any more."""
         config = cluster.config
         self._cluster = cluster
         self._world = cluster.world
         self._sequences = sequences
+        self._on_failure = on_failure
         self.id = config.str("transactional.id")
         self._timeout_ms = config.int("transaction.timeout.ms")
         self._block_ms = config.int("max.block.ms")
@@ -336,6 +340,7 @@ class Transactions:
         self.phase = Phase.FATAL
         self.error = told
         self._sequences.identity = NO_IDENTITY
+        self._on_failure(told)
         return told
 
     def _abortable(self, error: ClientError) -> ClientError:
@@ -343,6 +348,7 @@ class Transactions:
             self.error = AbortableError(f"the transaction can only be aborted: {error}")
             self.error.__cause__ = error
             self.phase = Phase.ABORTABLE
+            self._on_failure(self.error)
         return self.error or error
 
     async def _ask(

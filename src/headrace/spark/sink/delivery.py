@@ -62,9 +62,10 @@ _STRATEGIES: Final[Mapping[str, Callable[[WriteOptions, WriteColumns], DeliveryS
 }
 
 
-def delivery_strategy(options: WriteOptions, columns: WriteColumns) -> DeliveryStrategy:
-    """The strategy that the options name; SinkError for one that there is not."""
-    strategy = _STRATEGIES.get(options.delivery)
+def delivery_strategy(options: WriteOptions, columns: WriteColumns, usual: str) -> DeliveryStrategy:
+    """The strategy that the options name, or else the usual one; SinkError for one that there is not."""
+    name = options.delivery or usual
+    strategy = _STRATEGIES.get(name)
     if strategy is None:
-        raise SinkError(f"delivery={options.delivery}: it must be {' or '.join(_STRATEGIES)}")
+        raise SinkError(f"delivery={name}: it must be {' or '.join(_STRATEGIES)}")
     return strategy(options, columns)

@@ -16,6 +16,7 @@ from headrace.spark.sink.columns import check_columns
 from headrace.spark.sink.delivery import DeliveryStrategy, delivery_strategy
 from headrace.spark.sink.errors import SinkError
 from headrace.spark.sink.receipts import Receipt, TaskIdentity
+from headrace.spark.worker_garbage import spare_modules
 
 _Messages = list[WriterCommitMessage | None]
 
@@ -26,10 +27,10 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise SinkError("a topic cannot be overwritten, only added to: use mode('append')")
-        self._strategy = _strategy(options, schema)
+        self._strategy = _strategy(options, schema, "at_least_once")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._strategy.write(iterator, TaskIdentity.current())
+        return _write(self._strategy, iterator)
 
     def commit(self, messages: _Messages) -> None:
         self._strategy.commit(_receipts(messages), None)
@@ -47,10 +48,10 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
                 "a topic cannot be overwritten, so outputMode('complete') cannot be written to one: use "
                 "outputMode('append'), or outputMode('update') with foreachBatch(FeedWriter(options))"
             )
-        self._strategy = _strategy(options, schema)
+        self._strategy = _strategy(options, schema, "exactly_once")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._strategy.write(iterator, TaskIdentity.current())
+        return _write(self._strategy, iterator)
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # noqa: N803
         self._strategy.commit(_receipts(messages), batchId)
@@ -59,8 +60,14 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
         self._strategy.abort(_receipts(messages), batchId)
 
 
-def _strategy(options: WriteOptions, schema: StructType) -> DeliveryStrategy:
-    return delivery_strategy(options, check_columns(schema, options.topic))
+def _strategy(options: WriteOptions, schema: StructType, usual: str) -> DeliveryStrategy:
+    return delivery_strategy(options, check_columns(schema, options.topic), usual)
+
+
+def _write(strategy: DeliveryStrategy, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    receipt = strategy.write(batches, TaskIdentity.current())
+    spare_modules()
+    return receipt
 
 
 def _receipts(messages: _Messages) -> list[Receipt | None]:

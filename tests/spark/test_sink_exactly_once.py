@@ -1,0 +1,256 @@
+"""Exactly once without Spark: tasks and commits are called as Spark calls them, and die wherever they can.
+
+On headrace, and on Apache Kafka, whose brokers know no two-phase commit.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from headrace.clients import Admin, Consumer
+from headrace.spark.option_values import OptionError
+from headrace.spark.options import write_options
+from headrace.spark.sink import exactly_once
+from headrace.spark.sink.columns import WriteColumns
+from headrace.spark.sink.decision_log import DecisionLog
+from headrace.spark.sink.decisions import Decision
+from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.exactly_once import ExactlyOnce
+from headrace.spark.sink.receipts import Receipt, TaskIdentity
+from headrace.testing import Cluster
+from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.prepare import UnavailableError
+
+TASKS, ROWS = 3, 20
+
+
+@pytest.fixture(
+    scope="module",
+    params=["headrace", "headrace with two phases", pytest.param("kafka", marks=pytest.mark.java)],
+)
+def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param.startswith("headrace"):
+        enable = str("phases" in request.param).lower()
+        with Cluster(settings={"transaction.two.phase.commit.enable": enable}) as cluster:
+            yield cluster.bootstrap_servers
+        return
+    try:
+        with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data") as broker:
+            broker.start()
+            yield broker.bootstrap
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+class Died(BaseException):
+    """The process is gone here: nobody can do anything about it."""
+
+
+class Query:
+    """A streaming query that writes numbers; every start is a new run, which repeats the batch that died."""
+
+    def __init__(self, brokers: str) -> None:
+        self.brokers = brokers
+        self.id = uuid.uuid4().hex
+        self.topic = f"t-{self.id[:8]}"
+        self.run = 0
+        with Admin(bootstrap_servers=brokers) as admin:
+            admin.create_topic(self.topic, partitions=2)
+
+    def strategy(self, **more: str) -> ExactlyOnce:
+        given = {"kafka.bootstrap.servers": self.brokers, "topic": self.topic} | more
+        return ExactlyOnce(write_options(given), WriteColumns(("value",), has_topic=False))
+
+    def task(self, batch: int, number: int, *, attempt: int = 0, run: int | None = None) -> Receipt:
+        first = (batch * TASKS + number) * ROWS
+        rows = pa.record_batch({"value": [b"%d" % each for each in range(first, first + ROWS)]})
+        name = f"run{self.run if run is None else run}"
+        return self.strategy().write([rows], TaskIdentity(self.id, batch, number, attempt, name))
+
+    def tasks(self, batch: int) -> list[Receipt]:
+        return [self.task(batch, number) for number in range(TASKS)]
+
+    def restart(self) -> None:
+        self.run += 1
+
+    def batch(self, number: int) -> None:
+        self.strategy().commit(self.tasks(number), number)
+
+    def values(self) -> list[int]:
+        """What a reader of committed records sees."""
+        with Consumer(
+            bootstrap_servers=self.brokers, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as consumer:
+            partitions = consumer.partitions_for(self.topic)
+            ends = consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            found: list[int] = []
+            while any(consumer.position(each) < ends[each] for each in partitions):
+                found += [int(record.value) for record in consumer.poll(1)]
+        return sorted(found)
+
+    def open(self) -> list[str]:
+        with Admin(bootstrap_servers=self.brokers) as admin:
+            listed = admin.list_transactions(states=("Ongoing",))
+        return [each.transactional_id for each in listed if self.id in each.transactional_id]
+
+
+@pytest.fixture
+def query(brokers: str) -> Query:
+    return Query(brokers)
+
+
+def expected(batches: int) -> list[int]:
+    return list(range(batches * TASKS * ROWS))
+
+
+def test_batches_are_seen_when_they_are_committed(query: Query) -> None:
+    receipts = query.tasks(0)
+    assert query.values() == []
+    assert len(query.open()) == TASKS
+    query.strategy().commit(receipts, 0)
+    assert query.values() == expected(1)
+    query.batch(1)
+    assert query.values() == expected(2)
+    assert query.open() == []
+
+
+def test_a_run_that_dies_in_its_tasks_leaves_nothing(query: Query) -> None:
+    query.batch(0)
+    query.task(1, 0)
+    query.task(1, 2)
+    query.restart()
+    query.batch(1)
+    assert query.values() == expected(2)
+    assert query.open() == []
+
+
+def dies_before(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> Callable[[], None]:
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    monkeypatch.setattr(target, name, die)
+    return monkeypatch.undo
+
+
+def test_a_driver_that_dies_before_it_decides_has_decided_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipts = query.tasks(0)
+    undo = dies_before(monkeypatch, DecisionLog, "decide")
+    with pytest.raises(Died):
+        query.strategy().commit(receipts, 0)
+    undo()
+    query.restart()
+    query.batch(0)
+    assert query.values() == expected(1)
+    assert query.open() == []
+
+
+@pytest.mark.parametrize("finished", range(TASKS + 1))
+def test_a_driver_that_dies_after_it_decided_is_finished_by_the_next(
+    query: Query, monkeypatch: pytest.MonkeyPatch, finished: int
+) -> None:
+    def finish_some(_: object, log: DecisionLog, decision: Decision) -> None:
+        for each in decision.transactions[:finished]:
+            log.admin.end_transaction(each.transactional_id, each.producer_id, each.epoch, committed=True)
+        raise Died
+
+    query.batch(0)
+    receipts = query.tasks(1)
+    monkeypatch.setattr(ExactlyOnce, "_finish", finish_some)
+    with pytest.raises(Died):
+        query.strategy().commit(receipts, 1)
+    monkeypatch.undo()
+    # An abort may come after a commit that did its work.
+    query.strategy().abort(receipts, 1)
+    query.restart()
+    repeated = query.tasks(1)
+    assert all(receipt.transaction is None for receipt in repeated), "it is decided: nothing is written"
+    query.strategy().commit(repeated, 1)
+    query.batch(2)
+    assert query.values() == expected(3)
+    assert query.open() == []
+
+
+def test_a_batch_that_spark_repeats_though_it_was_committed_is_written_once(query: Query) -> None:
+    query.batch(0)
+    query.restart()
+    query.batch(0)
+    query.batch(1)
+    assert query.values() == expected(2)
+
+
+def test_attempts_that_lose_are_aborted(query: Query) -> None:
+    receipts = [query.task(0, 0), query.task(0, 1)]
+    query.task(0, 2, attempt=0)
+    receipts.append(query.task(0, 2, attempt=1))
+    query.strategy().commit(receipts, 0)
+    assert query.values() == expected(1)
+    assert query.open() == []
+
+
+def test_a_run_that_was_thought_dead_can_decide_nothing(query: Query) -> None:
+    """Its driver slept while another run wrote the batch, or began to."""
+    old = query.tasks(0)
+    query.restart()
+    new = query.tasks(0)
+    with pytest.raises(SinkError, match="another run"):
+        query.strategy().commit(old, 0)
+    query.strategy().abort(old, 0)
+    query.strategy().commit(new, 0)
+    with pytest.raises(SinkError, match="another run"):
+        query.task(0, 0, run=0)
+    assert query.values() == expected(1)
+    assert query.open() == []
+
+
+def test_an_abort_gives_up_what_is_not_decided(query: Query) -> None:
+    receipts = query.tasks(0)
+    query.strategy().abort([*receipts, None], 0)
+    assert query.open() == []
+    query.restart()
+    query.batch(0)
+    assert query.values() == expected(1)
+
+
+def test_a_batch_write_is_all_or_nothing(query: Query) -> None:
+    rows = pa.record_batch({"value": [b"1", b"2"]})
+    for is_committed in (False, True):
+        strategy = query.strategy()
+        receipts = [strategy.write([rows], TaskIdentity(None, None, number, 0)) for number in range(2)]
+        assert query.values() == []
+        (strategy.commit if is_committed else strategy.abort)(receipts, None)
+    assert query.values() == [1, 1, 2, 2]
+
+
+def test_an_empty_task_opens_nothing(query: Query) -> None:
+    receipt = query.strategy().write([], TaskIdentity(query.id, 0, 0, 0, "run0"))
+    assert receipt.transaction is None
+    query.strategy().commit([receipt], 0)
+    assert query.open() == []
+
+
+def test_two_phases_are_used_where_brokers_allow_them(
+    brokers: str, query: Query, request: pytest.FixtureRequest
+) -> None:
+    query.tasks(0)
+    allows = "phases" in request.node.callspec.params["brokers"]
+    assert (brokers in exactly_once._without_two_phase) is not allows
+    with Admin(bootstrap_servers=brokers) as admin:
+        (name, *_) = query.open()
+        timeout_ms = admin.describe_transactions(name)[name].timeout_ms
+    assert (timeout_ms == 2**31 - 1) is allows
+
+
+def test_names_that_are_the_sinks_own_are_refused() -> None:
+    settings = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+    with pytest.raises(OptionError, match="slash"):
+        write_options(settings | {"sinkId": "a/b"})
+    with pytest.raises(SinkError, match="sinkId"):
+        ExactlyOnce(
+            write_options(settings | {"kafka.transactional.id": "x"}),
+            WriteColumns(("value",), has_topic=False),
+        )
