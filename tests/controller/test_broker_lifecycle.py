@@ -65,6 +65,27 @@ def test_a_broker_stays_unfenced_as_long_as_it_beats() -> None:
     in_a_world(script)
 
 
+def test_a_controller_whose_disk_is_full_is_waited_for() -> None:
+    async def script(node: Node, around: Surroundings) -> None:
+        other = second_broker(node, around)
+        around.disk.faults.is_full = True
+        starting = around.loop.create_task(other.register(LISTENERS))
+        await asyncio.sleep(5)
+        assert not starting.done()
+        around.disk.faults.is_full = False
+        await starting
+        around.disk.faults.is_full = True
+        letting_in = around.loop.create_task(other.unfence())
+        await asyncio.sleep(5)
+        assert not letting_in.done()
+        around.disk.faults.is_full = False
+        await letting_in
+        assert not node.image.brokers[2].fenced
+        await node.stop()
+
+    in_a_world(script)
+
+
 def test_a_silent_broker_is_fenced_after_its_session_and_its_leaders_move() -> None:
     async def script(node: Node, around: Surroundings) -> None:
         other = second_broker(node, around)

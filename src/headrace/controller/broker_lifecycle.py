@@ -43,11 +43,12 @@ REGISTER_AGAIN_S: Final = 0.1
 _LATER: Final = frozenset(
     {
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.KAFKA_STORAGE_ERROR,  # the controller's disk is full
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What another attempt to register may find otherwise."""
+"""What another attempt to register, or to be let in, may find otherwise."""
 
 
 class NobodyLeftError(Exception):
@@ -135,8 +136,12 @@ class BrokerLifecycle:
     async def unfence(self) -> None:
         """Begin to serve, and keep the session alive from now on."""
         while self.fenced:
-            response = await self._heartbeat()
-            self.fenced = response.is_fenced
+            try:
+                self.fenced = (await self._heartbeat()).is_fenced
+            except ApiError as error:
+                if error.code not in _LATER:
+                    raise
+                logger.info("the broker is not let in yet: %s", error)
             if self.fenced:
                 await asyncio.sleep(UNFENCE_POLL_S)
         self._beat_later()
