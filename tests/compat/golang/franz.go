@@ -10,13 +10,13 @@ import (
 
 // franz is franz-go: every request at the newest version that both sides know, idempotent by default.
 type franz struct {
-	bootstrap string
+	bootstrap []string
 	client    *kgo.Client
 	admin     *kadm.Client
 }
 
-func newFranz(bootstrap string) (client, error) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+func newFranz(bootstrap []string) (client, error) {
+	c, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...))
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (f *franz) produce(ctx context.Context, topic string, records []record, cod
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.SeedBrokers(f.bootstrap...), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[codec]),
 		kgo.ProducerBatchMaxBytes(10_000_000), kgo.ProducerLinger(5*time.Millisecond),
 	)
@@ -70,7 +70,7 @@ func (f *franz) consume(ctx context.Context, topic string, spans []span) ([]reco
 		starts[int32(each[0])], ends[int32(each[0])] = kgo.NewOffset().At(each[1]), each[2]
 	}
 	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts}),
+		kgo.SeedBrokers(f.bootstrap...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts}),
 	)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (f *franz) join(_ context.Context, group, topic string, seen *memberLog) (m
 		seen.disown(partitions[topic]...)
 	}
 	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.SeedBrokers(f.bootstrap...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(500*time.Millisecond),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			seen.own(partitions[topic]...)

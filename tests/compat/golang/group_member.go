@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (m *groupMember) run() error {
 func (m *groupMember) options() []kgo.Opt {
 	given := m.settings
 	options := []kgo.Opt{
-		kgo.SeedBrokers(given.Bootstrap), kgo.ClientID(given.ClientID), kgo.ConsumerGroup(given.Group),
+		kgo.SeedBrokers(strings.Split(given.Bootstrap, ",")...), kgo.ClientID(given.ClientID), kgo.ConsumerGroup(given.Group),
 		kgo.ConsumeTopics(given.Topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200 * time.Millisecond),
 		kgo.HeartbeatInterval(time.Duration(given.HeartbeatMs) * time.Millisecond),

@@ -11,15 +11,15 @@ import (
 
 // segment is segmentio/kafka-go: older versions of each request, a connection for each reader.
 type segment struct {
-	bootstrap string
+	bootstrap []string
 }
 
-func newKafkaGo(bootstrap string) (client, error) { return &segment{bootstrap}, nil }
+func newKafkaGo(bootstrap []string) (client, error) { return &segment{bootstrap}, nil }
 
 // now is a client for one call: a transport keeps its view of the cluster for seconds, and a test's topic is younger.
 func (k *segment) now() *kafka.Client {
 	transport := &kafka.Transport{IdleTimeout: time.Second}
-	return &kafka.Client{Addr: kafka.TCP(k.bootstrap), Timeout: waitTime, Transport: transport}
+	return &kafka.Client{Addr: kafka.TCP(k.bootstrap...), Timeout: waitTime, Transport: transport}
 }
 
 func (k *segment) produce(ctx context.Context, topic string, records []record, codec string) ([]int64, error) {
@@ -29,7 +29,7 @@ func (k *segment) produce(ctx context.Context, topic string, records []record, c
 	offsets := make([]int64, len(records))
 	var mu sync.Mutex
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(k.bootstrap), Transport: k.now().Transport, Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codecs[codec],
+		Addr: kafka.TCP(k.bootstrap...), Transport: k.now().Transport, Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codecs[codec],
 		BatchBytes: 10_000_000, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 3,
 		// The writer has no fixed partition: its balancer is told one with each message.
 		Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int { return int(records[m.WriterData.(int)].Partition) }),
@@ -64,7 +64,7 @@ func segmentRecord(m kafka.Message) record {
 
 func (k *segment) reader(topic string, partition int, offset int64) (*kafka.Reader, error) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: []string{k.bootstrap}, Topic: topic, Partition: partition, MaxBytes: 10_000_000,
+		Brokers: k.bootstrap, Topic: topic, Partition: partition, MaxBytes: 10_000_000,
 		MaxWait: 250 * time.Millisecond,
 	})
 	return reader, reader.SetOffset(offset)
@@ -154,7 +154,7 @@ type segmentMember struct {
 
 func (k *segment) join(_ context.Context, group, topic string, seen *memberLog) (member, error) {
 	joined, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: group, Brokers: []string{k.bootstrap}, Topics: []string{topic}, StartOffset: kafka.FirstOffset,
+		ID: group, Brokers: k.bootstrap, Topics: []string{topic}, StartOffset: kafka.FirstOffset,
 		HeartbeatInterval: 500 * time.Millisecond, JoinGroupBackoff: 100 * time.Millisecond,
 	})
 	if err != nil {

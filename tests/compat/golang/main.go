@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -282,10 +283,10 @@ func main() {
 		}
 		return
 	}
-	makers := map[string]func(string) (client, error){
+	makers := map[string]func([]string) (client, error){
 		"franz": newFranz, "sarama": newSarama, "kafka-go": newKafkaGo,
 	}
-	c, err := makers[os.Args[1]](os.Args[2])
+	c, err := makers[os.Args[1]](strings.Split(os.Args[2], ","))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -33,13 +33,13 @@ func saramaConfig() *sarama.Config {
 	return config
 }
 
-func newSarama(bootstrap string) (client, error) {
-	c, err := sarama.NewClient([]string{bootstrap}, saramaConfig())
+func newSarama(bootstrap []string) (client, error) {
+	c, err := sarama.NewClient(bootstrap, saramaConfig())
 	if err != nil {
 		return nil, err
 	}
 	admin, err := sarama.NewClusterAdminFromClient(c)
-	return &ibm{[]string{bootstrap}, c, admin}, err
+	return &ibm{bootstrap, c, admin}, err
 }
 
 func (s *ibm) produce(_ context.Context, topic string, records []record, codec string) ([]int64, error) {

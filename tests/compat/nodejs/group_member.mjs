@@ -53,7 +53,7 @@ const range = ({ cluster }) => ({
 })
 
 const kafka = new Kafka({
-  brokers: [given.bootstrap],
+  brokers: given.bootstrap.split(','),
   clientId: given.client_id,
   logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 100, retries: 20 },

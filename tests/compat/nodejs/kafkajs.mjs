@@ -20,7 +20,7 @@ const CODECS = {
 }
 
 const kafka = new Kafka({
-  brokers: [process.argv[2]],
+  brokers: process.argv[2].split(','),
   clientId: 'kafkajs',
   logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 50, retries: 5 },
