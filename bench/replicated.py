@@ -1,12 +1,14 @@
-"""python -m bench.replicated [--quick] [--rounds N]: three replicas, acks=all, beside Kafka's three nodes.
+"""python -m bench.replicated [--scale X] [--rounds N]: three replicas, acks=all, beside Kafka's three nodes.
 
 Three nodes of each kind on this machine, one kind after the other in every round, with librdkafka's own
 benchmark as the producer: batches of 64 KiB, to one partition and to six, that two nodes must have in sync.
-CPU is that of the three nodes together. Kafka is warmed up with three gigabytes first, headrace with the same.
-Figures are medians over the rounds.
+CPU is that of the three nodes together. Both are warmed up with three gigabytes first.
+Figures are medians over the rounds. With --json the figures are added to those of earlier calls, so that a
+long comparison can be made in slices.
 """
 
 import argparse
+import json
 import statistics
 import sys
 from collections import defaultdict
@@ -51,25 +53,32 @@ def _produce(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.replicated", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the load, one round")
+    parser.add_argument("--scale", type=float, default=1.0, help="how much of the load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--brokers", nargs="+", choices=("headrace", "kafka"), default=("headrace", "kafka"))
+    parser.add_argument("--json", type=Path, help="add the figures to these, and tell the medians of all")
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     options = parser.parse_args()
     if lacking := missing():
         print("bench: cannot run:", *lacking, sep="\n  ", file=sys.stderr)
         return 2
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for _ in range(1 if options.quick else options.rounds):
+    if options.json and options.json.exists():
+        for step, by_kind in json.loads(options.json.read_text()).items():
+            for name, values in by_kind.items():
+                found[step][name] += values
+    for _ in range(options.rounds):
         for kind in (HeadraceCluster, KafkaCluster):
             if kind.name in options.brokers:
                 with kind() as cluster:
-                    for step, value in run(cluster, 0.1 if options.quick else 1.0).items():
+                    for step, value in run(cluster, options.scale).items():
                         found[step][kind.name].append(value)
     medians = {
         step: {name: statistics.median(values) for name, values in by_kind.items()}
         for step, by_kind in found.items()
     }
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
     table = as_markdown(medians, GOALS)
     print(table)
     if options.markdown:

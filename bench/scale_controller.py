@@ -4,7 +4,8 @@ Brokers are only played: a hundred of them register, are unfenced and never die 
 1000 partitions with three replicas each are made through the active controller; snapshots are written on the
 way, as the defaults say. Then a broker goes, the active controller is killed, and a standby goes on; the
 killed one starts again and loads snapshot and log. All the while every node is asked for something small each
-few milliseconds, so that the longest answer tells the longest pause of its loop.
+few milliseconds, so that the longest answer tells the longest pause of its loop. What the node's thread has
+worked meanwhile tells the same on a machine that has other things to do.
 """
 
 import os
@@ -29,7 +30,7 @@ from headrace.base.clock import SystemClock
 from headrace.log.system_disk import SystemDisk
 from headrace.metadata.features import SUPPORTED
 from headrace.node.storage import format_node
-from headrace.node.supervisor import node_command
+from headrace.node.supervisor import READY, node_command
 from headrace.settings.broker_config import BrokerConfig
 from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from headrace.wire.schemas.broker_registration import (
@@ -67,6 +68,7 @@ class Quorum:
         self.ports = {node: free_port() for node in NODES}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._sockets: dict[int, socket.socket] = {}
+        self._starts = dict.fromkeys(NODES, 0)
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items())
         for node in NODES:
             self._format(node, voters)
@@ -94,6 +96,7 @@ class Quorum:
             for part in node_command(str(self.folder / f"node{node}"), "warning")
             if part != "--supervised"
         ]
+        self._starts[node] += 1
         with open(self.folder / f"node{node}.log", "ab") as log:
             self.processes[node] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
@@ -150,6 +153,15 @@ class Quorum:
             time.sleep(0.005)
         raise TimeoutError("there is no active controller")
 
+    def until_ready(self, node: int) -> None:
+        """Return when a node says that it is: it has loaded and replayed all that is committed."""
+        deadline = time.monotonic() + LONGEST_S
+        path = self.folder / f"node{node}.log"
+        while path.read_text().count(READY) < self._starts[node]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"node {node} does not come up: see {path}")
+            time.sleep(0.02)
+
     def until_even(self) -> None:
         """Return when every running node has all of the log."""
         deadline = time.monotonic() + LONGEST_S
@@ -162,20 +174,22 @@ class Quorum:
 
 
 class Pulse:
-    """Asks every node that runs for its versions, again and again; `longest_s` is the longest answer."""
+    """Asks every node that runs for its versions, again and again, and notes the longest answer and the most
+    work of a node's thread during one."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
         self._end = threading.Event()
-        self.longest_s: dict[int, float] = {}
+        self._longest_s = self._most_work_s = 0.0
         self._threads = [threading.Thread(target=self._beat, args=(node,)) for node in NODES]
         for thread in self._threads:
             thread.start()
 
-    def take(self) -> float:
-        """The longest of any node since it was last taken."""
-        longest, self.longest_s = max(self.longest_s.values(), default=0.0), {}
-        return longest
+    def take(self) -> tuple[float, float]:
+        """Those of any node since they were last taken."""
+        found = self._longest_s, self._most_work_s
+        self._longest_s = self._most_work_s = 0.0
+        return found
 
     def close(self) -> None:
         self._end.set()
@@ -190,14 +204,19 @@ class Pulse:
                     connection = socket.create_connection(
                         ("127.0.0.1", self._quorum.ports[node]), timeout=120
                     )
-                began = time.monotonic()
+                pid = self._quorum.processes[node].pid
+                began, worked_s = time.monotonic(), thread_work_s(pid)
                 connection.sendall(API_VERSIONS_FRAME)
                 read_frame(connection)
-            except OSError:
+                self._longest_s = max(time.monotonic() - began, self._longest_s)
+                self._most_work_s = max(thread_work_s(pid) - worked_s, self._most_work_s)
+            except (OSError, KeyError):
                 connection = None
-                continue
-            took_s = time.monotonic() - began
-            self.longest_s[node] = max(took_s, self.longest_s.get(node, 0.0))
+
+
+def thread_work_s(pid: int) -> float:
+    """Seconds that a process's first thread, which runs its loop, was on a processor."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Run:
@@ -216,13 +235,14 @@ class Run:
         cpu = {node: cpu_seconds(process.pid) for node, process in self._quorum.processes.items()}
         began = time.monotonic()
         yield
-        took_s, pause_s = time.monotonic() - began, self._pulse.take()
+        took_s, (pause_s, work_s) = time.monotonic() - began, self._pulse.take()
         spent = {
             node: cpu_seconds(process.pid) - cpu.get(node, 0.0)
             for node, process in self._quorum.processes.items()
         }
         memory = [rss_mb(process.pid) for process in self._quorum.processes.values()]
-        cells = [name, f"{took_s:.1f}", f"{max(spent.values()):.1f}", f"{pause_s:.2f}", f"{max(memory):,.0f}"]
+        cells = [name, f"{took_s:.1f}", f"{max(spent.values()):.1f}"]
+        cells += [f"{pause_s:.2f}", f"{work_s:.2f}", f"{max(memory):,.0f}"]
         self.rows.append("| " + " | ".join(cells) + " |")
         print("  " + "  ".join(cells), flush=True)
 
@@ -248,6 +268,7 @@ class Run:
             self._make("after-failover", 1)
         with self._step("the killed one is started, loads, and has all of the log"):
             quorum.start(killed)
+            quorum.until_ready(killed)
             quorum.until_even()
         size_mb = sum(path.stat().st_size for path in self._snapshots(killed)[-1:]) / 1e6
         self.rows.append(f"\nThe last snapshot of the one that was killed has {size_mb:,.0f} MB.")
@@ -308,8 +329,8 @@ def measure(partitions: int) -> str:
         pulse.close()
         quorum.close()
     head = [
-        "| | s | CPU s of the busiest node | longest pause, s | memory of the largest, MB |",
-        "|---|---|---|---|---|",
+        "| | s | CPU s of the busiest node | longest pause, s | of it work, s | memory of the largest, MB |",
+        "|---|---|---|---|---|---|",
     ]
     title = f"{partitions:,} partitions, three replicas each, in a quorum of three controllers"
     return "\n".join([title, "", *head, *run.rows]) + "\n"
