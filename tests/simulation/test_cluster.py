@@ -12,6 +12,7 @@ from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, Listener
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
 from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest
 from headrace.wire.schemas.unregister_broker import UnregisterBrokerRequest
+from headrace.wire.schemas.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 Script = Callable[[NodeCluster], Coroutine[Any, Any, None]]
 
@@ -298,5 +299,88 @@ def test_a_broker_that_was_unregistered_though_it_lives_comes_back_and_into_sync
         await all_there(cluster)
         await cluster.stop(away)
         await all_there(cluster)
+
+    run(script)
+
+
+def test_controllers_that_may_make_themselves_voters() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+
+        def voters_on(node_id: int) -> set[int]:
+            return set(cluster.nodes[node_id].quorum.driver.core.voters)
+
+        await cluster.until(lambda: all(voters_on(each) == {1, 2, 3} for each in cluster.ids))
+        cluster.kill(1)
+        await cluster.until(lambda: cluster.controller_id() in (2, 3))
+        await all_there(cluster)
+
+    run(script, first_voters=[1], settings={"controller.quorum.auto.join.enable": "true"})
+
+
+def test_voters_of_the_settings_become_voters_of_the_log() -> None:
+    """kafka-features upgrade --feature kraft.version=1"""
+    upgrade = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("kraft.version", 1, upgrade_type=1)])
+
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        active = cluster.controller_id()
+        assert active is not None
+        away = next(each for each in cluster.ids if each != active)
+
+        async def ask(node_id: int, request: Any) -> Any:
+            async def work() -> Any:
+                return await cluster.nodes[node_id].parts.controller.ask(request)
+
+            return await cluster.on_node(node_id, work())
+
+        def driver_of(node_id: int) -> Any:
+            return cluster.nodes[node_id].quorum.driver
+
+        dry = UpdateFeaturesRequest(feature_updates=upgrade.feature_updates, validate_only=True)
+        assert (await ask(away, dry)).error_code == 0
+        assert driver_of(active).log.kraft_version == 0
+        assert (await ask(away, upgrade)).error_code == 0
+        await cluster.until(
+            lambda: all(
+                cluster.nodes[each].image.finalized_features().get("kraft.version") == 1
+                for each in cluster.ids
+            )
+        )
+        directories = {each: driver_of(each).core.directory_id for each in cluster.ids}
+        assert all(driver_of(each).core.voters == directories for each in cluster.ids)
+        assert (await ask(away, upgrade)).error_code == 0, "it is so already"
+        await ask(active, RemoveRaftVoterRequest(None, away, directories[away]))
+        await cluster.until(lambda: set(driver_of(active).core.voters) == set(cluster.ids) - {away})
+        for node_id in cluster.ids:
+            cluster.kill(node_id)
+        await cluster.start()
+        await all_there(cluster)
+        assert set(driver_of(away).core.voters) == set(cluster.ids) - {away}, "whatever the settings say"
+
+    run(script)
+
+
+def test_a_quorum_whose_voters_are_not_all_there_is_not_upgraded() -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        away = next(each for each in cluster.ids if each != cluster.controller_id())
+        cluster.kill(cluster.controller_id() or 0)
+        cluster.kill(away)
+        left = next(iter(cluster.nodes))
+        other = next(each for each in cluster.ids if each not in (left, away))
+        await cluster.start(other)
+        await cluster.until(lambda: cluster.controller_id() is not None)
+        update = FeatureUpdateKey("kraft.version", 1, upgrade_type=1)
+
+        async def ask() -> Any:
+            request = UpdateFeaturesRequest(feature_updates=[update])
+            return await cluster.nodes[left].parts.controller.ask(request, api_version=2)
+
+        response = await cluster.on_node(left, ask())
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert f"voter {away} is not there" in response.error_message
 
     run(script)

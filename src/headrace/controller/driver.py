@@ -30,6 +30,7 @@ from headrace.controller import (
 )
 from headrace.controller.core import ControllerCore
 from headrace.controller.decision import Decision
+from headrace.controller.kraft_upgrade import voters_for_upgrade
 from headrace.controller.leader_upkeep import LeaderUpkeep
 from headrace.controller.log_entries import versioned
 from headrace.controller.requests import ControllerRequests
@@ -67,6 +68,8 @@ logger = logging.getLogger(__name__)
 Reply = TypeVar("Reply")
 
 DESCRIBE_QUORUM: Final = 55
+FEATURES_VERSION: Final = 2
+"""Of UpdateFeatures, where the request did not come over the wire."""
 
 ABSENCE_MS: Final = 100
 """A timer that comes later than this tells of a process that was paused or did not get the processor."""
@@ -117,6 +120,8 @@ class Controller(ControllerRequests):
         if commit.last_offset > self._replayed_to:
             self.core.replay(commit.records)
             self._replayed_to = commit.last_offset
+        if commit.kraft_version is not None:
+            self.core.image.kraft_version = commit.kraft_version
 
     def follow_leader(self, leader_id: int, epoch: int) -> None:
         """Become active, or stop deciding."""
@@ -189,6 +194,8 @@ class Controller(ControllerRequests):
             if not self.is_active:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
             return self._voter_changes.ask(request)
+        if kind is update_features.UpdateFeaturesRequest:
+            return self._update_features(request, FEATURES_VERSION if api_version is None else api_version)
         if kind in _KEEP_ALIVE:
             self._note_replayed()
         decide = DECISIONS[kind]
@@ -196,6 +203,21 @@ class Controller(ControllerRequests):
         if kind in _KEEP_ALIVE:
             self._watch_sessions()
         return answer
+
+    def _update_features(
+        self, request: update_features.UpdateFeaturesRequest, api_version: int
+    ) -> "asyncio.Future[Any]":
+        """The quorum's own version is raised by records of the quorum, before those of other features."""
+        if not self.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+        voters, obstacle = voters_for_upgrade(self._raft, self.core.image, request)
+        decision = features.update_features(
+            self.core.cluster, request, api_version=api_version, kraft_obstacle=obstacle
+        )
+        if voters is not None and not decision.reply.error_code and not request.validate_only:
+            self._last_append = self._voter_changes.upgrade(voters)
+            self._replayed_to = self._raft.next_offset - 1
+        return self._decide(lambda: decision)
 
     def _describe_quorum(
         self, request: describe_quorum.DescribeQuorumRequest, api_version: int
@@ -290,9 +312,6 @@ DECISIONS: Final[dict[type[Any], Decide]] = {
         configs.incremental_alter_configs(c.core.cluster, request)
     ),
     alter_configs.AlterConfigsRequest: lambda c, request, _: configs.alter_configs(c.core.cluster, request),
-    update_features.UpdateFeaturesRequest: lambda c, request, version: features.update_features(
-        c.core.cluster, request, api_version=2 if version is None else version
-    ),
     unregister_broker.UnregisterBrokerRequest: lambda c, request, _: brokers.unregister_broker(
         c.core.cluster, request
     ),

@@ -40,15 +40,16 @@ class UpgradeType(IntEnum):
 
 
 def update_features(
-    cluster: Cluster, request: UpdateFeaturesRequest, *, api_version: int
+    cluster: Cluster, request: UpdateFeaturesRequest, *, api_version: int, kraft_obstacle: str | None = None
 ) -> Decision[UpdateFeaturesResponse]:
-    """All updates, or none with the error of the first that cannot be."""
+    """All updates, or none with the error of the first that cannot be. `kraft_obstacle` is why the quorum's
+    own version cannot be raised; the quorum writes it down itself where nothing is in the way."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = cluster.image.features | {u.feature: u.max_version_level for u in updates.values()}
     records: list[MetadataRecord] = []
     try:
         for update in updates.values():
-            records += _update(cluster, update, proposed, api_version)
+            records += _update(cluster, update, proposed, api_version, kraft_obstacle)
     except ApiError as error:
         message = f"no feature was changed, because one cannot be: {error.message}"
         return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
@@ -58,7 +59,11 @@ def update_features(
 
 
 def _update(
-    cluster: Cluster, update: FeatureUpdateKey, proposed: dict[str, int], api_version: int
+    cluster: Cluster,
+    update: FeatureUpdateKey,
+    proposed: dict[str, int],
+    api_version: int,
+    kraft_obstacle: str | None,
 ) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     current = cluster.image.features.get(name, 0)
@@ -70,7 +75,8 @@ def _update(
     if level < 0:
         raise _invalid(name, level, "levels begin at 0, which turns a feature off")
     if name == KRAFT_VERSION:
-        return _update_kraft_version(cluster, level)
+        _check_kraft_version(cluster, level, kraft_obstacle)
+        return []
     reason = _why_not(cluster, name, level)
     if reason is not None:
         raise _invalid(name, level, reason)
@@ -107,13 +113,15 @@ def _direction(update: FeatureUpdateKey, api_version: int) -> int:
     )
 
 
-def _update_kraft_version(cluster: Cluster, level: int) -> list[MetadataRecord]:
-    """The quorum's own version never goes back, and goes on only by records of the quorum itself."""
-    if level == cluster.image.kraft_version:
-        return []
-    if level < cluster.image.kraft_version:
-        raise _invalid(KRAFT_VERSION, level, f"it is at {cluster.image.kraft_version} and never goes back")
-    raise _invalid(KRAFT_VERSION, level, "a quorum keeps the version that it was formatted with")
+def _check_kraft_version(cluster: Cluster, level: int, obstacle: str | None) -> None:
+    """The quorum's own version never goes back, and goes on only where every voter can be written down."""
+    current = cluster.image.kraft_version
+    if level < current:
+        raise _invalid(KRAFT_VERSION, level, f"it is at {current} and never goes back")
+    if level > SUPPORTED[KRAFT_VERSION].max:
+        raise _invalid(KRAFT_VERSION, level, f"this release can run up to {SUPPORTED[KRAFT_VERSION].max}")
+    if level > current and obstacle is not None:
+        raise _invalid(KRAFT_VERSION, level, obstacle)
 
 
 def _check_metadata_version(level: int, current: int, direction: int) -> None:

@@ -44,6 +44,9 @@ class CommittedBatch(Protocol):
     @property
     def records(self) -> Sequence[Any]: ...
 
+    @property
+    def kraft_version(self) -> int | None: ...
+
 
 Listener = Callable[[ClusterImage, Delta], None]
 
@@ -78,6 +81,8 @@ class ImagePublisher:
 
     def commit(self, commit: CommittedBatch) -> None:
         delta = self.image.replay_all(commit.records)
+        if commit.kraft_version is not None:
+            self.image.kraft_version = commit.kraft_version
         self.image.mark(offset=commit.last_offset, epoch=commit.epoch, timestamp_ms=commit.timestamp_ms)
         if delta:
             self._publish(delta)

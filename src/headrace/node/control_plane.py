@@ -22,6 +22,7 @@ from headrace.log.disk import Disk
 from headrace.metadata.brokers import Endpoint
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.publisher import ImagePublisher
+from headrace.node.auto_join import join_quorum
 from headrace.node.voter_address import tell_voter_address
 from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
@@ -63,7 +64,9 @@ class ControlPlane:
         self._clock = clock
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
+        self._loop = loop
         self._stopping = False
+        self._joining: asyncio.Task[None] | None = None
         self.raft = open_member(
             config,
             directory_id=directory_id,
@@ -137,6 +140,8 @@ class ControlPlane:
                 )
             )
             await tell_voter_address(self.raft, self.active, self._endpoints())
+            if self._config.bool("controller.quorum.auto.join.enable"):
+                self._joining = self._loop.create_task(join_quorum(self.raft, self.active, self._endpoints()))
 
     async def see_others_off(self) -> None:
         """The active controller goes after the brokers that are about to: they would have to wait for the
@@ -154,6 +159,8 @@ class ControlPlane:
     def stop_controllers(self) -> None:
         """Decide nothing more, and ask nobody."""
         self._stopping = True
+        if self._joining is not None:
+            self._joining.cancel()
         if self.watch is not None:
             self.watch.stop()
         if self.own is not None:

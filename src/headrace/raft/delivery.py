@@ -8,7 +8,7 @@ answered.
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from headrace.base.errors import ApiError
@@ -22,7 +22,8 @@ Record = Any
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed batch of metadata records. `size` is what it takes on disk."""
+    """A committed batch of metadata records. `size` is what it takes on disk. One that has none is the
+    quorum's own, and tells the kraft.version that is in force after it."""
 
     first_offset: int
     last_offset: int
@@ -30,6 +31,7 @@ class Commit:
     timestamp_ms: int
     records: Sequence[Record]
     size: int
+    kraft_version: int | None = None
 
 
 class Subscriber(Protocol):
@@ -128,5 +130,7 @@ class Delivery:
 
     def _hand_over(self, commit: Commit) -> None:
         self.delivered = commit.last_offset + 1
+        if not commit.records:
+            commit = replace(commit, kraft_version=self._log.history.at(self.delivered)[0])
         for subscriber in self._subscribers:
             subscriber.commit(commit)

@@ -7,20 +7,26 @@ stuck waiting for it. A leader that was removed leads on until that is committed
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.raft.core import RaftCore
 from headrace.raft.driver import RaftDriver
 from headrace.raft.messages import NO_DIRECTORY
 from headrace.raft.voters import Voter, VoterSet
 from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from headrace.wire.schemas.quorum_records import KRaftVersionRecord
 from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from headrace.wire.schemas.update_raft_voter import (
     CurrentLeader,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
+
+UPGRADED: Final = 1
+"""The kraft.version from which on the log has the voters."""
 
 CAUGHT_UP_MS: Final = 60_000
 """How lately one that wants to vote must have had the whole log."""
@@ -94,6 +100,12 @@ class VoterChanges:
             self._write(VoterSet([*others, moved])), UpdateRaftVoterResponse(current_leader=leader)
         )
 
+    # -- from kraft.version 0, whose voters are a setting, to 1 ----------------------------------------------
+
+    def upgrade(self, voters: VoterSet) -> "asyncio.Future[int]":
+        """Write version and voters down, in one batch; in force as soon as it is in the log."""
+        return self._driver.append_control([KRaftVersionRecord(kraft_version=UPGRADED), voters.to_record()])
+
     # -- checks ----------------------------------------------------------------------------------------------
 
     def _changeable(self, cluster_id: str | None) -> VoterSet:
@@ -105,7 +117,7 @@ class VoterChanges:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "the voters are fixed by controller.quorum.voters: changing them needs kraft.version 1, "
-                "which a cluster has that was formatted with initial controllers",
+                "which a cluster has that was formatted with initial controllers, or that was upgraded",
             )
         leadership = driver.core.leadership
         high_watermark = driver.core.high_watermark
@@ -162,6 +174,28 @@ class VoterChanges:
         driver = self._driver
         if outcome.exception() is None and not driver.core.is_voter:
             driver.do(driver.core.resign(driver.now_ms()))
+
+
+def voters_by_registration(core: RaftCore, registered: Mapping[int, Voter]) -> VoterSet:
+    """A leader's voters as the log is to have them, from what they registered and the directories they fetch
+    with. ApiError where one is not known well enough."""
+    voters = []
+    for voter_id in sorted(core.voters):
+        known = registered.get(voter_id)
+        if known is None or not known.endpoints:
+            raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"voter {voter_id} has not registered")
+        if not known.kraft_versions[0] <= UPGRADED <= known.kraft_versions[1]:
+            raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"voter {voter_id} cannot run it")
+        replica = None if core.leadership is None else core.leadership.replicas.get(voter_id)
+        directory_id = NO_DIRECTORY if replica is None else replica.directory_id
+        if voter_id == core.node_id:
+            directory_id = core.directory_id
+        if directory_id == NO_DIRECTORY:
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"voter {voter_id} is not there to tell its directory"
+            )
+        voters.append(Voter(voter_id, directory_id, known.endpoints, known.kraft_versions))
+    return VoterSet(voters)
 
 
 def _forget(done: "asyncio.Future[int]") -> None:

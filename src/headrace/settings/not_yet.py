@@ -35,7 +35,6 @@ NOT_YET: Final = {
     "controlled.shutdown.enable": _DEFAULTS,
     "controller.performance.": _DEFAULTS,
     "controller.quorum.append.linger.ms": _DEFAULTS,
-    "controller.quorum.auto.join.enable": _DEFAULTS,
     "controller.quorum.retry.backoff.ms": _DEFAULTS,
     "controller.quota.": _QUOTAS,
     "controller.socket.timeout.ms": _ALONE,
