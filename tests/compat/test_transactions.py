@@ -18,7 +18,7 @@ from tests.compat.clients.face import eventually
 from tests.compat.conftest import MakeTopic
 from tests.compat.dump_check import check_files
 from tests.compat.prepare import UnavailableError
-from tests.compat.writers import PYTHON, JavaWriter, Writer
+from tests.compat.writers import PYTHON, ConfluentWriter, JavaWriter, Writer
 
 TRANSACTIONS_COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -149,13 +149,12 @@ def test_a_zombie_is_fenced(broker: Broker, make_topic: MakeTopic, open_writer: 
     assert read(broker, topic) == ["kept"]
 
 
-@pytest.mark.parametrize("kind", [*PYTHON])
-def test_a_transaction_outlives_the_broker(kind: str, broker: Broker, make_topic: MakeTopic) -> None:
+def test_a_transaction_outlives_the_broker(broker: Broker, make_topic: MakeTopic) -> None:
     """The broker is killed with a transaction open; its producer goes on and commits."""
     if isinstance(broker, OutsideBroker):
         pytest.skip("COMPAT_BOOTSTRAP names a broker that is not ours to kill")
     topic = make_topic(2)
-    writer = PYTHON[kind](broker.bootstrap, new_id())
+    writer = ConfluentWriter(broker.bootstrap, new_id())
     writer.begin()
     writer.send(topic, 0, "before")
     broker.kill()
