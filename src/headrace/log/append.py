@@ -15,7 +15,16 @@ from headrace.log.faults import fail, undo_write
 from headrace.log.producer_states import BatchMark
 from headrace.log.roll import roll_to
 from headrace.log.segment import RELATIVE_OFFSET_MAX
-from headrace.records.batch import BatchHeader, batches, crc_matches, read_txn_marker, stamp
+from headrace.records.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    batches,
+    crc_matches,
+    read_header,
+    read_txn_marker,
+    stamp,
+)
 from headrace.records.validate import validate_produced
 
 if TYPE_CHECKING:
@@ -53,11 +62,25 @@ def append_from_client(
         if duplicate is not None:
             return _duplicate(log, duplicate)
     first_offset = log.log_end_offset
-    _write(log, produced.buffer, header, first_offset, leader_epoch, now_ms)
+    try:
+        _write(log, produced.buffer, header, first_offset, leader_epoch, now_ms)
+    except ApiError as error:
+        if header.producer_id >= 0:
+            log.producers.refusals.note(header, error.code)
+        raise
     append_time_ms = header.max_timestamp if header.attributes & 8 else NO_APPEND_TIME
     return AppendResult(
         first_offset, first_offset + header.last_offset_delta, append_time_ms, log.log_start_offset
     )
+
+
+def note_refusal(log: "PartitionLog", batch: Buffer, error: ApiError) -> None:
+    """A client's batch is refused before anything of it was looked at."""
+    if len(batch) < HEADER_BYTES:
+        return
+    header = read_header(batch)
+    if header.magic == MAGIC and header.producer_id >= 0 and not header.is_control:
+        log.producers.refusals.note(header, error.code)
 
 
 def append_own(log: "PartitionLog", data: Buffer, *, leader_epoch: int, now_ms: int) -> AppendResult:

@@ -159,6 +159,10 @@ class PartitionLog:
             return append.append_from_client(self, batch, leader_epoch, now_ms, api_version)
         return append.append_own(self, batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
+    def note_refusal(self, batch: Buffer, error: ApiError) -> None:
+        """A client's batch was refused, with this error, by whoever decides for the log. See `refusals`."""
+        append.note_refusal(self, batch, error)
+
     def append_run(
         self, view: memoryview, run: RunHead, rows: list[RunRow], *, leader_epoch: int, now_ms: int
     ) -> int:

@@ -19,6 +19,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_EPOCH
 from headrace.log.producer_snapshot import SnapshotEntry
+from headrace.log.refusals import Refusals
 from headrace.log.txn_index import AbortedTxn
 from headrace.records.batch import BatchHeader, ControlType, read_txn_marker
 
@@ -93,7 +94,15 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition. `end_offset` is where replay would go on."""
 
-    __slots__ = ("_first_unstable", "_open", "_undecided", "_verifying", "end_offset", "producers")
+    __slots__ = (
+        "_first_unstable",
+        "_open",
+        "_undecided",
+        "_verifying",
+        "end_offset",
+        "producers",
+        "refusals",
+    )
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerState] = {}
@@ -105,6 +114,7 @@ class ProducerStates:
         self._first_unstable: int | None = None
         # Producers whose coordinator is being asked whether a transaction has come here.
         self._verifying: set[int] = set()
+        self.refusals = Refusals()
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -119,6 +129,8 @@ class ProducerStates:
         """
         state = self.producers.get(header.producer_id)
         if state is None:
+            if sequence and self.refusals:
+                self.refusals.hold_back(header)
             return None  # unknown or expired: any sequence starts a new state (KIP-360)
         epoch = header.producer_epoch
         if epoch == state.epoch:
@@ -126,10 +138,12 @@ class ProducerStates:
                 found = state.find(header.base_sequence, header.last_sequence)
                 if found is not None:
                     return found
+                self.refusals.hold_back(header)
                 raise _out_of_order(header, state)
         elif epoch < state.epoch:
             raise _old_epoch(header, state)
         elif sequence and header.base_sequence != 0:
+            self.refusals.hold_back(header)
             raise _out_of_order(header, state)
         if state.txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise ApiError(
@@ -201,6 +215,8 @@ class ProducerStates:
             state = self.producers[header.producer_id] = ProducerState(header.producer_id)
         if header.producer_epoch != state.epoch:
             state.use_epoch(header.producer_epoch)
+        if self.refusals:
+            self.refusals.forget(header.producer_id)
         last_offset = first_offset + header.last_offset_delta
         last_sequence = header.last_sequence
         state.batches.append(
@@ -282,6 +298,7 @@ class ProducerStates:
 
     def clear(self, end_offset: int) -> None:
         self.producers.clear()
+        self.refusals.clear()
         self._open.clear()
         self._undecided.clear()
         self._first_unstable = None

@@ -202,13 +202,12 @@ class Partition:
         api_version: int,
     ) -> AppendResult:
         """Append one batch as leader and move the high watermark where nobody else is in sync to wait for."""
-        log = self.leading_log()
-        if acks == ALL_IN_SYNC and self._lacks_replicas(log):
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self._in_sync)} of {self._replica_count} replicas in sync, "
-                f"min.insync.replicas is {log.config.min_insync_replicas}",
-            )
+        try:
+            log = self._appendable_log(acks)
+        except ApiError as error:
+            if self.log is not None and origin is Origin.CLIENT:
+                self.log.note_refusal(batch, error)
+            raise
         result = log.append_as_leader(
             batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, api_version=api_version
         )
@@ -219,6 +218,17 @@ class Partition:
                 self.leading.appended(result.first_offset)
             self._advance_high_watermark()
         return result
+
+    def _appendable_log(self, acks: int) -> PartitionLog:
+        """The log of a leader that may take a write now."""
+        log = self.leading_log()
+        if acks == ALL_IN_SYNC and self._lacks_replicas(log):
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self._in_sync)} of {self._replica_count} replicas in sync, "
+                f"min.insync.replicas is {log.config.min_insync_replicas}",
+            )
+        return log
 
     def _lacks_replicas(self, log: PartitionLog) -> bool:
         """Whether fewer are in sync than `min.insync.replicas` asks for.
