@@ -27,13 +27,17 @@ SETTINGS: dict[str, Any] = {
 
 
 def members_of(broker: Broker, group: str) -> list[Any]:
-    """The coordinator's description of the members, with all that it knows."""
+    """The coordinator's description of the members, with all that it knows. Others know nothing."""
 
-    async def ask() -> Any:
+    async def ask() -> list[Any]:
+        members: list[Any] = []
         async with AsyncAdmin({"bootstrap.servers": broker.bootstrap}) as admin:
-            return await admin.cluster.call(ConsumerGroupDescribeRequest(group_ids=[group]))
+            for each in (await admin.describe_cluster()).brokers:
+                request = ConsumerGroupDescribeRequest(group_ids=[group])
+                members += (await admin.cluster.call(request, node=each.node_id)).groups[0].members
+        return members
 
-    return list(asyncio.run(ask()).groups[0].members)
+    return asyncio.run(ask())
 
 
 @contextmanager
