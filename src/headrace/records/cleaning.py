@@ -9,8 +9,6 @@ call compiled kernels once those are loaded, and their plain twins until then. B
 part of a transaction are handed back: the caller decides, unpacks, and gives the records.
 """
 
-import contextlib
-import mmap
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -39,9 +37,6 @@ OTHERS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
 
 ROOM_FACTOR: Final = 3
 """New timestamps make a batch of the smallest delete markers grow so much, and no more."""
-
-LARGE_BYTES: Final = 4 << 20
-"""From here on a table is worth pages of its own."""
 
 _FLAWS: Final = {
     Code.BAD_HEADER: "has no batch's header",
@@ -80,13 +75,13 @@ class KeyTable:
     def __init__(self, size_bytes: int, load_factor: float, secret: tuple[int, int]) -> None:
         self._slots_max = max(size_bytes // ENTRY_BYTES, 2)
         self._load_factor = load_factor
-        self._data: bytearray | mmap.mmap = bytearray(0)
+        self._data: bytearray | memoryview = bytearray(0)
         self._tally = memoryview(bytearray(8 * len(Tally))).cast("q")
         self.job = memoryview(bytearray(8 * len(Job))).cast("q")
         self.job[Job.SECRET_0], self.job[Job.SECRET_1] = map(_signed, secret)
 
     @property
-    def data(self) -> bytearray | mmap.mmap:
+    def data(self) -> bytearray | memoryview:
         return self._data
 
     @property
@@ -107,7 +102,7 @@ class KeyTable:
         # Fuller than this a table of open addresses is slow, whatever it is allowed to be.
         wanted = int((end - start) / min(self._load_factor, 0.75)) + 2
         slots = min(wanted, self._slots_max)
-        self._data = _zeros(slots * ENTRY_BYTES)
+        self._data = _kernels().new_table(slots * ENTRY_BYTES)
         self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = 0
         self._tally[Tally.LATEST] = start - 1
         job = self.job
@@ -306,18 +301,6 @@ def _rewritten(header: BatchHeader, records: Buffer, sets_horizon: bool, job: me
         attributes = header.attributes | DELETE_HORIZON
         header = header._replace(attributes=attributes, base_timestamp=horizon_ms)
     return join_batch(header, compress(header.codec, records))
-
-
-def _zeros(size: int) -> bytearray | mmap.mmap:
-    """Memory for a table. Its entries are looked up all over it: large pages spare most of the misses."""
-    if size < LARGE_BYTES:
-        return bytearray(size)
-    # Private, because shared memory has small pages only.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
 
 
 def _numbers(values: list[int]) -> memoryview:

@@ -9,13 +9,18 @@ _frombuffer = np.frombuffer
 _uint8 = np.uint8
 
 
+def new_table(size: int) -> memoryview:
+    """Zeros. A large array has large pages: entries are looked up all over it, and most misses are spared."""
+    return np.zeros(size, _uint8).data
+
+
 def map_records(
     data: Buffer,
     at: int,
     limit: int,
     count: int,
     base_offset: int,
-    table: bytearray,
+    table: bytearray | memoryview,
     job: memoryview,
     tally: memoryview,
 ) -> int:
@@ -26,7 +31,13 @@ def map_records(
 
 
 def map_batches(
-    data: Buffer, at: int, end: int, others: int, table: bytearray, job: memoryview, tally: memoryview
+    data: Buffer,
+    at: int,
+    end: int,
+    others: int,
+    table: bytearray | memoryview,
+    job: memoryview,
+    tally: memoryview,
 ) -> tuple[int, int]:
     window, words = _frombuffer(data, _uint8), _frombuffer(table, np.uint64)
     return kernels_cleaning.map_batches(window, at, end, others, words, np.asarray(job), np.asarray(tally))
@@ -42,7 +53,7 @@ def keep_records(
     drops_tombstones: int,
     out: bytearray,
     out_at: int,
-    table: bytearray,
+    table: bytearray | memoryview,
     job: memoryview,
 ) -> tuple[int, int, int, int, int]:
     return kernels_cleaning.keep_records(
@@ -95,7 +106,7 @@ def clean_batches(
     others: int,
     out: bytearray,
     scratch: bytearray,
-    table: bytearray,
+    table: bytearray | memoryview,
     kept_offsets: memoryview,
     job: memoryview,
     state: memoryview,

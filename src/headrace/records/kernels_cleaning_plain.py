@@ -61,6 +61,11 @@ def _record(data: Buffer, at: int, limit: int) -> _Record:
 # -- the table of keys ---------------------------------------------------------------------------------------
 
 
+def new_table(size: int) -> bytearray:
+    """Memory for a table, all zeros."""
+    return bytearray(size)
+
+
 def _slot(table: Buffer, slots: int, low: int, high: int) -> tuple[int, int]:
     """Where a key's entry begins, or would begin, and what it says of the key's last offset, plus one."""
     at = (low >> 32) * slots >> 32
@@ -81,7 +86,7 @@ def map_records(
     limit: int,
     count: int,
     base_offset: int,
-    table: bytearray,
+    table: bytearray | memoryview,
     job: memoryview,
     tally: memoryview,
 ) -> int:
@@ -119,7 +124,13 @@ def _batch(data: Buffer, at: int, end: int) -> tuple[int, BatchHeader | None]:
 
 
 def map_batches(
-    data: Buffer, at: int, end: int, others: int, table: bytearray, job: memoryview, tally: memoryview
+    data: Buffer,
+    at: int,
+    end: int,
+    others: int,
+    table: bytearray | memoryview,
+    job: memoryview,
+    tally: memoryview,
 ) -> tuple[int, int]:
     """Put the keys of whole batches into the table; a code, and where the walk ended."""
     while True:
@@ -154,7 +165,7 @@ def keep_records(
     drops_tombstones: int,
     out: bytearray,
     out_at: int,
-    table: bytearray,
+    table: bytearray | memoryview,
     job: memoryview,
 ) -> tuple[int, int, int, int, int]:
     """Copy the records that are their keys' last to `out`, unless that is all of them.
@@ -243,7 +254,7 @@ def _clean_batch(
     header: BatchHeader,
     is_wanted: bool,
     room: int,
-    table: bytearray,
+    table: bytearray | memoryview,
     kept_offsets: memoryview,
     job: memoryview,
     state: memoryview,
@@ -308,7 +319,7 @@ def clean_batches(
     others: int,
     out: bytearray,
     scratch: bytearray,
-    table: bytearray,
+    table: bytearray | memoryview,
     kept_offsets: memoryview,
     job: memoryview,
     state: memoryview,
