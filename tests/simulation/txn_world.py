@@ -4,14 +4,17 @@ records see in the end is compared with what the writers were told.
     python -m tests.simulation.txn_world FIRST_SEED COUNT
 
 A writer writes each transaction to several partitions and commits or aborts it. Where the answer is an error
-it starts anew under the same id, and does not know what became of the last one. Now and then a writer is
-replaced by another one of the same id while it still writes: it is a zombie then, and what it is told does
-not count. The rules: a transaction that was told to be committed is there, whole and once; one that was
-aborted is not; one that nobody knows about is there whole or not at all; and when all is quiet no transaction
-is open any more.
+it starts anew under the same id, and does not know what became of the last one. Now and then another one of
+the same id begins while it still writes: it is a zombie then, and tries to commit all the same. A reader of
+committed records reads along.
+
+The rules: a transaction that was told to be committed is there, whole and once; one that was aborted is not;
+one that nobody knows about is there whole or not at all; who read along has read the same, in the same order,
+without a gap; and when all is quiet no transaction is open any more.
 """
 
 import asyncio
+import contextlib
 import random
 import sys
 from collections import Counter
@@ -96,6 +99,24 @@ class Writer:
 
     async def _use(self, own: Surroundings) -> None:
         """One producer, until it fails or is replaced while it writes."""
+        producer = self._producer(own)
+        await producer.__aenter__()
+        try:
+            await producer.init_transactions()
+            while not self.stopping:
+                dice = own.rng.random()
+                if dice < 0.1:
+                    await self._begin(producer, own.rng)  # left open: the next one ends it
+                    return
+                if dice < 0.2:
+                    await self._outlive(producer, own)
+                    return
+                await self._transact(producer, own.rng)
+                await asyncio.sleep(own.rng.random() * 0.3)
+        finally:
+            await producer.close(0)
+
+    def _producer(self, own: Surroundings) -> AsyncProducer:
         settings = {
             "bootstrap.servers": BOOTSTRAP,
             "transactional.id": self.name,
@@ -103,19 +124,23 @@ class Writer:
             "delivery.timeout.ms": 6_000,
             "request.timeout.ms": 2_000,
         }
-        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
-        producer = AsyncProducer(settings, world=surroundings)
-        await producer.__aenter__()
+        return AsyncProducer(settings, world=surroundings(own))
+
+    async def _outlive(self, zombie: AsyncProducer, own: Surroundings) -> None:
+        """Go on writing while another one of the same id has begun, and commit as if nothing was."""
+        name = await self._begin(zombie, own.rng)
+        heir = self._producer(own)
+        await heir.__aenter__()
         try:
-            await producer.init_transactions()
-            while not self.stopping:
-                if own.rng.random() < 0.1:
-                    await self._begin(producer, own.rng)  # left open: the next one ends it
-                    return
-                await self._transact(producer, own.rng)
-                await asyncio.sleep(own.rng.random() * 0.3)
+            await heir.init_transactions()
+            its = await self._begin(heir, own.rng)
+            with contextlib.suppress(ClientError, OSError):
+                await zombie.commit_transaction()
+                self.account.outcomes[name] = Outcome.COMMITTED
+            await heir.commit_transaction()
+            self.account.outcomes[its] = Outcome.COMMITTED
         finally:
-            await producer.close(0)
+            await heir.close(0)
 
     async def _begin(self, producer: AsyncProducer, rng: random.Random) -> str:
         self._count += 1
@@ -144,6 +169,48 @@ class Writer:
             self.account.outcomes[name] = Outcome.ABORTED
 
 
+class Reader:
+    """Reads along, from any replica of its rack, and begins again where it was when something fails."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
+        self.stopping = False
+        self._positions = {TopicPartition(TOPIC, at): 0 for at in range(PARTITIONS)}
+
+    async def run(self, own: Surroundings) -> None:
+        while not self.stopping:
+            with contextlib.suppress(ClientError, OSError):
+                await self._read(own)
+
+    async def _read(self, own: Surroundings) -> None:
+        settings = {
+            "bootstrap.servers": BOOTSTRAP,
+            "isolation.level": "read_committed",
+            "client.rack": own.rng.choice(["", "node1", "node2", "node3"]),
+            "auto.offset.reset": "none",
+        }
+        async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
+            consumer.assign(self._positions)
+            for where, offset in self._positions.items():
+                consumer.seek(where, offset)
+            while not self.stopping and own.rng.random() < 0.95:
+                for record in await consumer.poll(0.2):
+                    assert record.value is not None
+                    self.found[record.partition].append(record.value)
+                    self._positions[TopicPartition(TOPIC, record.partition)] = record.offset + 1
+
+    def check(self, found: dict[int, list[bytes]]) -> None:
+        """What was read along is how everything that there is begins."""
+        for partition, values in self.found.items():
+            assert values == found[partition][: len(values)], (
+                f"partition {partition} was read otherwise before"
+            )
+
+
+def surroundings(own: Surroundings) -> ClientSurroundings:
+    return ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+
+
 class TxnWorld:
     """One seed."""
 
@@ -153,6 +220,7 @@ class TxnWorld:
         self.world = self.cluster.world
         self.account = Account()
         self.kills = kills
+        self.reader = Reader()
         self.writers = [Writer(number, self.account) for number in range(writers)]
 
     def play(self) -> Account:
@@ -170,6 +238,8 @@ class TxnWorld:
         for writer in self.writers:
             its = self.world.machine(writer.name)
             tasks.append(self.world.result(its, its.boot(writer.run, may_fail=True)))
+        along = self.world.machine("along")
+        tasks.append(self.world.result(along, along.boot(self.reader.run, may_fail=True)))
         running = [asyncio.ensure_future(task) for task in tasks]
         for _ in range(self.kills):
             await asyncio.sleep(1 + self.rng.random() * 4)
@@ -177,6 +247,7 @@ class TxnWorld:
         await asyncio.sleep(2)
         for writer in self.writers:
             writer.stopping = True
+        self.reader.stopping = True
         await asyncio.gather(*running)
         await self.cluster.until(self._is_quiet, "no transaction is open", timeout_s=120)
         machine.retire()
@@ -186,6 +257,7 @@ class TxnWorld:
             )
             machine.retire()
             self.account.check(found)
+            self.reader.check(found)
 
     async def _strike(self) -> None:
         """Kill a node, or stop it in order, and bring it back."""
@@ -210,17 +282,15 @@ class TxnWorld:
         )
 
     async def _make_topic(self, own: Surroundings) -> None:
-        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
-        async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings) as admin:
+        async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings(own)) as admin:
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
 
     async def _read_all(self, own: Surroundings, rack: str) -> dict[int, list[bytes]]:
         """Everything that is committed; from the replicas of a rack, if one is given."""
         settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed", "client.rack": rack}
-        surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
         where = [TopicPartition(TOPIC, at) for at in range(PARTITIONS)]
         found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
-        async with AsyncConsumer(settings, world=surroundings) as consumer:
+        async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
             consumer.assign(where)
             consumer.seek_to_beginning()
             ends = await consumer.end_offsets(where)
