@@ -80,7 +80,12 @@ class CoordinatorClient:
 
     async def channel(self) -> Channel:
         """Where requests go, connected."""
-        return await self._cluster.find(await self._find(), Use.COORDINATOR)
+        node = await self._find()
+        try:
+            return await self._cluster.find(node, Use.COORDINATOR)
+        except (UnreachableError, TimedOutError):
+            self.forget()
+            raise
 
     async def _find(self) -> int:
         if self._node == ANY_BROKER:
