@@ -46,7 +46,7 @@ class Place:
     def run(self, coroutine):
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, WAIT_S))
 
-    def listen(self, on_frame, *, limits=None, **options):
+    def listen(self, on_frame, *, limits=None, admit=True, **options):
         listener = Listener(
             self.loop,
             self.network,
@@ -55,7 +55,7 @@ class Place:
             limits=limits or ConnectionLimits(check_views=True),
             **options,
         )
-        listener.listen("127.0.0.1", 0)
+        listener.listen("127.0.0.1", 0, admit=admit)
         self.listeners.append(listener)
         return listener
 

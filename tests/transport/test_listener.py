@@ -51,6 +51,27 @@ def test_the_limit_counts_over_all_listeners(place):
     place.run(main())
 
 
+def test_who_is_not_let_in_yet_waits_whoever_leaves_elsewhere(place):
+    """A node's clients wait until it is ready, though members of the quorum come and go before."""
+
+    async def main():
+        admission = Admission()
+        quorum = place.listen(echo, admission=admission)
+        clients = place.listen(echo, admission=admission, admit=False)
+        member = await place.peer(quorum)
+        assert await answers(member)
+        waiting = asyncio.ensure_future(answers(await place.peer(clients)))
+        member.close()
+        await place.turn(20)
+        assert not quorum.connections
+        assert not waiting.done()
+        assert not clients.connections
+        clients.admit()
+        assert await waiting
+
+    place.run(main())
+
+
 def test_brokers_get_in_at_the_cost_of_the_quietest(place):
     async def main():
         admission = Admission(AdmissionLimits(connections_max=2))

@@ -91,12 +91,12 @@ class Listeners:
     def admit_controllers(self) -> None:
         """Let the other members of the quorum in."""
         for listener in self._of(controllers=True):
-            listener.admit_again()
+            listener.admit()
 
     def admit(self) -> None:
         """Let clients in."""
         for listener in self._of(controllers=False):
-            listener.admit_again()
+            listener.admit()
 
     async def drain_clients(self, timeout_s: float) -> None:
         """Let no client in, send the replies that are due, close."""

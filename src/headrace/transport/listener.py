@@ -110,6 +110,7 @@ class Listener:
         self._idle = IdleReaper(loop, self._limits.idle_ms_max)
         self._complaints = Complaints(loop, log, logging.INFO)
         self._socket: ListeningSocket | None = None
+        self._admits = False
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -118,13 +119,13 @@ class Listener:
     def listen(self, host: str, port: int, *, backlog: int = 50, admit: bool = True) -> tuple[str, int]:
         """Open the address and begin to accept. Returns it with the port that was picked for 0.
 
-        Without `admit` newcomers wait in the backlog until `admit_again` is called: a node opens its ports,
+        Without `admit` newcomers wait in the backlog until `admit` is called: a node opens its ports,
         tells the cluster which they are, and lets clients in when it can serve them.
         """
         assert self._socket is None
         self._socket = self._network.listen(host, port, backlog=backlog)
         if admit:
-            self.admit_again()
+            self.admit()
         return self._socket.address
 
     @property
@@ -132,9 +133,14 @@ class Listener:
         assert self._socket is not None
         return self._socket.address
 
+    def admit(self) -> None:
+        """Let newcomers in from now on."""
+        self._admits = True
+        self.admit_again()
+
     def admit_again(self) -> None:
-        """Accept, unless that is under way, impossible or against the limits."""
-        if self._socket is None or self._accepting or self._retry is not None:
+        """There may be room: accept, where newcomers are let in and the limits allow it."""
+        if not self._admits or self._socket is None or self._accepting or self._retry is not None:
             return
         if self._has_room():
             self._accepting = True
