@@ -253,7 +253,10 @@ def test_api_versions(broker: Broker, tool: Tool) -> None:
     said = tool("BrokerApiVersionsCommand")
     assert set(re.findall(r"^(\S+) \(id: \d+ ", said, re.MULTILINE)) == set(broker.addresses)
     usable = dict(re.findall(r"^\t(\w+)\(\d+\): .*\[usable: (\d+)\]", said, re.MULTILINE))
-    assert {name: int(usable.get(name, -1)) for name in NEWEST} == NEWEST
+    older = {
+        name: usable.get(name) for name, version in NEWEST.items() if int(usable.get(name, -1)) < version
+    }
+    assert not older, "both sides know newer versions"
 
 
 def test_leader_election(tool: Tool, make_topic: MakeTopic) -> None:

@@ -32,8 +32,8 @@ def main() -> int:
             os.execvp("unshare", hosts.inside(command))
         kinds &= set(schedule.PROCESSES)
         print("left out: cuts of the network and full disks, which need Linux and root", flush=True)
-    plan = Plan(options.seed, options.minutes * 60, kinds, options.records_per_second)
-    print(f"{options.minutes:g} minutes with --seed {options.seed}", flush=True)
+    plan = Plan(options.seed, options.minutes * 60, kinds, options.records_per_second, options.rounds)
+    print(f"up to {options.minutes:g} minutes with --seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as temporary:
         folder = (options.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +50,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.compat.faults")
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, help="no more than these, however short")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--only", nargs="*", choices=sorted(schedule.EVERYTHING), help="these faults alone")
     parser.add_argument("--records-per-second", type=float, default=150.0, help="of each producer")

@@ -24,7 +24,7 @@ from tests.compat.faults.members import MEMBER_KINDS, MEMBERS, Member
 from tests.compat.faults.topic import PARTITIONS, TOPIC, are_in_sync, create_topic, differing, read_all
 from tests.compat.faults.writers import WRITERS, Writer
 
-BETWEEN = 60  # records that every producer gets through before the next node is stopped
+BETWEEN = 30  # records that every producer gets through before the next node is stopped
 
 
 def run(folder: Path, *, rounds: int, say: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -39,7 +39,7 @@ def run(folder: Path, *, rounds: int, say: Callable[[str], None] = lambda _: Non
             member.start()
         eventually(lambda: all(map(_is_shared, groups.values())), lambda: f"groups share: {_told(members)}")
         changes = {id(member): member.changes for member in members}
-        writers = [kind(*args, 150.0) for kind in WRITERS]
+        writers = [kind(*args, 100.0) for kind in WRITERS]
         for writer in writers:
             writer.start()
         _await(writers)

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,7 @@ class Plan:
     seconds: float
     kinds: Collection[str]
     records_per_second: float = 150.0
+    rounds: int | None = None
 
 
 def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None]) -> Outcome:
@@ -95,7 +97,7 @@ def _burn(
     plan: Plan, striking: Striking, writers: list[Writer], outcome: Outcome, say: Callable[[str], None]
 ) -> None:
     began = time.monotonic()
-    for faults in schedule.rounds(plan.seed, plan.kinds, NODES):
+    for faults in islice(schedule.rounds(plan.seed, plan.kinds, NODES), plan.rounds):
         outcome.seconds = time.monotonic() - began
         if outcome.seconds >= plan.seconds or outcome.violations:
             return
