@@ -1,5 +1,7 @@
 """Heartbeats that wait for news: who is told what, and when at the latest."""
 
+import pytest
+
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.classic_protocol import Release
 from headrace.coordinators.group.held_heartbeats import COME_AGAIN, Patience
@@ -11,13 +13,13 @@ HOLD_MS = 2_500
 
 
 def hold(
-    world: World, member_id: str, *, comes_again: bool = False
+    world: World, member_id: str, *, comes_again: bool = False, starts_anew: bool = True
 ) -> tuple[list[ErrorCode], Release | None]:
     """A heartbeat that may be held: its answers, and what lets it go."""
     request = HeartbeatRequest(group_id=GROUP, generation_id=world.group.generation, member_id=member_id)
     assert world.protocol.heartbeat(request, now_ms=world.now_ms) is ErrorCode.NONE
     answers: list[ErrorCode] = []
-    patience = Patience(HOLD_MS, comes_again)
+    patience = Patience(HOLD_MS, comes_again, starts_anew)
     return answers, world.protocol.hold(request, patience, now_ms=world.now_ms, answer=answers.append)
 
 
@@ -148,6 +150,23 @@ def test_a_client_that_would_is_asked_to_come_again() -> None:
     # It counts its session of 10 s from the last good answer.
     good, again = ErrorCode.NONE, COME_AGAIN
     assert answers == [good, again, again, good, again, again, good]
+
+
+@pytest.mark.parametrize(("starts_anew", "held_ms"), [(True, HOLD_MS), (False, HOLD_MS - 1_100)])
+def test_a_repeated_heartbeat_is_held_until_the_next_one_is_due(starts_anew: bool, held_ms: int) -> None:
+    world = World()
+    first, _ = world.stable_pair()
+    told, release = hold(world, first, comes_again=True, starts_anew=starts_anew)
+    assert release is not None
+    world.pass_time(1_000)
+    release(world.now_ms, False)
+    assert told == [COME_AGAIN]
+    world.pass_time(100)
+    told, _ = hold(world, first, comes_again=True, starts_anew=starts_anew)
+    world.pass_time(held_ms - 1)
+    assert told == []
+    world.pass_time(1)
+    assert told == [ErrorCode.NONE]
 
 
 def test_a_heartbeat_that_was_asked_for_may_come_too_late() -> None:

@@ -77,5 +77,6 @@ class HeldHeartbeats:
             else:
                 is_good(now)
 
-        self._timers.set(("beating", group.id, member.id), now_ms + min(patience.hold_ms, part_ms), is_good)
+        until_ms = min(member.beat_ms + patience.hold_ms, now_ms + part_ms)
+        self._timers.set(("beating", group.id, member.id), until_ms, is_good)
         return release
