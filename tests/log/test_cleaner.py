@@ -10,6 +10,7 @@ from headrace.records.cleaning import KeyTable
 from headrace.settings.definition import LONG_MAX
 from tests.log.building import (
     NOW_MS,
+    LogBuilder,
     append,
     append_marker,
     batch_of,
@@ -344,3 +345,24 @@ def test_a_log_without_limits_on_lag_is_never_overdue(log):
     log.roll(NOW_MS)
     assert log.config.max_compaction_lag_ms == LONG_MAX
     assert not look_at(log, NOW_MS + 10**12).is_overdue
+
+
+def test_a_follower_takes_what_compaction_left(logs):
+    log = logs.open(**SETTINGS)
+    writer = KeyedLog(log, 2)
+    writer.write(60)
+    writer.end_all()
+    log.roll(NOW_MS)
+    clean_log(log)
+    other = LogBuilder(logs.disk, f"{logs.root}/follower")
+    logs.disk.make_folder(other.root)
+    follower = other.open(**SETTINGS)
+    for _, batch in chunks(log):
+        follower.append_as_follower(batch, now_ms=NOW_MS)
+    follower.advance_high_watermark(log.high_watermark)
+    assert follower.log_end_offset == log.log_end_offset
+    assert list(chunks(follower)) == list(chunks(log))
+    writer.check(follower)
+    clean_log(follower)
+    writer.check(follower)
+    assert append(follower, sequenced(100, 0, writer.sequences[100])).first_offset == log.log_end_offset
