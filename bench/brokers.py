@@ -80,9 +80,9 @@ class Broker:
     def rss_mb(self) -> float:
         return rss_mb(self.pid)
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = 30) -> None:
         if self.process is not None:
-            stop(self.process.pid)
+            stop(self.process.pid, grace_s=grace_s)
             self.process = None
 
     def kill(self) -> None:

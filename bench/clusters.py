@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from bench.brokers import KAFKA_FLAGS, Broker, java
-from bench.machine import cpu_seconds, free_port, rss_mb, stop, wait_until_serving
+from bench.machine import await_end, cpu_seconds, free_port, rss_mb, wait_until_serving
 from headrace.node.fleet import fleet_configs, format_fleet
 from headrace.node.supervisor import node_command
 
@@ -63,12 +63,12 @@ class Cluster(Broker):
             process.wait()
         self._processes.clear()
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = 20) -> None:
         """All at once; the last node of Kafka's waits for a quorum that is gone, and is made to end."""
         for pid in self.pids:
             os.kill(pid, signal.SIGTERM)
         for pid in self.pids:
-            stop(pid, grace_s=20)
+            await_end(pid, grace_s=grace_s)
         self._processes.clear()
 
 

@@ -40,8 +40,14 @@ def rss_mb(pid: int) -> float:
 
 def stop(pid: int, *, grace_s: float = 30) -> None:
     """Ask a child process to end, and make it if it does not."""
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+        await_end(pid, grace_s=grace_s)
+
+
+def await_end(pid: int, *, grace_s: float) -> None:
+    """Wait for a child process that was asked to end, and make it if it does not."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
         deadline = time.monotonic() + grace_s
         while time.monotonic() < deadline:
             if os.waitpid(pid, os.WNOHANG)[0]:
