@@ -9,7 +9,7 @@ from headrace.testing.simulate import play
 from headrace.testing.world import CheckFailedError
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 def test_node(seed):
     play("node", seed)
 
