@@ -128,6 +128,10 @@ class Cleaning:
             self._set_aside(log, str(error))
         except (ApiError, OSError) as error:
             self._failed(log, error)
+        except Exception as error:
+            # A fault of ours must not be met again and again, nor keep other logs from their turn.
+            logger.exception("compaction of %s", log.topic_partition)
+            self._set_aside(log, repr(error))
         finally:
             del self._rounds[log]
         self._begin_rounds()
