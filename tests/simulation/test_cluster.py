@@ -1,8 +1,11 @@
 """A cluster of real nodes in a simulated world: elected, registered, and one controller after the other."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.testing.disk import Crash
@@ -384,3 +387,25 @@ def test_a_quorum_whose_voters_are_not_all_there_is_not_upgraded() -> None:
         assert f"voter {away} is not there" in response.error_message
 
     run(script)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nodes_that_all_stop_do_not_wait_for_a_quorum_that_is_gone(
+    together: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(cluster: NodeCluster) -> None:
+        await cluster.start()
+        await all_there(cluster)
+        assert await create(cluster, 1, "t", replicas=3) == 0
+        began = cluster.world.virtual_s
+        if together:
+            await asyncio.gather(*(cluster.stop(each) for each in cluster.ids))
+        else:
+            for node_id in cluster.ids:
+                await cluster.stop(node_id)
+        assert cluster.world.virtual_s - began < (1.0 if together else 2.0)
+
+    with caplog.at_level(logging.WARNING, logger="headrace.controller"):
+        for seed in range(4):
+            run(script, seed=seed)
+    assert [each.message for each in caplog.records if "handing over" in each.message] == []
