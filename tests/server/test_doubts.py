@@ -72,6 +72,44 @@ def test_an_answer_waits_for_the_image_for_trust_or_for_a_second() -> None:
     in_a_world(script)
 
 
+def test_who_can_be_asked_is_asked_first() -> None:
+    async def script(around: Surroundings, doubts: Doubts) -> None:
+        signs: dict[int, asyncio.Future[None]] = {}
+
+        def ask(broker_id: int) -> asyncio.Future[None]:
+            signs[broker_id] = around.loop.create_future()
+            return signs[broker_id]
+
+        doubts.ask = ask
+        made: list[int] = []
+
+        def answer() -> list[int]:
+            made.append(len(made))
+            return [2, 3] if 1 in gone else [1, 2]
+
+        gone: set[int] = set()
+        first = doubts.settled(answer, list)
+        assert isinstance(first, asyncio.Future)
+        signs[1].set_result(None)
+        await asyncio.sleep(0)
+        assert not first.done()
+        signs[2].set_result(None)
+        assert await first == [1, 2]
+        assert len(made) == 1, "large answers are not made twice"
+        second = doubts.settled(answer, list)
+        assert isinstance(second, asyncio.Future)
+        doubts.suspect(1)  # its connection ended while it was asked
+        for sign in signs.values():
+            sign.set_result(None)
+        await asyncio.sleep(0)
+        assert not second.done()
+        gone.add(1)
+        doubts.look_again()
+        assert await second == [2, 3]
+
+    in_a_world(script)
+
+
 def test_who_was_suspected_stays_listed_for_a_while() -> None:
     async def script(around: Surroundings, doubts: Doubts) -> None:
         doubts.suspect(1)

@@ -76,8 +76,9 @@ class Doubts:
     ) -> "T | asyncio.Future[T]":
         """The answer, now or as soon as none of the brokers it names is in doubt."""
         first = answer()
-        asked = [each for each in map(self.ask, set(names(first))) if each is not None]
-        if not asked and self._are_trusted(names(first)):
+        named = set(names(first))
+        asked = [each for each in map(self.ask, named) if each is not None]
+        if not asked and self._are_trusted(named):
             return first
         held: asyncio.Future[T] = self._loop.create_future()
 
@@ -89,7 +90,11 @@ class Doubts:
             return held.done()
 
         def when_asked(_: object) -> None:
-            if all(each.done() for each in asked) and not try_again():
+            if not all(each.done() for each in asked) or held.done():
+                return
+            if self._are_trusted(named):
+                held.set_result(first)  # all of them live: it need not be made again, which may take long
+            elif not try_again():
                 self._held[try_again] = None
 
         for each in asked:
