@@ -39,7 +39,7 @@ main()
 
 
 def _demo(job: str, *words: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", COMMAND, job, "demo", "--port", "0", *words]
+    command = [sys.executable, "-c", COMMAND, job, "demo", "--nodes", "1", "--calm", "--port", "0", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

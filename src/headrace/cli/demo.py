@@ -10,7 +10,7 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -63,8 +63,9 @@ class Stop:
     help="Log lines a second.",
 )
 @click.option(
-    "--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Size of the cluster."
+    "--nodes", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Size of the cluster."
 )
+@click.option("--calm", is_flag=True, help="Kill nothing on the way.")
 @click.option(
     "--port",
     "-p",
@@ -89,12 +90,16 @@ def demo(
     duration: str | None,
     rate: int,
     nodes: int,
+    calm: bool,
     port: int,
     data: str | None,
     bootstrap: str | None,
     seed: int | None,
 ) -> None:
-    """Run a cluster, feed it service logs, derive two feeds and a table with Spark, and account for all."""
+    """Run a cluster, feed it service logs, derive two feeds and a table with Spark, and account for all.
+
+    On the way one node and the Spark program are killed, and come back: the account is exact all the same.
+    """
     duration_ms = None if duration is None else parse_duration_ms(duration, "--for")
     _need_spark()
     stop = Stop()
@@ -102,8 +107,16 @@ def demo(
     signal.signal(signal.SIGTERM, stop)
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(data))
-        address = bootstrap or stack.enter_context(running_nodes(nodes, port, str(folder / "cluster")))
-        is_right = _show(stack, address, folder, duration_ms, rate, random.Random(seed), stop)
+        own = None
+        if bootstrap is None:
+            own = stack.enter_context(running_nodes(nodes, port, str(folder / "cluster")))
+        address = own.address if own else str(bootstrap)
+        # One node alone has nobody who would go on without it.
+        kill_node = own.kill_one if own and nodes > 1 and not calm else None
+        clients = _clients(stack, address)
+        is_right = _show(
+            clients, folder, duration_ms, rate, random.Random(seed), stop, kill_node, kills_spark=not calm
+        )
     if data is not None:
         note(f"logs, table and checkpoints are in {folder}")
     if not is_right:
@@ -128,32 +141,36 @@ def _folder(data: str | None) -> Iterator[Path]:
 
 
 def _show(
-    stack: ExitStack,
-    address: str,
+    clients: "Cluster",
     folder: Path,
     duration_ms: int | None,
     rate: int,
     rng: random.Random,
     stop: Stop,
+    kill_node: Callable[[], None] | None,
+    *,
+    kills_spark: bool,
 ) -> bool:
     """Whether the account is right."""
     from headrace.spark.demo.running import Demonstration
 
     with _view() as view:
         shown = Demonstration(
-            _clients(stack, address),
+            clients,
             Path(tempfile.mkdtemp(prefix="run-", dir=folder)),
             view,
             per_second=rate,
             clock=SystemClock(),
             rng=rng,
+            kill_node=kill_node,
+            kills_spark=kills_spark,
         )
         result = shown.run(duration_ms, lambda: stop.is_asked)
     _print_account(result.lines)
     if result.failure is not None:
         note(f"headrace demo: {result.failure}")
     if result.is_right:
-        click.echo("none missing, none wrong")
+        click.echo("none missing, none wrong, none twice")
     else:
         click.echo("THE ACCOUNT IS WRONG")
     return result.is_right
@@ -166,7 +183,7 @@ def _clients(stack: ExitStack, address: str) -> "Cluster":
         address,
         stack.enter_context(open_admin(address, _TIMEOUT_MS)),
         stack.enter_context(open_producer(address, _TIMEOUT_MS)),
-        stack.enter_context(open_consumer(address, _TIMEOUT_MS)),
+        stack.enter_context(open_consumer(address, _TIMEOUT_MS, isolation_level="read_committed")),
     )
 
 

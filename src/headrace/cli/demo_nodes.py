@@ -3,11 +3,13 @@
 They run as `headrace start` in a session of their own, so that Ctrl-C reaches only this process.
 """
 
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import click
 
@@ -15,14 +17,22 @@ READY: Final = "headrace ready: "
 _STOP_SECONDS: Final = 15
 
 
+class RunningNodes(NamedTuple):
+    """`kill_one` kills a node (kill -9), which is started again."""
+
+    address: str
+    kill_one: Callable[[], None]
+
+
 @contextmanager
-def running_nodes(count: int, port: int, data: str) -> Iterator[str]:
-    """A cluster of `count` nodes with its files in `data`; gives the addresses for clients."""
+def running_nodes(count: int, port: int, data: str) -> Iterator[RunningNodes]:
+    """A cluster of `count` nodes with its files in `data`."""
     command = [sys.executable, "-m", "headrace.cli.main", "start"]
     command += ["--nodes", str(count), "--port", str(port), "--data", data]
+    command += ["--set", "transaction.two.phase.commit.enable=true"]
     nodes = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        yield _wait_until_ready(nodes)
+        yield RunningNodes(_wait_until_ready(nodes), partial(nodes.send_signal, signal.SIGUSR1))
     finally:
         _stop(nodes)
 

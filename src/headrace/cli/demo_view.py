@@ -28,8 +28,12 @@ class PlainView:
     def __init__(self) -> None:
         self._told_ms = -_LINE_EVERY_MS
         self._told_step: str | None = None
+        self._told_news = 0
 
     def update(self, picture: Picture) -> None:
+        for each in picture.news[self._told_news :]:
+            note(f"{'':6}  {each}")
+        self._told_news = len(picture.news)
         is_news = picture.spark_step != self._told_step
         if not is_news and picture.elapsed_ms - self._told_ms < _LINE_EVERY_MS:
             return
@@ -84,7 +88,8 @@ def draw(picture: Picture) -> "RenderableType":
     if picture.phase == "finishing":
         hint = "Spark reads what there is, then comes the account. Ctrl-C again ends at once."
     foot = Text(f"\n{hint}", style="dim")
-    return Group(head, _feeds(picture), _spark(picture), *_derived(picture), foot)
+    news = Text("".join(f"\n{each}" for each in picture.news), style="yellow")
+    return Group(head, _feeds(picture), _spark(picture), *_derived(picture), news, foot)
 
 
 def _feeds(picture: Picture) -> "Table":

@@ -2,7 +2,8 @@
 
 Each node is a `headrace start` of its own. Its stdin is a pipe that this process holds: when it closes,
 because this process ended in whatever way, the node stops. A node that dies comes back after a pause that
-grows while it keeps dying. A signal stops all in order; a second one ends them at once.
+grows while it keeps dying. A signal stops all in order; a second one ends them at once. SIGUSR1 kills one
+node, each in its turn, for whoever wants to see what a cluster does then.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ class Supervisor:
         self._addresses: dict[int, str] = {}
         self._stopping = False
         self._was_ready = False
+        self._next_victim = 0
         self._telling: asyncio.Future[None] | None = None
 
     async def run(self) -> int:
@@ -44,6 +46,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
+        loop.add_signal_handler(signal.SIGUSR1, self._kill_one)
         keeping = [loop.create_task(self._keep(node)) for node in range(len(self._commands))]
         try:
             await asyncio.gather(*keeping)
@@ -56,6 +59,12 @@ class Supervisor:
 
     def _on_signal(self) -> None:
         self._end(signal.SIGKILL if self._stopping else signal.SIGTERM)
+
+    def _kill_one(self) -> None:
+        process = self._processes.get(self._next_victim)
+        self._next_victim = (self._next_victim + 1) % len(self._commands)
+        if process is not None and process.returncode is None:
+            process.kill()
 
     def _end(self, number: int) -> None:
         self._stopping = True

@@ -15,14 +15,15 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 
 @pytest.mark.timeout(500)
 def test_it_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
-    command = [HEADRACE, "demo", "--for", "6s", "--rate", "500", "--port", "0", "--seed", "1"]
+    """With a node and the Spark program killed on the way."""
+    command = [HEADRACE, "demo", "--for", "12s", "--rate", "500", "--port", "0", "--seed", "1"]
     done = subprocess.run(
         [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=450
     )
     assert done.returncode == 0, done.stdout + done.stderr
     title, _, *rows, verdict = done.stdout.splitlines()
     assert "account" in title
-    assert verdict == "none missing, none wrong"
+    assert verdict == "none missing, none wrong, none twice"
     figures = {row.split()[0]: [int(word) for word in row.split()[-5:]] for row in rows}
     assert list(figures) == [LOGS, SESSIONS, USERS, ERRORS, JOINED, TABLE]
     assert all(into == out > 0 and spoiled == [0, 0, 0] for into, out, *spoiled in figures.values())
@@ -31,6 +32,8 @@ def test_it_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None
     numbers = table.column(run / TABLE, "number").to_pylist()
     assert sorted(numbers) == list(range(figures[LOGS][0]))
     assert "Spark: starting Spark's JVM" in done.stderr
+    assert "a node was killed" in done.stderr
+    assert "Spark was killed" in done.stderr
 
 
 def test_files_of_batches_that_did_not_finish_are_no_part_of_the_table(tmp_path: Path) -> None:

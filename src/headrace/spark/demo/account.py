@@ -1,7 +1,6 @@
 """The account: what went in against what came out, record by record, for each feed and the table.
 
-Nothing may be missing and nothing may be wrong. A record that came more than once is told, and is no
-fault where the sink delivers at least once and a batch had to run again.
+Nothing may be missing, nothing may be wrong, and nothing may have come twice.
 """
 
 from collections import Counter
@@ -30,7 +29,7 @@ class Line:
 
     @property
     def is_right(self) -> bool:
-        return not self.missing and not self.wrong
+        return not self.missing and not self.wrong and not self.again
 
 
 def account(

@@ -7,7 +7,9 @@ quoted when something goes wrong. However this process ends, the other's input c
 
 import contextlib
 import json
+import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -29,7 +31,7 @@ class JobProcess:
     def __init__(self, plan: Plan, log: Path, command: Sequence[str] | None = None) -> None:
         self.log = log
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        with log.open("wb") as errors:
+        with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [*(command or JOB), plan.as_json()],
                 stdin=subprocess.PIPE,
@@ -60,6 +62,12 @@ class JobProcess:
     def finish(self) -> None:
         """Let it read what there is, and end."""
         self._tell("finish\n")
+
+    def kill(self) -> None:
+        """End it as a power cut would: the JVM and all, nothing said."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def last_lines(self) -> str:
         """The end of what Spark had to say."""

@@ -70,6 +70,8 @@ class Picture:
     feeds: dict[str, FeedState] = field(default_factory=dict)
     queries: dict[str, QueryState] = field(default_factory=dict)
     outcome: Outcome = field(default_factory=Outcome)
+    # What was done to it on purpose, for people to read.
+    news: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.feeds = {name: FeedState(name, PARTITIONS[name]) for name in (*INPUTS, *DERIVED)}

@@ -10,6 +10,7 @@ backlog to begin with, as a pipeline has that was down for a while.
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,6 +25,7 @@ from headrace.spark.demo.account import Line, account
 from headrace.spark.demo.events import Company
 from headrace.spark.demo.feeder import Feeder
 from headrace.spark.demo.feeds import DERIVED, INPUTS, PARTITIONS, TABLE
+from headrace.spark.demo.harm import Harm, do_what_is_due, harms
 from headrace.spark.demo.job import Plan
 from headrace.spark.demo.job_process import JobProcess
 from headrace.spark.demo.picture import Picture
@@ -78,14 +80,20 @@ class Demonstration:
         per_second: int,
         clock: Clock,
         rng: random.Random,
+        kill_node: Callable[[], None] | None = None,
+        kills_spark: bool = False,
         start_job: Callable[[Plan, Path], JobProcess] = JobProcess,
     ) -> None:
+        """`kill_node` kills one of the cluster's nodes, which comes back; without it all nodes live."""
         self.picture = Picture(cluster.bootstrap_servers)
         self._cluster = cluster
         self._folder = folder
         self._view = view
         self._clock = clock
+        self._kill_node = kill_node
+        self._kills_spark = kills_spark
         self._start_job = start_job
+        self._harms: list[Harm] = []
         self._company = Company(rng)
         self._per_second = per_second
         self._began_ms = 0
@@ -104,14 +112,24 @@ class Demonstration:
             started_ms=self._clock.now_ms(),
         )
         plan = Plan(self._cluster.bootstrap_servers, self._starts_by_topic(), str(self._folder))
-        with self._start_job(plan, self._folder / "spark.log") as job:
+        with ExitStack() as jobs:
+            self._job = jobs.enter_context(self._start_job(plan, self._folder / "spark.log"))
+
+            def kill_spark() -> None:
+                self._job.kill()
+                self._job = jobs.enter_context(self._start_job(plan, self._folder / "spark.log"))
+
+            self._harms = harms(
+                duration_ms, kill_node=self._kill_node, kill_spark=kill_spark if self._kills_spark else None
+            )
             self.picture.phase = "running"
             feeder.open(self._clock.now_ms())
             while not self._is_time_up(duration_ms) and not is_stopped() and self._failure is None:
                 feeder.write_due(self.picture.elapsed_ms)
-                self._turn(job)
+                self._turn()
+                self.picture.news += do_what_is_due(self._harms, self.picture.elapsed_ms)
             feeder.close(self.picture.elapsed_ms)
-            self._finish(job)
+            self._finish()
         self._read_to_the_end()
         self._view.update(self.picture)
         return Result(self._account(), self._failure)
@@ -142,12 +160,12 @@ class Demonstration:
     def _is_time_up(self, duration_ms: int | None) -> bool:
         return duration_ms is not None and self.picture.elapsed_ms >= duration_ms
 
-    def _turn(self, job: JobProcess) -> None:
+    def _turn(self) -> None:
         picture = self.picture
         for record in self._cluster.consumer.poll(_POLL_S):
             picture.outcome.take(record)
         picture.elapsed_ms = self._clock.monotonic_ms() - self._began_ms
-        self._hear(job)
+        self._hear(self._job)
         if picture.elapsed_ms - self._looked_ms >= _LOOK_MS:
             self._looked_ms = picture.elapsed_ms
             self._look()
@@ -183,13 +201,13 @@ class Demonstration:
             held[place.topic] += end - self._starts[place]
         return held
 
-    def _finish(self, job: JobProcess) -> None:
+    def _finish(self) -> None:
         self.picture.phase = "finishing"
         if self._failure is None:
-            job.finish()
+            self._job.finish()
         deadline_ms = self.picture.elapsed_ms + _FINISH_MS_MAX
-        while self._failure is None and not job.is_over:
-            self._turn(job)
+        while self._failure is None and not self._job.is_over:
+            self._turn()
             if self.picture.elapsed_ms > deadline_ms:
                 self._failure = f"the Spark program did not finish within {_FINISH_MS_MAX // 1000} s"
 

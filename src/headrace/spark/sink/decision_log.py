@@ -32,6 +32,8 @@ from headrace.spark.sink.errors import SinkError
 _DECIDING_MS: Final = 15_000
 _PATIENCE_S: Final = 120.0
 _ATTEMPTS: Final = 20
+# Where there are brokers for it: nobody can write while the decisions cannot be read.
+_COPIES: Final = 3
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -139,7 +141,8 @@ class DecisionLog:
 
     def _create(self) -> None:
         try:
-            self._admin.create_topic(TOPIC, partitions=PARTITIONS, settings=_SETTINGS)
+            copies = min(_COPIES, len(self._admin.describe_cluster().brokers))
+            self._admin.create_topic(TOPIC, partitions=PARTITIONS, replication=copies, settings=_SETTINGS)
         except RefusedError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
