@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.clients import Admin
-from tests.compat.clients.confluent import Confluent
-from tests.compat.clients.face import eventually
 from tests.compat.cluster import HeadraceCluster
 from tests.compat.test_transactions import new_id, read
 from tests.compat.writers import PYTHON, Writer
@@ -42,9 +40,8 @@ def write(writer: Writer, topic: str, name: str, turn: int) -> list[str]:
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_coordinator_is_killed_in_the_middle(cluster: HeadraceCluster, kind: str, commits: bool) -> None:
     topic = f"{kind}-{commits}".lower()
-    admin = Confluent(cluster.bootstrap)
-    admin.create_topic(topic, 2, {})
-    eventually(lambda: len(admin.describe_topic(topic)) == 2, "the topic")
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic(topic, partitions=2)  # three replicas: the cluster's default
     name = new_id()
     writer = PYTHON[kind](cluster.bootstrap, name)
     expected: list[str] = []
