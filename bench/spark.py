@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 BATCHES = 5
 NUMBER_CHARS = 20
+_FIGURES = "figures "
 STEPS = ("read", "availableNow", "direct read")
 WARM_UP_ROWS = 100_000
 
@@ -69,29 +70,35 @@ GOALS: dict[str, Goal] = {
 }
 
 Figures = dict[str, dict[str, float]]
+Tell = Callable[[str, dict[str, float]], None]
 
 
 class Bench:
     """One side, inside its own Spark."""
 
     def __init__(
-        self, spark: "SparkSession", format_name: str, broker: str, broker_pid: int, steps: Sequence[str]
+        self,
+        spark: "SparkSession",
+        format_name: str,
+        broker: str,
+        broker_pid: int,
+        steps: Sequence[str],
+        tell: Tell,
     ) -> None:
         self._spark = spark
         self._format = format_name
         self._steps = steps
         self._options = {"kafka.bootstrap.servers": broker}
         self._broker_pid = broker_pid
-        self.figures: Figures = {}
+        self._tell = tell
 
     def run(self, load: Load) -> None:
         """A small round that nobody counts, then the real one."""
-        self._round(load._replace(rows=WARM_UP_ROWS), f"{load.topic}-warm")
-        self.figures.clear()
-        self._round(load, load.topic)
+        self._round(load._replace(rows=WARM_UP_ROWS), f"{load.topic}-warm", lambda *_: None)
+        self._round(load, load.topic, self._tell)
 
-    def _round(self, load: Load, topic: str) -> None:
-        self._measure(f"write {load.name}", load, lambda: self._write(load, topic))
+    def _round(self, load: Load, topic: str, tell: Tell) -> None:
+        tell(f"write {load.name}", self._measured(load, lambda: self._write(load, topic)))
         kinds: dict[str, Callable[[], None]] = {
             "read": lambda: self._read(load, topic),
             "availableNow": lambda: self._available_now(load, topic),
@@ -100,9 +107,9 @@ class Bench:
             kinds["direct read"] = lambda: self._read(load, topic, **{"read.mode": "segments"})
         for step in kinds:
             if step in self._steps:
-                self._measure(f"{step} {load.name}", load, kinds[step])
+                tell(f"{step} {load.name}", self._measured(load, kinds[step]))
 
-    def _measure(self, step: str, load: Load, work: Callable[[], None]) -> None:
+    def _measured(self, load: Load, work: Callable[[], None]) -> dict[str, float]:
         spark_s, broker_s, began = (
             tree_cpu_seconds(os.getpid()),
             cpu_seconds(self._broker_pid),
@@ -110,7 +117,7 @@ class Bench:
         )
         work()
         seconds = time.monotonic() - began
-        self.figures[step] = {
+        return {
             "rows_s": load.rows / seconds,
             "broker_cpu_us": (cpu_seconds(self._broker_pid) - broker_s) / load.rows * 1e6,
             "spark_cpu_us": (tree_cpu_seconds(os.getpid()) - spark_s) / load.rows * 1e6,
@@ -159,7 +166,7 @@ class Bench:
 
 
 def work(arguments: dict[str, Any]) -> None:
-    """The child process: one broker, one format, one load after the other; figures as a line of JSON."""
+    """The child process: one broker, one format, one load after the other; each figure is a line of JSON."""
     from headrace.spark.session import spark_session
 
     config = {
@@ -168,17 +175,21 @@ def work(arguments: dict[str, Any]) -> None:
         "spark.jars": arguments["jars"],
     }
     spark = spark_session("bench", master="local[2]", config=config, tell=lambda _: None)
-    figures: Figures = {}
-    for load in (Load(*each) for each in arguments["loads"]):
-        bench = Bench(spark, arguments["format"], arguments["broker"], arguments["pid"], arguments["steps"])
-        bench.run(load)
-        figures |= bench.figures
+    steps = arguments["steps"]
+    bench = Bench(spark, arguments["format"], arguments["broker"], arguments["pid"], steps, _as_line)
+    for load in arguments["loads"]:
+        bench.run(Load(*load))
     spark.stop()
-    print("figures " + json.dumps(figures), flush=True)
 
 
-def measure(broker: Broker, format_name: str, jars: str, loads: list[Load], steps: Sequence[str]) -> Figures:
-    """Everything for one side, in a process of its own."""
+def _as_line(step: str, found: dict[str, float]) -> None:
+    print(_FIGURES + json.dumps([step, found]), flush=True)
+
+
+def measure(
+    broker: Broker, format_name: str, jars: str, loads: list[Load], steps: Sequence[str]
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Everything for one side, in a process of its own, as it is found."""
     from bench.loads import create
 
     for load in loads:
@@ -193,18 +204,24 @@ def measure(broker: Broker, format_name: str, jars: str, loads: list[Load], step
         "steps": list(steps),
     }
     command = [sys.executable, "-m", "bench.spark", "--work", json.dumps(arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    for line in done.stdout.splitlines():
-        if line.startswith("figures "):
-            found: Figures = json.loads(line.removeprefix("figures "))
-            return found
-    raise RuntimeError(f"Spark with {format_name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(_FIGURES):
+                    step, found = json.loads(line.removeprefix(_FIGURES))
+                    yield step, found
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read()[-4000:]
+            raise RuntimeError(f"Spark with {format_name} ended with {process.returncode}:\n{said}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--sides", nargs="+", choices=("kafka", "headrace"), default=("kafka", "headrace"))
     parser.add_argument("--loads", nargs="+", choices=[load.name for load in LOADS], metavar="SIZE")
     parser.add_argument(
         "--steps", nargs="*", choices=STEPS, default=STEPS, metavar="STEP", help="besides writing"
@@ -229,8 +246,10 @@ def main() -> int:
     for number in range(1 if options.quick else options.rounds):
         print(f"round {number + 1}", flush=True)
         for kind, name, with_jars in ((Kafka, "kafka", jars), (Headrace, "headrace", "")):
+            if name not in options.sides:
+                continue
             with kind() as broker:
-                for step, found in measure(broker, name, with_jars, loads, options.steps).items():
+                for step, found in measure(broker, name, with_jars, loads, options.steps):
                     for unit, value in found.items():
                         figures[f"{step} | {unit}"][kind.name].append(value)
                         print(f"  {kind.name:9} {step:24} {unit:14} {value:12.2f}", flush=True)
