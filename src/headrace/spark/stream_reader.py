@@ -21,7 +21,6 @@ from pyspark.sql.types import StructType
 
 from headrace.base.clock import Clock, SystemClock
 from headrace.spark.columns import check_schema
-from headrace.spark.group_progress import GroupProgress
 from headrace.spark.offsets import Offsets, PartitionOffsets, partition_offsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
@@ -94,6 +93,8 @@ class _StreamPlan:
         self._tasks = TaskPlanner(options)
         self._progress = None
         if options.group_id is not None and options.has_brokers:
+            from headrace.spark.group_progress import GroupProgress  # tasks need no administrator
+
             self._progress = GroupProgress(options.group_id, lambda: self._asked.admin)
         self._initial: StreamOffset | None = None
         self._target: Offsets | None = None
