@@ -57,6 +57,15 @@ def await_end(pid: int, *, grace_s: float) -> None:
         os.waitpid(pid, 0)
 
 
+def end_tidily() -> None:
+    """Let SIGTERM end this process as Ctrl-C does, so that the brokers it started are stopped too."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

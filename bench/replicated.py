@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import loads
 from bench.brokers import missing
 from bench.clusters import Cluster, HeadraceCluster, KafkaCluster
+from bench.machine import end_tidily
 from bench.report import as_markdown, at_least, at_most
 
 WARM_UP_BYTES = 3e9
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="add the figures to these, and tell the medians of all")
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     options = parser.parse_args()
+    end_tidily()
     if lacking := missing():
         print("bench: cannot run:", *lacking, sep="\n  ", file=sys.stderr)
         return 2

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench.brokers import KAFKA_LIBS, Broker, Headrace, Kafka
 from bench.clusters import HeadraceCluster, KafkaCluster
+from bench.machine import end_tidily
 from bench.report import as_markdown, at_most
 from bench.topic_wire import Connections, count
 
@@ -119,6 +120,7 @@ def main() -> int:
     parser.add_argument("--controller", action="store_true", help="the controller's image alone")
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     options = parser.parse_args()
+    end_tidily()
     if options.controller:
         from bench.scale_controller import measure
 
