@@ -25,6 +25,7 @@ from headrace.base.ids import TopicPartition
 from headrace.records.batch import Record, build_batch
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
+from headrace.testing.nemesis import Trouble
 from headrace.testing.scenarios.replica_broker import Broker
 from headrace.testing.scenarios.replica_promises import Promises
 from headrace.testing.scenarios.replica_world import Messenger, SlowController, Wires
@@ -37,6 +38,15 @@ MIN_IN_SYNC: Final = 2
 TOPIC: Final = "events"
 TOPIC_ID: Final = bytes([7]) * 16
 CLIENT: Final = 100
+# By what is done here: the kind of fault that asks for it. Who is fenced though it lives was paused.
+KINDS: Final = {
+    "move_leaders": Trouble.RESTART,
+    "stop_one": Trouble.RESTART,
+    "fence_one": Trouble.PAUSE,
+    "crash_one": Trouble.KILL,
+    "cut_power": Trouble.POWER_CUT,
+    "cut_some": Trouble.ONE_WAY,
+}
 
 
 def play(world: World) -> None:
@@ -156,8 +166,10 @@ class _Run:
             # Slow wires, and every replica that joins is struck while it does.
             self.wires.loss, self.wires.slowest_s, self.malice = 0.0, 0.1, 0.9
             self.acts = [self.fence_one, self.cut_power]
+        if self.world.faults is not None:
+            self.acts = [act for act in kinds if KINDS[act.__name__] in self.world.faults]
         self.is_raging = True
-        while self.world.driver.time() < until:
+        while self.acts and self.world.driver.time() < until:
             await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice([0.1, 0.5])))
             self.rng.choice(self.acts)(self.rng.choice(self.nodes))
 
