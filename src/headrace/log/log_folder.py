@@ -129,23 +129,17 @@ class LogFolder:
                     clean=self.was_clean,
                     recovery_point=points.get(partition, 0),
                     log_start_offset=starts.get(partition, 0),
+                    cleaned_to=None if parsed.state else cleaned.get(partition),
                     on_progress=on_progress,
                 )
                 log.advance_high_watermark(watermarks.get(partition, 0))
                 logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
                 logs[partition] = log
-        self._take_cleaned(cleaned)
+        # What says more than the logs have must be gone from the file before they have grown past it again.
+        self.cleaned_is_stale = any(
+            tp not in self.logs or self.logs[tp].cleaned_to != offset for tp, offset in cleaned.items()
+        )
         self.is_open = True
-
-    def _take_cleaned(self, offsets: dict[TopicPartition, int]) -> None:
-        """Where compaction left off. An offset of a log that is not there any more, or that has lost its end,
-        says nothing, and must be gone from the file before the log has grown past it again."""
-        for partition, offset in offsets.items():
-            log = self.logs.get(partition)
-            if log is not None and offset <= log.log_end_offset:
-                log.cleaned_to = offset
-            else:
-                self.cleaned_is_stale = True
 
     def _take_clean_shutdown(self) -> None:
         """The mark of a clean stop holds for one start: a crash while opening is a crash."""

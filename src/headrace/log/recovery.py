@@ -68,12 +68,13 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_to: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> PartitionLog:
     """Open the log in `folder`, which is made where it is missing. OSError where the disk fails.
 
-    `clean` says that the last user closed it; `recovery_point` and `log_start_offset` come from the
-    checkpoints. A `topic_id` is written down where the folder has none yet.
+    `clean` says that the last user closed it; `recovery_point`, `log_start_offset` and `cleaned_to` come from
+    the checkpoints. A `topic_id` is written down where the folder has none yet.
     """
     disk = storage.disk
     is_new = not disk.exists(folder)
@@ -116,6 +117,7 @@ def open_log(
         recovery_point=recovery_point,
         now_ms=now_ms,
     )
+    log.cleaned_to = cleaned_to
     if not files:
         log.owed.note_folders(folder, folder.rpartition("/")[0])
     if is_new:
@@ -315,9 +317,10 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
 def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
     """Whether the segment that ends at `end_offset` lost its end, which a log must not have a hole for.
 
-    Behind the recovery point segments follow each other without a gap, unless compaction made one.
+    Behind the recovery point segments follow each other without a gap. Apache Kafka's compaction may make
+    one, ours never does.
     """
-    return following.base_offset > max(end_offset, log.recovery_point) and not log.config.compacts
+    return following.base_offset > max(end_offset, log.recovery_point, log.cleaned_to or 0)
 
 
 def _recover_segment(log: PartitionLog, segment: Segment) -> int:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import cluster, echo, log, node, quorum, replication
+from headrace.testing.scenarios import cluster, compaction, echo, log, node, quorum, replication
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "cluster": cluster.play,
+    "compaction": compaction.play,
     "echo": echo.play,
     "log": log.play,
     "node": node.play,

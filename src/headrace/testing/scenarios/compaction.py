@@ -1,0 +1,263 @@
+"""Compaction on a disk that cannot be trusted: keys are written over and deleted, segments are cleaned and
+swapped, and the process is ended at any moment.
+
+Rules: each key has its last value, as far as it was acknowledged and, after a power cut, synced; a deleted
+key is never back; no record is changed, and none is at another offset; the log opens again, and is clean in
+the end. The node's own driver runs the rounds, with its threads and its checkpoint.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.log.log_store import LogStore
+from headrace.log.partition_log import PartitionLog
+from headrace.records.batch import Record, build_batch, read_records
+from headrace.records.header import batches
+from headrace.replication.cleaning import Cleaning
+from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.topic import TopicConfig
+from headrace.testing.disk import Crash
+from headrace.testing.machine import Surroundings
+from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
+from headrace.testing.world import CheckFailedError, World
+
+RAGE_S: Final = 5.0
+PROGRESS_S: Final = 60.0
+MORE_BYTES: Final = 1_000_000
+KEYS: Final = 8
+PARTITIONS: Final = tuple(TopicPartition("keyed", number) for number in range(2))
+KINDS: Final = (*CRASHES, Trouble.CLOCK_JUMP, Trouble.DISK_FULL, Trouble.DISK_ERRORS, Trouble.SLOW_DISK)
+
+
+class DiskFailedError(Exception):
+    """All log directories went offline: the process gives up, and its supervisor starts another."""
+
+
+@dataclass(slots=True)
+class Truth:
+    """What was written to a partition, by offset; what must be there after a crash."""
+
+    name: str
+    written: dict[int, Record] = field(default_factory=dict)
+    pending: dict[int, Record] = field(default_factory=dict)
+    synced_to: int = 0
+    required_to: int = 0
+
+    def crashed(self, how: Crash) -> None:
+        """After a power cut only what was synced must be there."""
+        if how is Crash.POWER_CUT:
+            self.required_to = min(self.required_to, self.synced_to)
+
+    def reopened(self, log: PartitionLog | None) -> None:
+        end = 0 if log is None else log.log_end_offset
+        if end < self.required_to:
+            raise CheckFailedError(f"{self.name} ends at {end}, {self.required_to} was promised")
+        whole = self.written | self.pending  # a write that was under way may be there, or a part of it
+        self.written = {offset: record for offset, record in whole.items() if offset < end}
+        self.pending = {}
+        self.required_to = self.synced_to = min(self.synced_to, end)
+        if log is not None:
+            self.check(log)
+
+    def check(self, log: PartitionLog) -> None:
+        found: dict[bytes | None, int] = {}
+        for record in _records(log):
+            if record != self.written[record.offset]:
+                raise CheckFailedError(f"{self.name}: {record} is not what was written there")
+            found[record.key] = record.offset
+        last = {record.key: offset for offset, record in sorted(self.written.items())}
+        for key, offset in last.items():
+            is_deleted = self.written[offset].value is None
+            if found.get(key, offset if is_deleted else -1) != offset:
+                raise CheckFailedError(
+                    f"{self.name}: {key!r} is at {found.get(key)}, its last record is at {offset}"
+                )
+
+
+def _records(log: PartitionLog) -> list[Record]:
+    records: list[Record] = []
+    offset = log.log_start_offset
+    while True:
+        chunk = log.read(offset, max_bytes=1 << 20).chunk
+        data = chunk if isinstance(chunk, bytes) else chunk.read()
+        whole = list(batches(data))
+        if not whole:
+            return records
+        for at, _ in whole:
+            records += read_records(data, at)
+        offset = whole[-1][1].next_offset
+
+
+def play(world: World) -> None:
+    """One process on one disk, compacting, and stopped in many ways."""
+    world.run(_Run(world).script())
+
+
+class _Run:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        rng = world.rng
+        self.machine = world.machine("node", disk_bytes=rng.choice([60_000, 4_000_000]))
+        self.truths = {partition: Truth(str(partition)) for partition in PARTITIONS}
+        self.crashes_seen = self.rounds = 0
+        self.kinds = [kind for kind in KINDS if rng.random() < 0.5] if rng.random() < 0.9 else []
+        self.config = TopicConfig(
+            cleanup_policy=frozenset({"compact"}),
+            segment_bytes=rng.choice([400, 1_500]),
+            index_interval_bytes=rng.choice([1, 300]),
+            delete_retention_ms=rng.choice([0, 300]),
+            min_cleanable_dirty_ratio=0.1,
+            file_delete_delay_ms=200,
+            message_timestamp_after_max_ms=10**12,
+        )
+        settings = {
+            "log.dirs": "/mount/data",
+            "node.id": "1",
+            "log.cleaner.backoff.ms": "50",
+            "log.cleaner.io.buffer.size": rng.choice(["300", "4000"]),
+            "log.cleaner.dedupe.buffer.size": rng.choice(["120", "100000"]),
+        }
+        self.broker = BrokerConfig(settings, check=False)
+        self.machine.disk.make_folder("/mount")  # the mount point is the operator's
+        self.machine.disk.sync_folder("/")
+
+    async def script(self) -> None:
+        nemesis = Nemesis(self.world, [self.machine], self.kinds)
+        self.world.keep_running(self.machine, self.program, may_end_with=(DiskFailedError,))
+        await nemesis.rage(RAGE_S)
+        nemesis.calm()
+        self.machine.disk.tree.capacity_bytes += MORE_BYTES
+        before = self.rounds
+        await self.world.until(
+            lambda: self.rounds > before + 3, timeout_s=PROGRESS_S, what="rounds after faults stopped"
+        )
+
+    async def program(self, own: Surroundings) -> None:
+        for how in self.machine.crashes[self.crashes_seen :]:
+            for truth in self.truths.values():
+                truth.crashed(how)
+        self.crashes_seen = len(self.machine.crashes)
+        await _Process(self, own).run()
+
+
+class _Process:
+    """One life of the process."""
+
+    def __init__(self, run: _Run, own: Surroundings) -> None:
+        self.run_ = run
+        self.own = own
+        self.rng = own.rng
+        self.store = LogStore(own.disk, run.broker, own.clock, own.rng)
+        self.cleaning = Cleaning(
+            loop=own.loop, store=self.store, config=run.broker, rng=own.rng, on_cleaned=self.cleaned
+        )
+
+    def cleaned(self, done: object) -> None:
+        self.run_.rounds += 1
+
+    async def run(self) -> None:
+        try:
+            self.open()
+            self.cleaning.start()
+            while self.rng.random() > 0.003:
+                await self.step()
+                await asyncio.sleep(self.rng.random() * 0.02)
+            await self.cleaning.stop()
+            self.store.close()
+            self.need_disk()
+        except OSError as error:
+            raise DiskFailedError from error
+        except ApiError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            raise DiskFailedError from error
+
+    def open(self) -> None:
+        self.store.lock()
+        self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
+        self.store.open_all(lambda topic: self.run_.config)
+        self.need_disk()
+        for partition, truth in self.run_.truths.items():
+            log = self.store.get(partition)
+            if log is None:
+                truth.reopened(None)
+                topic_id = TopicId(partition.partition.to_bytes(16, "big"))
+                log = self.store.create(partition, topic_id, self.run_.config)
+            else:
+                truth.reopened(log)
+            log.advance_high_watermark(log.log_end_offset)
+
+    def need_disk(self) -> None:
+        if not self.store.online_folders():
+            raise DiskFailedError
+        if self.cleaning.uncleanable:
+            raise CheckFailedError(f"nothing was damaged, but: {self.cleaning.uncleanable}")
+
+    async def step(self) -> None:
+        self.need_disk()
+        partition = self.rng.choice(PARTITIONS)
+        log, truth = self.store.get(partition), self.run_.truths[partition]
+        assert log is not None
+        luck = self.rng.random()
+        if luck < 0.7:
+            self.append(log, truth)
+        elif luck < 0.8:
+            await self.flush(log, truth)
+        elif luck < 0.9:
+            truth.check(log)
+        else:
+            await self.regular_work()
+
+    def append(self, log: PartitionLog, truth: Truth) -> None:
+        now_ms, first = self.own.clock.now_ms(), log.log_end_offset
+        rows = [
+            Record(
+                first + number,
+                now_ms,
+                b"key %d" % self.rng.randrange(KEYS),
+                None if self.rng.random() < 0.2 else self.rng.randbytes(self.rng.choice([3, 60])),
+            )
+            for number in range(self.rng.randint(1, 4))
+        ]
+        truth.pending = {row.offset: row for row in rows}
+        batch = build_batch(rows, codec=self.rng.choice([0, 0, 4]))
+        try:
+            log.append_as_leader(batch, leader_epoch=self.run_.machine.boots, now_ms=now_ms)
+        except ApiError:
+            if self.own.disk.faults.is_full or log.failure is None:
+                truth.pending = {}
+                return
+            raise
+        truth.written |= truth.pending
+        truth.pending = {}
+        truth.required_to = log.log_end_offset
+        log.advance_high_watermark(log.log_end_offset)
+
+    async def flush(self, log: PartitionLog, truth: Truth) -> None:
+        flush = log.begin_flush()
+        if flush is None:
+            return
+
+        def sync() -> None:
+            flush.sync()
+            if not flush.is_short:
+                truth.synced_to = max(truth.synced_to, flush.offset)
+
+        try:
+            await self.own.loop.run_in_executor(None, sync)
+        except OSError as error:
+            raise log.abandon_flush(flush, error) from error
+        log.finish_flush(flush, now_ms=self.own.clock.now_ms())
+
+    async def regular_work(self) -> None:
+        loop = self.own.loop
+        for log in list(self.store.logs()):
+            await self.flush(log, self.run_.truths[log.topic_partition])
+        for write in self.store.begin_checkpoint():
+            await loop.run_in_executor(None, write.write)
+        for removal in self.store.take_removals():
+            await loop.run_in_executor(None, removal.run)
