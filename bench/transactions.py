@@ -94,10 +94,11 @@ def main() -> None:
                 found = plain(broker, "bench") | transactional(broker, "bench", f"round-{number}")
                 for kind, value in found.items():
                     figures[kind][name].append(value)
-            print(f"round {number + 1} of {rounds} done")
-    for kind, by_broker in figures.items():
-        ours, theirs = (statistics.median(by_broker[name]) for name in brokers)
-        print(f"{kind:30} headrace {ours:12,.2f}   Kafka {theirs:12,.2f}   ratio {ours / theirs:.2f}")
+            print(f"round {number + 1} of {rounds} done", flush=True)
+        for kind, by_broker in figures.items():
+            ours, theirs = (statistics.median(by_broker[name]) for name in brokers)
+            figure = f"headrace {ours:12,.2f}   Kafka {theirs:12,.2f}   ratio {ours / theirs:.2f}"
+            print(f"{kind:30} {figure}", flush=True)
 
 
 if __name__ == "__main__":

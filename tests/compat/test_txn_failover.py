@@ -14,6 +14,8 @@ from tests.compat.writers import PYTHON, Writer
 pytestmark = pytest.mark.slow
 
 ROUNDS = 3
+# kafka-python waits half a minute for a coordinator that is gone before it looks for the next one.
+KINDS = ("confluent", "aiokafka")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def write(writer: Writer, topic: str, name: str, turn: int) -> list[str]:
     return values
 
 
-@pytest.mark.parametrize("kind", PYTHON)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_coordinator_is_killed_in_the_middle(cluster: HeadraceCluster, kind: str, commits: bool) -> None:
     topic = f"{kind}-{commits}".lower()

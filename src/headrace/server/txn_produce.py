@@ -46,7 +46,7 @@ _PASSING: Final = frozenset(
 )
 
 
-class Unverified(ApiError):
+class UnverifiedError(ApiError):
     """The coordinator does not vouch for a batch: its log was not even looked at."""
 
 
@@ -58,7 +58,7 @@ class _Batch(NamedTuple):
     producers: ProducerStates
 
 
-Refused = Mapping[TopicPartition, Unverified]
+Refused = Mapping[TopicPartition, UnverifiedError]
 NONE_REFUSED: Final[Refused] = {}
 
 
@@ -152,7 +152,7 @@ class _Passage:
         )
 
     def _answered(self, unknown: list[_Batch], asked: list[_Batch], errors: Errors) -> None:
-        refused: dict[TopicPartition, Unverified] = {}
+        refused: dict[TopicPartition, UnverifiedError] = {}
         for batch in unknown:
             error = errors.get(batch.topic_partition, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             if not error and not batch.producers.end_verification(batch.owner.producer_id):
@@ -219,10 +219,10 @@ def _producer_of(request: ProduceRequest) -> int:
     return -1
 
 
-def _refusal(error: ErrorCode, version: int) -> Unverified:
+def _refusal(error: ErrorCode, version: int) -> UnverifiedError:
     """What a producer of this version is told."""
     if error in _PASSING or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE):
-        return Unverified(
+        return UnverifiedError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"it could not be verified that the partition is part of the transaction: {error.name}",
         )
@@ -230,7 +230,7 @@ def _refusal(error: ErrorCode, version: int) -> Unverified:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         error = ErrorCode.INVALID_TXN_STATE
-    return Unverified(error, "the partition is not part of the producer's transaction")
+    return UnverifiedError(error, "the partition is not part of the producer's transaction")
 
 
 def _copy(request: ProduceRequest) -> ProduceRequest:

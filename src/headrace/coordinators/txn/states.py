@@ -1,9 +1,9 @@
 """The states of a transactional id, and which may follow which (KIP-98, KIP-360, KIP-890).
 
 An id is Empty until its first partition is added, then Ongoing. Ending has two steps: Prepare is written
-first and decides; Complete is written when every partition has its marker. PrepareEpochFence is never written: it
-stands between the decision to fence a producer and the abort that does it. Dead is an id that is about to be
-forgotten.
+first and decides; Complete is written when every partition has its marker. PrepareEpochFence is never
+written: it stands between the decision to fence a producer and the abort that does it. Dead is an id that is
+about to be forgotten.
 """
 
 from enum import IntEnum

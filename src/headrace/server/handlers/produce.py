@@ -27,7 +27,7 @@ from headrace.server.context import NO_REPLY, NoReply, RequestContext
 from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
 from headrace.server.pending import settle
 from headrace.server.produce_waiting import Unsafe, when_safe
-from headrace.server.txn_produce import NONE_REFUSED, Refused, Unverified, is_transactional
+from headrace.server.txn_produce import NONE_REFUSED, Refused, UnverifiedError, is_transactional
 from headrace.wire.schemas.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -182,7 +182,7 @@ def _failed(parts: Parts, name: str, index: int, error: ApiError) -> PartitionPr
     answer.error_message = error.message
     if isinstance(error, InvalidRecords):
         answer.record_errors = [BatchIndexAndErrorMessage(at, text) for at, text in error.record_errors]
-    if error.code not in _WITHOUT_LOG_START and not isinstance(error, Unverified):
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, UnverifiedError):
         log = parts.replicas.find(name, index).log
         answer.log_start_offset = -1 if log is None else log.log_start_offset
     return answer
