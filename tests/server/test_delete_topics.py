@@ -51,7 +51,7 @@ def test_deletion_can_be_off(tmp_path: Path) -> None:
 def test_names_reach_a_controller_elsewhere() -> None:
     """It is asked in the newest version, which has no list of names."""
     asked: list[DeleteTopicsRequest] = []
-    context = SimpleNamespace(parts=SimpleNamespace(controller=SimpleNamespace(delete_topics=asked.append)))
+    context = SimpleNamespace(controller=SimpleNamespace(delete_topics=asked.append))
     handle(cast(RequestContext, context), DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=7))
     received = decode(DeleteTopicsRequest, 6, encode(asked[0], 6))
     assert [each.name for each in received.topics] == ["a", "b"]

@@ -114,16 +114,18 @@ def _burn(
 
 def _await_progress(writers: list[Writer], before: dict[str, int], outcome: Outcome) -> None:
     """Every producer gets another record through to every partition, or one like it."""
-    deadline = time.monotonic() + PROGRESS_SECONDS
-    while stuck := [
-        each.name
-        for each in writers
-        if each.trouble is None and len(each.acknowledged) < before[each.name] + PARTITIONS
-    ]:
-        if time.monotonic() > deadline:
-            outcome.violations.append(f"{', '.join(stuck)}: no progress within {PROGRESS_SECONDS:.0f} s")
-            return
-        time.sleep(0.02)
+
+    def stuck() -> list[str]:
+        return [
+            each.name
+            for each in writers
+            if each.trouble is None and len(each.acknowledged) < before[each.name] + PARTITIONS
+        ]
+
+    try:
+        eventually(lambda: not stuck(), lambda: f"{', '.join(stuck())}: no progress", PROGRESS_SECONDS)
+    except AssertionError as error:
+        outcome.violations.append(str(error))
 
 
 def _judge(

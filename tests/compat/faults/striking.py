@@ -1,5 +1,6 @@
 """Carries out faults on nodes, hosts and disks, and undoes them."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -19,13 +20,14 @@ class Striking:
         self._nodes = {node.number: node for node in nodes}
         self._hosts = hosts
         self._may_end: set[int] = set()
+        self._clock = threading.Event()  # never set: a fault lasts as long as it lasts
 
     def carry_out(self, faults: Sequence[Fault]) -> None:
         """Strike with all at once, undo each after its time, and wait until all nodes serve again."""
         began = time.monotonic()
         undoing = sorted(((fault.seconds, self._strike(fault)) for fault in faults), key=lambda each: each[0])
         for seconds, undo in undoing:
-            time.sleep(max(0.0, began + seconds - time.monotonic()))
+            self._clock.wait(max(0.0, began + seconds - time.monotonic()))
             undo()
         for node in self._nodes.values():
             self._revive(node)

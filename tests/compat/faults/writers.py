@@ -184,7 +184,7 @@ class KafkaPythonWriter(Writer):
         )
         for record in self._records():
             if record is None:
-                time.sleep(0.01)
+                self._is_over.wait(0.01)
                 continue
             partition, value = record
             answer = producer.send(self._topic, value, partition=partition)
@@ -210,7 +210,7 @@ class HeadraceWriter(Writer):
         with Producer(settings) as producer:
             for record in self._records():
                 if record is None:
-                    time.sleep(0.01)
+                    self._is_over.wait(0.01)
                     continue
                 partition, value = record
                 delivery = producer.send(self._topic, value, partition=partition)
