@@ -139,3 +139,23 @@ async def test_a_user_that_keeps_nothing_aborts_what_was_prepared(world: NodeWor
     assert (await client.ask(init("x"), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert (await client.ask(init("x"), 5)).error_code == 0
     assert await values(world, "t", committed=True) == []
+
+
+@simulated()
+async def test_who_goes_on_from_the_last_epoch_gets_another_id(world: NodeWorld) -> None:
+    """Fencing takes the largest epoch, which is nobody's to write with."""
+    await world.create_topic("t")
+    client = await world.connect()
+    _, producer_id, _ = await begin(client, "x")
+    transactions = world.node.parts.transactions.machine_of("x").transactions
+    who = ("x", producer_id, EPOCH_MAX - 1)
+    transactions["x"] = transactions["x"].moved(transactions["x"].state, producer_epoch=who[2])
+    await produce(client, who, "t", 0, b"one")
+    again = init("x", expected=who[1:])
+    assert (await client.ask(again, 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    reply = await client.ask(again, 5)
+    assert (reply.error_code, reply.producer_epoch) == (0, 0)
+    assert reply.producer_id != producer_id
+    await produce(client, ("x", reply.producer_id, 0), "t", 0, b"two")
+    assert (await client.ask(end(("x", reply.producer_id, 0)), 5)).error_code == 0
+    assert await values(world, "t", committed=True) == [b"two"]

@@ -52,7 +52,7 @@ def begin_use(txn: Transaction | None, wish: InitWish, *, new_id: int | None, no
         return _keep(txn, wish, new_id, now_ms) if wish.keep_prepared else fence(txn)
     fresh = {"timeout_ms": wish.timeout_ms, "update_ms": now_ms, "start_ms": NO_TIME}
     epoch = None if wish.expected is None else wish.expected.epoch
-    if txn.writer.is_exhausted and epoch in (None, txn.producer_epoch):
+    if txn.writer.is_exhausted and epoch in (None, txn.producer_epoch, txn.last_epoch):
         return txn.moved(
             TxnState.EMPTY,
             producer_id=given(new_id),
