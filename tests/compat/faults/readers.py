@@ -22,6 +22,7 @@ from headrace.clients import Consumer
 from tests.compat.raw_wire import described_by
 
 PROBE_SECONDS = 0.05
+CLOSE_SECONDS = 20.0
 UNKNOWN_TOPIC = 3
 
 
@@ -43,8 +44,10 @@ class Reader(ABC):
         self._thread.start()
 
     def stop(self) -> None:
+        """What was seen counts. A library that does not come back from its own close is left behind:
+        librdkafka may wait there for good, with nothing on the wire and brokers that answer."""
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(CLOSE_SECONDS)
 
     def has_reached(self, ends: dict[int, int]) -> bool:
         return self.trouble is not None or all(
