@@ -85,3 +85,22 @@ def test_a_log_that_nobody_wrote_to_is_closed_without_a_write(disk, root):
 
 def _files(disk, folders):
     return [f"{folder}/{name}" for folder in folders for name in disk.list(folder)]
+
+
+def test_a_log_that_was_killed_is_opened_without_a_write():
+    """Its epochs are on disk and its indexes are not: they are made in memory, not synced one by one."""
+    disk = VirtualDisk(clock=VirtualClock())
+    node, store = filled(disk, FEW)
+    for log in store.logs():
+        flush = log.begin_flush()
+        flush.sync()
+        log.finish_flush(flush, now_ms=0)
+    folders = [f"/one/{partition}" for partition in FEW]
+    before = _files(disk, folders)
+    assert f"{folders[1]}/leader-epoch-checkpoint" in before
+    append(store.get(FEW[1]), batch_of(1), leader_epoch=4)
+    node.disk = disk.crash(Crash.KILL)
+    store = node.start()
+    assert _files(node.disk, folders) == before
+    log = store.get(FEW[1])
+    assert (log.log_end_offset, log.epochs.entries()) == (3, [(4, 0)])

@@ -162,7 +162,6 @@ def _load_topic_id(storage: Storage, folder: str) -> TopicId:
 
 
 def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProgress | None) -> None:
-    _load_epochs(log)
     # The segment before the recovery point is looked at too: the cut of its reserved room may be undone.
     first_bad = None if clean else log.segments.number_of(log.recovery_point - 1)
     if clean and not _ends_whole(log.segments.active):
@@ -170,6 +169,7 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
     broken = _first_broken_txn_index(log)
     if broken is not None:
         first_bad = broken if first_bad is None else min(first_bad, broken)
+    _load_epochs(log, len(log.segments) if first_bad is None else max(first_bad, 0))
     log.snapshots.remove_strays(log.segments.bases)
     if first_bad is not None:
         _recover_from(log, max(first_bad, 0), now_ms, on_progress)
@@ -229,23 +229,31 @@ def _first_broken_txn_index(log: PartitionLog) -> int | None:
 # -- epochs --------------------------------------------------------------------------------------------------
 
 
-def _load_epochs(log: PartitionLog) -> None:
+def _load_epochs(log: PartitionLog, whole: int) -> None:
+    """The epochs of so many segments, from the first on: those of the others recovery finds in their
+    batches."""
     try:
         entries = decode_epochs(log.storage.disk.read_file(f"{log.folder}/{LEADER_EPOCHS}"))
     except (FileNotFoundError, InvalidBytesError):
         entries = []
     log.epochs = LeaderEpochs(entries)
-    if log.size_bytes and not (entries and _epochs_fit(log)):
+    segments = log.segments.from_number(0)
+    if whole < len(segments):
+        log.epochs.truncate_from_end(segments[whole].base_offset)
+    del segments[whole:]
+    if any(segment.size for segment in segments) and not _epochs_fit(log, segments[-1]):
         log.epochs.clear()
-        for segment in log.segments:
+        for segment in segments:
             with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
                 for _, header in segment.headers():
                     _note_epoch(log.epochs, header)
 
 
-def _epochs_fit(log: PartitionLog) -> bool:
+def _epochs_fit(log: PartitionLog, last_segment: Segment) -> bool:
     """Whether epochs start where the batches say, as far as compaction left the batches to ask."""
     entries = log.epochs.entries()
+    if not entries:
+        return False
     for epoch, start_offset in entries:
         found, before = _batch_at(log, start_offset), _batch_at(log, start_offset - 1)
         if found is not None:
@@ -258,7 +266,7 @@ def _epochs_fit(log: PartitionLog) -> bool:
     if first is not None and log.epochs.epoch_at(first.last_offset) != first.leader_epoch:
         return False
     try:
-        last = log.segments.active.last_header()
+        last = last_segment.last_header()
     except InvalidBytesError:
         return True  # recovery decides what to do about it
     return last is None or last.leader_epoch <= log.epochs.latest
