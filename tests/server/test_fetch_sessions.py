@@ -12,6 +12,7 @@ from headrace.server.fetch_sessions import (
     NO_SESSION,
     Fetch,
     FetchSessions,
+    WantedPartition,
     epoch_after,
     has_records,
 )
@@ -315,3 +316,17 @@ def test_requests_of_old_versions_stand_alone(sessions):
     fetch = sessions.begin(FetchRequest(topics=[FetchTopic("a", partitions=[FetchPartition(0)])]), 4, 0)
     assert answer(fetch).session_id == NO_SESSION
     assert len(sessions) == 0
+
+
+def test_a_follower_behind_the_high_watermark_is_told_of_it_again_once_it_has_more() -> None:
+    """Of several answers under way a follower takes one, and of a high watermark no more than it has."""
+    wanted = WantedPartition("t", bytes(16), ("t", 0), FetchPartition(0, fetch_offset=212))
+    news = PartitionData(0, high_watermark=213, last_stable_offset=213, log_start_offset=0)
+    wanted.told(news)
+    wanted.here = object()
+    assert not wanted.is_news(news)
+    wanted.ask(FetchPartition(0, fetch_offset=213))
+    assert wanted.is_news(news)
+    wanted.told(news)
+    wanted.ask(FetchPartition(0, fetch_offset=214))
+    assert not wanted.is_news(news), "it had all of that already"

@@ -93,6 +93,7 @@ class WantedPartition:
         self.told_log_start_offset = _UNKNOWN
         # Of a follower: the replica it follows; what that has noted of it is in `noted_offset`.
         self.here: Any = None
+        self.fetch_offset = wish.fetch_offset
         self.ask(wish)
 
     def __repr__(self) -> str:
@@ -101,6 +102,9 @@ class WantedPartition:
     def ask(self, wish: FetchPartition) -> None:
         """Take over what the request says now."""
         self.current_leader_epoch = wish.current_leader_epoch
+        if self.here is not None and self.told_high_watermark > self.fetch_offset:
+            # A follower that was told while it had less than that may have kept no more of it than it had.
+            self.told_high_watermark = _UNKNOWN
         self.fetch_offset = wish.fetch_offset
         self.last_fetched_epoch = wish.last_fetched_epoch
         self.follower_log_start_offset = wish.log_start_offset
