@@ -15,7 +15,10 @@ from tests.compat.faults.topic import NODES
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    if options.folder and options.folder.exists() and any(options.folder.iterdir()):
+        parser.error(f"{options.folder} is not empty: choose another --folder")
     kinds = set(options.only or schedule.EVERYTHING)
     needs_hosts = not kinds.isdisjoint(schedule.CUTS | schedule.DISKS)
     if needs_hosts and not options.inside:
