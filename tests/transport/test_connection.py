@@ -154,7 +154,8 @@ def test_a_held_reply_is_let_go_when_its_peer_is_gone(place):
         await place.until(lambda: connection.outstanding == 1)
         peer.socket.close()
         await place.until(lambda: holding.released)
-        assert connection.closed and not connection.outstanding
+        assert connection.closed
+        assert not connection.outstanding
 
     place.run(main())
 

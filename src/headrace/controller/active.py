@@ -76,8 +76,10 @@ class ActiveController(ControllerRequests):
     ) -> "asyncio.Future[Any]":
         local = self._local
         alone = self._raft.core.is_voter and len(self._raft.core.voters) == 1
-        if local is not None and (local.is_active or alone):
+        if local is not None and alone:
             return local.ask(request, api_version=api_version)
+        # Also where the controller is in this process: it may lose its office before what it decides is
+        # committed, and then the next one has to be asked.
         task = self._loop.create_task(self._ask_around(request, api_version, principal, host))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)

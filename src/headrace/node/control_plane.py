@@ -9,7 +9,7 @@ the broker beside them needs it no more.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from headrace.base.clock import Clock
 from headrace.controller.activation import default_bootstrap
@@ -93,27 +93,8 @@ class ControlPlane:
         self.watch: BrokerWatch | None = None
         if "controller" in config.roles:
             bootstrap = read_bootstrap(disk, config.metadata_log_dir)
-            self.own = Controller(
-                self.raft,
-                config,
-                cluster_id=image.cluster_id,
-                bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
-                committed=image,
-                loop=loop,
-                clock=clock,
-                rng=rng,
-            )
-            self.raft.subscribe(self.own)
-            self.watch = BrokerWatch(
-                self.own,
-                loop=loop,
-                network=network,
-                memory=memory,
-                suspect=doubts.suspect,
-                trust=doubts.trust,
-            )
-            doubts.ask = self.watch.ask
-            self.raft.subscribe(self.watch)
+            self.own = self._controller(image, None if bootstrap is None else bootstrap.records, rng)
+            self.watch = self._watch(self.own, doubts, network, memory)
         self.raft.subscribe(self.publisher)
         self.active = ActiveController(
             self.raft,
@@ -122,6 +103,35 @@ class ControlPlane:
             new_peer=self._way_to_controller,
             is_stopping=lambda: self._stopping,
         )
+
+    def _controller(
+        self, image: ClusterImage, bootstrap: Sequence[Any] | None, rng: random.Random
+    ) -> Controller:
+        own = Controller(
+            self.raft,
+            self._config,
+            cluster_id=image.cluster_id,
+            bootstrap=default_bootstrap() if bootstrap is None else bootstrap,
+            committed=image,
+            loop=self._loop,
+            clock=self._clock,
+            rng=rng,
+        )
+        self.raft.subscribe(own)
+        return own
+
+    def _watch(self, own: Controller, doubts: Doubts, network: Network, memory: ReceiveMemory) -> BrokerWatch:
+        watch = BrokerWatch(
+            own,
+            loop=self._loop,
+            network=network,
+            memory=memory,
+            suspect=doubts.suspect,
+            trust=doubts.trust,
+        )
+        doubts.ask = watch.ask
+        self.raft.subscribe(watch)
+        return watch
 
     def _way_to_controller(self, node_id: int) -> Peer:
         """Another one than the quorum's own, where long polls hold up what comes after them."""
