@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients import ConsumedRecord, Consumer, Producer
+from headrace.clients import ConsumedRecord, Producer
 from headrace.spark.pipeline.reports import BatchReport
 from headrace.spark.pipeline.runner import Stop, run
 from headrace.spark.pipeline.spec import read_spec
 from headrace.testing import Cluster
+from tests.spark.whole_topics import whole_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +30,7 @@ class Feeds:
 
     def read(self, topic: str) -> list[ConsumedRecord]:
         """All of a topic, by partition and offset."""
-        with Consumer(bootstrap_servers=self.brokers, auto_offset_reset="earliest") as consumer:
-            partitions = consumer.partitions_for(topic)
-            ends = consumer.end_offsets(partitions)
-            consumer.assign(partitions)
-            found: list[ConsumedRecord] = []
-            while len(found) < sum(ends.values()):
-                found += consumer.poll(10)
-        return sorted(found, key=lambda each: (each.partition, each.offset))
+        return whole_topic(self.brokers, topic)
 
     def rows(self, topic: str) -> list[Any]:
         """A topic's values, from JSON."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.clients import ConsumedRecord, Consumer, Producer
+from headrace.clients import ConsumedRecord, Producer
 from headrace.testing import Cluster
 from tests.compat.prepare import UnavailableError, connector_libs
 from tests.spark.conftest import MakeTopic
+from tests.spark.whole_topics import whole_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -247,12 +248,6 @@ def _content(record: ConsumedRecord) -> str:
 
 def _consumed(cluster: Cluster, topic: str, count: int) -> list[ConsumedRecord]:
     """All that a topic has, which must be `count`."""
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        places = consumer.partitions_for(topic)
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        assert sum(consumer.end_offsets(places).values()) == count
-        found: list[ConsumedRecord] = []
-        while len(found) < count:
-            found += consumer.poll(1.0)
+    found = whole_topic(cluster.bootstrap_servers, topic)
+    assert len(found) == count
     return found

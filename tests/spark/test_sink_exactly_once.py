@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from headrace.clients import Admin, Consumer
+from headrace.clients import Admin
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import write_options
 from headrace.spark.sink import exactly_once
@@ -22,6 +22,7 @@ from headrace.spark.sink.receipts import Receipt, TaskIdentity
 from headrace.testing import Cluster
 from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.prepare import UnavailableError
+from tests.spark.whole_topics import whole_topic
 
 TASKS, ROWS = 3, 20
 
@@ -80,16 +81,7 @@ class Query:
 
     def values(self) -> list[int]:
         """What a reader of committed records sees."""
-        with Consumer(
-            bootstrap_servers=self.brokers, isolation_level="read_committed", auto_offset_reset="earliest"
-        ) as consumer:
-            partitions = consumer.partitions_for(self.topic)
-            ends = consumer.end_offsets(partitions)
-            consumer.assign(partitions)
-            found: list[int] = []
-            while any(consumer.position(each) < ends[each] for each in partitions):
-                found += [int(record.value) for record in consumer.poll(1)]
-        return sorted(found)
+        return sorted(int(record.value) for record in whole_topic(self.brokers, self.topic))
 
     def open(self) -> list[str]:
         with Admin(bootstrap_servers=self.brokers) as admin:

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from headrace.base.ids import TopicPartition
 from headrace.clients import ConsumedRecord, Consumer
 from headrace.testing import Cluster
+from tests.spark.whole_topics import whole_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,14 +21,7 @@ MakeTopic = Callable[..., str]
 
 def records(cluster: Cluster, topic: str) -> list[ConsumedRecord]:
     """All of a topic, by partition and offset."""
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        partitions = consumer.partitions_for(topic)
-        ends = consumer.end_offsets(partitions)
-        consumer.assign(partitions)
-        found: list[ConsumedRecord] = []
-        while len(found) < sum(ends.values()):
-            found += consumer.poll(10)
-    return sorted(found, key=lambda each: (each.partition, each.offset))
+    return whole_topic(cluster.bootstrap_servers, topic)
 
 
 def save(rows: "DataFrame", cluster: Cluster, mode: str = "append", **options: str) -> None:
@@ -78,7 +72,7 @@ def test_many_rows_from_many_tasks(spark: "SparkSession", cluster: Cluster, make
         ("SELECT 1 AS id", {"topic": "t"}, "there is no column `value`"),
         ("SELECT 'x' AS value", {}, "give the option `topic`"),
         ("SELECT 'x' AS value, cast(NULL AS string) AS topic", {}, "null in the column `topic`"),
-        ("SELECT 'x' AS value", {"topic": "t", "delivery": "exactly_once"}, "transactions"),
+        ("SELECT 'x' AS value", {"topic": "t", "delivery": "once"}, "at_least_once or exactly_once"),
         ("SELECT 'x' AS value", {"topic": "t", "kafka.acks": "1"}, "leave the option out"),
         ("SELECT 'x' AS value", {"topic": "t", "topik": "t"}, "did you mean topic"),
     ],
