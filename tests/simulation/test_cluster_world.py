@@ -15,7 +15,7 @@ from headrace.testing.simulate import play
 from headrace.testing.world import CheckFailedError
 
 FIRST_FRESH = 1_000_000
-FRESH = {"cluster": 2, "quorum": 2, "replication": 2, "node": 3, "log": 3, "echo": 1}
+FRESH = {"cluster": 1, "quorum": 2, "replication": 2, "node": 3, "log": 3, "echo": 1}
 
 
 @pytest.mark.parametrize("seed", range(4))
