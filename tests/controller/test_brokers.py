@@ -187,6 +187,17 @@ def test_shutting_down_hands_leaders_over_and_waits_until_all_have_heard() -> No
     assert core.image.brokers[1].fenced
 
 
+def test_a_broker_that_leads_while_it_shuts_down_hands_over_again() -> None:
+    """Else it could never go, and nobody could come into sync with it."""
+    core = with_partition(new_core(1, 2), 1, 2)
+    beat(core, 1, want_shut_down=True)
+    core.replay([wire.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1], leader=1)])
+    assert not beat(core, 1, want_shut_down=True).should_shut_down
+    assert partition_of(core).leader == -1
+    beat(core, 2, at=1_000)
+    assert beat(core, 1, want_shut_down=True).should_shut_down
+
+
 def test_a_lone_broker_leaves_its_partitions_eligible() -> None:
     core = with_partition(new_core(1), 1)
     assert not beat(core, want_shut_down=True).should_shut_down

@@ -188,9 +188,13 @@ def heartbeat(
             records += enter_controlled_shutdown(cluster, broker)
         elif not broker.fenced:
             records += fence(cluster, broker)
+    elif current is State.CONTROLLED_SHUTDOWN and _leads(cluster, broker.id):
+        # It leads again, or still: it could not go, and nobody it leads would come into sync with it.
+        records += _left_sync(cluster, broker.id)
+    is_handing_over = following is State.CONTROLLED_SHUTDOWN and bool(records)
     records += _directory_changes(cluster, broker, request)
     sessions.touch(broker.id, metadata_offset=request.current_metadata_offset, now_ms=now_ms)
-    if following is State.CONTROLLED_SHUTDOWN and current is State.UNFENCED:
+    if is_handing_over:
         sessions.begin_shutdown(broker.id, next_offset + len(records) - 1)
     reply = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.epoch,

@@ -62,8 +62,7 @@ class Sessions:
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         session = self._sessions[broker_id]
-        if session.shutdown_offset == NOT_SHUTTING_DOWN:
-            session.shutdown_offset = offset
+        session.shutdown_offset = max(session.shutdown_offset, offset)
 
     def may_shut_down(self, broker_id: int, active: list[int]) -> bool:
         """Whether every active broker has replayed that the leaders moved away."""
