@@ -67,8 +67,8 @@ def spark_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(log_level)
-    # Spark finds the format by itself (pyspark_headrace), but not where Python's path has a space in it: it asks
-    # a shell whether there is such a command.
+    # Spark finds the format by itself (pyspark_headrace), but not where Python's path has a space in it: it
+    # asks a shell whether there is such a command.
     from headrace.spark.data_source import HeadraceDataSource
 
     session.dataSource.register(HeadraceDataSource)
