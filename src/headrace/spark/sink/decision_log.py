@@ -125,8 +125,11 @@ class DecisionLog:
                 with producer.transaction():
                     key, value = record
                     producer.send(TOPIC, value, key=key, partition=self._partition.partition)
-        except FencedError:
-            pass  # whoever came after has read what we wrote before; now we read what it wrote
+        except RefusedError as error:
+            # Whoever came after has read what we wrote before; now we read what it wrote. A commit that is
+            # late by one epoch is told that there is no transaction.
+            if not isinstance(error, FencedError) and error.code != ErrorCode.INVALID_TXN_STATE:
+                raise
         finally:
             producer.close(timeout_ms=0)
 
