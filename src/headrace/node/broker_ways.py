@@ -4,6 +4,7 @@ purpose. Requests on a connection are answered in order, so what may have to wai
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 from headrace.base.clock import Clock
@@ -43,14 +44,15 @@ class BrokerWays:
         """Ask a broker; ConnectionError in the future where it cannot be reached or does not answer."""
         peer = self._peers.get(broker_id)
         if peer is None:
-            peer = self._peers[broker_id] = self._new_peer(broker_id)
+            peer = self._peers[broker_id] = self.new_peer(broker_id)
         return peer.send(request, timeout_ms=self._config.int("request.timeout.ms"))
 
     def stop(self) -> None:
         for peer in self._peers.values():
             peer.close()
 
-    def _new_peer(self, broker_id: int) -> Peer:
+    def new_peer(self, broker_id: int, on_lost: Callable[[str], None] | None = None) -> Peer:
+        """A connection of its own, for the caller to close; `on_lost` hears of its end."""
         return Peer(
             self._network,
             self._loop,
@@ -59,6 +61,7 @@ class BrokerWays:
             client_id=f"broker-{self._config.node_id}-{self._purpose}",
             memory=self._memory,
             rng=self._rng,
+            on_lost=on_lost,
         )
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:

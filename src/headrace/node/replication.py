@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from headrace.base.clock import Clock
 from headrace.metadata.image import ClusterImage
+from headrace.node.broker_ways import BrokerWays
 from headrace.replication.fetcher import FetchLimits
 from headrace.replication.fetching import Fetchers
 from headrace.replication.isr_changes import IsrChanges, Send
@@ -65,14 +66,12 @@ class Replication:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self._config = config
         self._on_leader_lost = on_leader_lost
         self._image = image
-        self._network = network
-        self._memory = memory
         self._loop = loop
-        self._clock = clock
-        self._rng = rng
+        self._ways = BrokerWays(
+            "fetcher", config, image, network=network, memory=memory, loop=loop, clock=clock, rng=rng
+        )
         node_id = config.node_id
         self._isr_changes = IsrChanges(alter_partition, node_id=node_id, loop=loop)
         self._lag_timer: asyncio.TimerHandle | None = None
@@ -129,22 +128,7 @@ class Replication:
         return broker.epoch if broker is not None and broker.is_active else None
 
     def _connect(self, leader_id: int) -> PeerChannel:
-        peer = Peer(
-            self._network,
-            self._loop,
-            self._clock,
-            resolve=lambda: self._address_of(leader_id),
-            client_id=f"broker-{self._config.node_id}-fetcher",
-            memory=self._memory,
-            rng=self._rng,
-            on_lost=lambda _: self._on_leader_lost(leader_id),
-        )
-        return PeerChannel(peer)
-
-    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        broker = self._image.brokers.get(broker_id)
-        endpoint = broker.endpoints.get(self._config.inter_broker_listener_name) if broker else None
-        return None if endpoint is None else (endpoint.host, endpoint.port)
+        return PeerChannel(self._ways.new_peer(leader_id, lambda _: self._on_leader_lost(leader_id)))
 
 
 def _limits(config: BrokerConfig) -> FetchLimits:

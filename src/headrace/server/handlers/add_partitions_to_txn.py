@@ -12,6 +12,7 @@ transaction not about to end?
 
 from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -118,7 +119,7 @@ def _serve_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -
             complete(response)
 
     for at, asked in enumerate(request.transactions):
-        _serve_one(context, asked, lambda errors, at=at: note(at, errors))  # type: ignore[misc]
+        _serve_one(context, asked, partial(note, at))
     return answer
 
 
