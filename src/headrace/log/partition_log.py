@@ -70,6 +70,7 @@ class PartitionLog:
         "segments",
         "snapshots",
         "storage",
+        "tiered_to",
         "topic_id",
         "topic_partition",
     )
@@ -105,6 +106,7 @@ class PartitionLog:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.cleaned_to: int | None = None  # compaction has been through everything before this offset
+        self.tiered_to: int | None = None  # everything before this offset is in the remote store
         self.last_flush_ms = now_ms
         self.generation = 0
         self.failure: ApiError | None = None
@@ -139,6 +141,13 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
+
+    @property
+    def local_start_offset(self) -> int:
+        """Where the part of the log that lies on this disk starts: behind the log's start where a topic is
+        tiered.
+        """
+        return max(self.log_start_offset, self.segments.first.base_offset)
 
     # -- writing ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,92 @@
+"""A segment in the remote store: what `__remote_log_metadata` says of it, and its objects' names.
+
+A copy is announced before its first object is written, and finished by one record after its last; a removal
+likewise. So whatever a crash leaves in the store is named by a record, and whoever leads next removes it.
+
+    COPY_STARTED ──> COPY_FINISHED ──> DELETE_STARTED ──> DELETE_FINISHED
+         └──────────────────────────────────^
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from headrace.base.ids import TopicId, TopicPartition, uuid_text
+from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, offset_name
+
+EPOCHS: Final = ".epochs"
+"""The leader epochs up to the segment's end, as `leader-epoch-checkpoint` has them."""
+
+OBJECT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, EPOCHS)
+
+
+class SegmentState(IntEnum):
+    """Kafka's RemoteLogSegmentState."""
+
+    COPY_STARTED = 0
+    COPY_FINISHED = 1
+    DELETE_STARTED = 2
+    DELETE_FINISHED = 3
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition that no later topic of the same name can be taken for."""
+
+    topic_id: TopicId
+    topic_partition: TopicPartition
+
+    def __str__(self) -> str:
+        return f"{uuid_text(self.topic_id)}:{self.topic_partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """One copy of a segment. Its offsets are `start_offset` to `end_offset`, the last one included, as
+    Kafka's records have it; `epochs` are (epoch, first offset) within these.
+    """
+
+    partition: TopicIdPartition
+    segment_id: bytes
+    start_offset: int
+    end_offset: int
+    max_timestamp: int
+    size: int
+    epochs: tuple[tuple[int, int], ...]
+    state: SegmentState
+    broker_id: int
+    event_ms: int
+    custom_metadata: bytes | None = None
+    has_aborted: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.start_offset}..{self.end_offset} ({uuid_text(self.segment_id)})"
+
+    def moved_to(self, state: SegmentState, *, broker_id: int, event_ms: int) -> "RemoteSegment":
+        return replace(self, state=state, broker_id=broker_id, event_ms=event_ms)
+
+    def object_name(self, suffix: str) -> str:
+        """TOPIC-TOPICID/PARTITION/STARTOFFSET-SEGMENTID.SUFFIX: a person finds a topic by its name, and the
+        names of a partition's objects sort by offset.
+        """
+        return f"{self._stem()}{suffix}"
+
+    def object_names(self) -> list[str]:
+        """Every object that the segment may have; removing one that it has not does no harm."""
+        stem = self._stem()
+        return [f"{stem}{suffix}" for suffix in OBJECT_SUFFIXES]
+
+    def _stem(self) -> str:
+        return (
+            f"{partition_prefix(self.partition)}{offset_name(self.start_offset)}-{uuid_text(self.segment_id)}"
+        )
+
+
+def topic_prefix(topic: str, topic_id: TopicId) -> str:
+    """How the names of all objects of a topic begin."""
+    return f"{topic}-{uuid_text(topic_id)}/"
+
+
+def partition_prefix(partition: TopicIdPartition) -> str:
+    """How the names of all objects of a partition begin."""
+    topic, number = partition.topic_partition
+    return f"{topic_prefix(topic, partition.topic_id)}{number}/"

@@ -1,0 +1,53 @@
+"""A remote store as the tiers need it: objects under names, written whole, read in ranges.
+
+Whoever wants another store implements these five calls and names the class in
+`remote.log.storage.manager.class.name`. All of them block, and are called from threads, several at once.
+
+A store promises little: an object that `put` returned for is there whole, until it is deleted; one whose
+`put` failed may be there, whole, in part or not at all, and may be put again or deleted. Nothing is ever
+overwritten with other bytes. Order between objects, listing at once what was just put, renames: none of it
+is asked for.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from headrace.log.disk import File
+
+
+class RemoteStoreError(Exception):
+    """The store did not do what it was asked for; trying again later may help. Says which object, and why;
+    never a credential.
+    """
+
+
+class MissingObjectError(RemoteStoreError):
+    """There is no object of this name."""
+
+
+class RemoteStore(Protocol):
+    """Where segments lie once they left the brokers' disks. Names are paths of [A-Za-z0-9._/-]."""
+
+    def put(self, name: str, source: File, size: int) -> None:
+        """Store the first `size` bytes of an open file, streaming: a segment may be larger than memory."""
+        ...
+
+    def put_bytes(self, name: str, data: bytes) -> None:
+        """Store a small object."""
+        ...
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """The bytes [start, end) of an object, fewer only where it ends before."""
+        ...
+
+    def delete(self, names: list[str]) -> None:
+        """Remove objects; those that are missing are fine."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """(name, size) of every object whose name starts with `prefix`, in the order of names."""
+        ...
+
+    def close(self) -> None:
+        """Let connections go."""
+        ...
