@@ -199,6 +199,31 @@ def test_a_run_that_was_thought_dead_can_decide_nothing(query: Query) -> None:
     assert query.open() == []
 
 
+@pytest.mark.parametrize("asleep", ["in its commit", "in its abort"])
+def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
+    query: Query, monkeypatch: pytest.MonkeyPatch, asleep: str
+) -> None:
+    """It has decided and finished, sleeps, and goes on to tidy up while another run writes."""
+    old = query.tasks(0)
+    sweep, newer = ExactlyOnce._sweep, list[Receipt]()
+
+    def sleep_then_sweep(strategy: ExactlyOnce, log: DecisionLog, sink: str, run: str) -> None:
+        monkeypatch.undo()
+        query.restart()
+        query.batch(0)
+        newer.extend(query.tasks(1))
+        sweep(strategy, log, sink, run)
+
+    if asleep == "in its abort":
+        query.strategy().commit(old, 0)
+    monkeypatch.setattr(ExactlyOnce, "_sweep", sleep_then_sweep)
+    (query.strategy().commit if asleep == "in its commit" else query.strategy().abort)(old, 0)
+    assert len(query.open()) == TASKS
+    query.strategy().commit(newer, 1)
+    assert query.values() == expected(2)
+    assert query.open() == []
+
+
 def test_an_abort_gives_up_what_is_not_decided(query: Query) -> None:
     receipts = query.tasks(0)
     query.strategy().abort([*receipts, None], 0)

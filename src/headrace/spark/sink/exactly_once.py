@@ -92,17 +92,14 @@ class ExactlyOnce:
         found = tuple(each.transaction for each in receipts if each is not None and each.transaction)
         if found and not is_repeat:
             self._finish(log, log.decide(Decision(run, query, batch, found)))
-        self._sweep(log, sink)
+        self._sweep(log, sink, run)
 
     def abort(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
         """Give up what is not decided. What fails here is left to the next run, which sweeps too."""
         tasks = [receipt.task for receipt in receipts if receipt is not None]
-        if not tasks:
-            return
-        sink, _, run, _ = self._names(tasks[0])
-        log = self._log(sink)
-        if log.read().run == run:
-            self._sweep(log, sink)
+        if tasks:
+            sink, _, run, _ = self._names(tasks[0])
+            self._sweep(self._log(sink), sink, run)
 
     def _names(self, task: TaskIdentity) -> tuple[str, str, str, int]:
         """Sink, query, run and batch."""
@@ -160,14 +157,24 @@ class ExactlyOnce:
                 "transaction.timeout.ms: raise it, and start a query again before it is over"
             ) from error
 
-    def _sweep(self, log: DecisionLog, sink: str) -> None:
-        """Abort this sink's open transactions that no decision names."""
-        decision = log.read().decision
-        kept = {each.transactional_id for each in decision.transactions} if decision else set()
-        for each in log.admin.list_transactions(states=("Ongoing",)):
-            name = each.transactional_id
-            if name.startswith(f"{PREFIX}{sink}/") and name not in kept:
-                log.admin.fence_producer(name)
+    def _sweep(self, log: DecisionLog, sink: str, run: str) -> None:
+        """Abort this sink's open transactions that no decision names.
+
+        They are listed before it is read who decides now: where that is still this run, none of them can be
+        that of a later one, whose tasks claim before they write. A run that slept must not abort those.
+        """
+        prefix = f"{PREFIX}{sink}/"
+        names = {each.transactional_id for each in log.admin.list_transactions(states=("Ongoing",))}
+        names = {name for name in names if name.startswith(prefix)}
+        if not names:
+            return
+        state = log.read()
+        if state.run != run:
+            return
+        if state.decision is not None:
+            names.difference_update(each.transactional_id for each in state.decision.transactions)
+        for name in names:
+            log.admin.fence_producer(name)
 
 
 def _begun(settings: Mapping[str, str]) -> Producer:
