@@ -21,6 +21,12 @@ def test_groups_of_our_own_survive_their_members(way: str) -> None:
     assert faults_of(way, 1, seconds=40) == []
 
 
+@pytest.mark.parametrize(("way", "seed"), [("static cooperative", 6), ("converted", 7)])
+def test_a_commit_that_arrives_late_over_an_abandoned_connection_is_not_made(way: str, seed: int) -> None:
+    """In these lives one does, and takes the group back where the coordinator listens to it."""
+    assert faults_of(way, seed, seconds=60) == []
+
+
 class SlowGroup:
     """A coordinator whose answers are waited for."""
 

@@ -75,6 +75,31 @@ async def test_a_member_of_an_older_generation_cannot_commit(world: NodeWorld) -
 
 
 @simulated()
+async def test_a_commit_of_an_abandoned_connection_does_not_undo_a_newer_one(world: NodeWorld) -> None:
+    """Over the older connection a member may do what it likes until it would go back behind the newer."""
+    await world.create_topic("t")
+    (member,) = await stable_group(world, "g", 1)
+
+    def of_member(offset: int) -> object:
+        return commit("g", "t", {0: offset}, member=member.id, generation=member.generation)
+
+    older = await world.connect()
+    assert code(await older.ask(of_member(5), BY_NAME)) is ErrorCode.NONE
+    assert code(await older.ask(of_member(3), BY_NAME)) is ErrorCode.NONE
+    await world.pass_time(10)
+    newer = await world.connect()
+    assert code(await newer.ask(of_member(7), BY_NAME)) is ErrorCode.NONE
+    assert code(await older.ask(of_member(8), BY_NAME)) is ErrorCode.NONE
+    with pytest.raises(ConnectionError):
+        await older.ask(of_member(6), BY_NAME)
+    assert await committed(newer, "g", "t") == 8
+    assert code(await newer.ask(of_member(2), BY_NAME)) is ErrorCode.NONE
+    again = await world.connect()
+    assert code(await again.ask(of_member(1), BY_NAME)) is ErrorCode.NONE
+    assert await committed(newer, "g", "t") == 1
+
+
+@simulated()
 async def test_offsets_may_be_committed_while_members_rejoin_and_not_while_they_sync(
     world: NodeWorld,
 ) -> None:

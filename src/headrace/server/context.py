@@ -48,6 +48,7 @@ class Peer:
         "host",
         "listener",
         "on_hurry",
+        "opened_at",
         "port",
         "principal",
         "sasl",
@@ -64,8 +65,10 @@ class Peer:
         table: ApiTable,
         authenticated: bool = True,
         sasl: SaslExchange | None = None,
+        opened_at: float = 0.0,
     ) -> None:
         self.connection = connection
+        self.opened_at = opened_at  # by the loop's time
         self.table = table  # what this listener serves
         self.host, self.port = connection.peer
         self.listener = listener

@@ -74,7 +74,12 @@ class Dispatcher:
         def on_open(connection: Connection) -> None:
             sasl = None if new_exchange is None else new_exchange()
             connection.attached = Peer(
-                connection, listener=listener, table=self._table, authenticated=sasl is None, sasl=sasl
+                connection,
+                listener=listener,
+                table=self._table,
+                authenticated=sasl is None,
+                sasl=sasl,
+                opened_at=self._parts.loop.time(),
             )
             if sasl is not None:
                 connection.frame_bytes_max = STRANGER_FRAME_BYTES_MAX

@@ -23,6 +23,7 @@ from headrace.coordinators.group.classic_records import (
     offset_record,
     offset_tombstone,
 )
+from headrace.coordinators.group.commit_order import CommitOrder
 from headrace.coordinators.group.consumer import offset_checks
 from headrace.coordinators.group.consumer.both_protocols import BothProtocols
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState, Slot
@@ -74,6 +75,7 @@ class GroupMachine:
     ) -> None:
         self.limits = limits
         self.offsets = Offsets()
+        self._order = CommitOrder()
         self.classic = ClassicProtocol(
             limits=limits.classic, timers=timers, persist=self._persist_classic, new_uuid=new_uuid
         )
@@ -172,6 +174,20 @@ class GroupMachine:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self.classic.keep_alive(group, member_id, self._clock.monotonic_ms())
         return ErrorCode.NONE
+
+    def is_overtaken(
+        self, group_id: str, member_id: str, opened_at: float, commits: Sequence[OffsetToCommit]
+    ) -> bool:
+        """Whether a commit that a member may make comes too late, over a connection that was opened then: see
+        `commit_order`.
+        """
+        if not member_id:
+            return False
+        if self._order.is_overtaken(group_id, member_id, opened_at, commits, self.offsets.of(group_id)):
+            return True
+        group = self.consumer.groups.get(group_id) or self.classic.groups.get(group_id)
+        self._order.note(group_id, member_id, opened_at, group.members if group is not None else ())
+        return False
 
     def check_fetch(self, group_id: str, *, member_id: str | None, epoch: int) -> ErrorCode:
         """May who says to be this member read the group's offsets? Classic members are not asked."""
@@ -291,6 +307,7 @@ class GroupMachine:
         return group.is_in(GroupState.STABLE) and group.protocol_type == CONSUMERS
 
     def _bury(self, group_id: str, topic_partitions: list[TopicPartition], done: Done) -> None:
+        self._order.forget(group_id)
         records = [offset_tombstone(group_id, each) for each in topic_partitions]
         group = self.classic.groups.get(group_id)
         if group is not None:

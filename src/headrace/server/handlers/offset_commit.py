@@ -5,6 +5,9 @@ group takes commits from outside, with generation -1)? no rebalance being comple
 `offset.metadata.max.bytes`? Answered when the offsets are in the log. v7: static members. v9: member epochs
 of consumer groups (STALE_MEMBER_EPOCH); the error for an unknown group is GROUP_ID_NOT_FOUND. v10: topics by
 id.
+
+A commit that was overtaken by a newer one of the same member (`coordinators/group/commit_order.py`) ends the
+connection that it came over.
 """
 
 from asyncio import Future
@@ -16,7 +19,7 @@ from headrace.base.ids import TopicId, TopicPartition
 from headrace.coordinators.group.classic_records import OffsetToCommit
 from headrace.coordinators.group.machine import GroupMachine
 from headrace.metadata.topics import TopicImage
-from headrace.server.context import RequestContext
+from headrace.server.context import NO_REPLY, NoReply, RequestContext
 from headrace.server.pending import settle
 from headrace.wire.schemas.offset_commit import (
     OffsetCommitRequest,
@@ -34,7 +37,7 @@ _Wanted = tuple[OffsetCommitResponsePartition, OffsetToCommit]
 
 def handle(
     context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Future[OffsetCommitResponse] | NoReply:
     wanted: list[_Wanted] = []
     response = OffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
     if not wanted:
@@ -47,6 +50,10 @@ def handle(
         for result, _ in wanted:
             result.error_code = error.code
         return response
+    peer, commits = context.connection, [commit for _, commit in wanted]
+    if machine.is_overtaken(request.group_id, request.member_id, peer.opened_at, commits):
+        peer.close("a commit came after newer ones of its member over a newer connection")
+        return NO_REPLY
     groups.arm()
     return _commit(context, request, machine, response, wanted)
 
