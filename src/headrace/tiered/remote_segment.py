@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headrace.base.ids import TopicId, TopicPartition, uuid_text
+from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition, uuid_text
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, offset_name
 
 EPOCHS: Final = ".epochs"
@@ -60,6 +60,15 @@ class RemoteSegment:
 
     def __str__(self) -> str:
         return f"{self.partition} {self.start_offset}..{self.end_offset} ({uuid_text(self.segment_id)})"
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote this offset of the segment."""
+        found = NO_EPOCH
+        for epoch, start in self.epochs:
+            if start > offset:
+                break
+            found = epoch
+        return found
 
     def moved_to(self, state: SegmentState, *, broker_id: int, event_ms: int) -> "RemoteSegment":
         return replace(self, state=state, broker_id=broker_id, event_ms=event_ms)

@@ -1,0 +1,252 @@
+"""What is known of the segments in the remote store, by the records of `__remote_log_metadata`.
+
+State changes by records only, in the order of the topic, so every broker that has read as far knows the same,
+and a restart reads it all again. Nothing goes back: a record that would (a late finish of a copy that was
+removed since, a repeated announcement) is left out.
+
+Offsets do not tell whose records they are: a leader that lost an unclean election may have copied records
+that the log no longer has. So whoever asks passes the lineage of leader epochs of the log it asks for, and a
+copy counts as far as its epochs are the lineage's. Two logs that agree on (offset, epoch) agree on all before
+(KIP-101), so that part is always a beginning of the segment: up to `lineage_end`.
+
+A finished copy takes the place of those finished before it that lie within its offsets, unless its own
+records there are of an older epoch. That is how compaction replaces many segments by one record, and a copy
+that was made twice counts once. Who was replaced stays known until its removal is finished.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final
+
+from headrace.base.ids import TopicId
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+
+MOVES: Final = {
+    SegmentState.COPY_STARTED: {SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED},
+    SegmentState.COPY_FINISHED: {SegmentState.DELETE_STARTED},
+    SegmentState.DELETE_STARTED: {SegmentState.DELETE_FINISHED},
+    SegmentState.DELETE_FINISHED: set(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentUpdate:
+    """A segment that is known moves on."""
+
+    partition: TopicIdPartition
+    segment_id: bytes
+    state: SegmentState
+    broker_id: int
+    event_ms: int
+    custom_metadata: bytes | None = None
+
+
+class RemoteLog:
+    """One partition's remote segments."""
+
+    __slots__ = ("_finished", "_reaches", "_replaced", "_segments", "version")
+
+    def __init__(self) -> None:
+        self._segments: dict[bytes, RemoteSegment] = {}
+        self._replaced: set[bytes] = set()
+        self._finished: list[RemoteSegment] = []  # those not replaced, by start offset
+        self._reaches: list[int] | None = None
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[RemoteSegment]:
+        return iter(self._segments.values())
+
+    # -- changing --------------------------------------------------------------------------------------------
+
+    def apply(self, segment: RemoteSegment) -> None:
+        """A record that tells all of a segment; what is known already only moves on."""
+        known = self._segments.get(segment.segment_id)
+        if known is None:
+            if segment.state is not SegmentState.DELETE_FINISHED:
+                self._enter(segment)
+        elif segment.state in MOVES[known.state]:
+            self._enter(segment)
+
+    def update(self, update: SegmentUpdate) -> None:
+        """A record that tells a segment's new state."""
+        known = self._segments.get(update.segment_id)
+        if known is None or update.state not in MOVES[known.state]:
+            return
+        moved = known.moved_to(update.state, broker_id=update.broker_id, event_ms=update.event_ms)
+        if update.custom_metadata is not None:
+            moved = replace(moved, custom_metadata=update.custom_metadata)
+        self._enter(moved)
+
+    def _enter(self, segment: RemoteSegment) -> None:
+        self.version += 1
+        known = self._segments.pop(segment.segment_id, None)
+        if known is not None and known.state is SegmentState.COPY_FINISHED:
+            self._take_out(known)
+        if segment.state is SegmentState.DELETE_FINISHED:
+            self._replaced.discard(segment.segment_id)
+            return
+        self._segments[segment.segment_id] = segment
+        if segment.state is SegmentState.COPY_FINISHED:
+            for old in self._replaced_by(segment):
+                self._replaced.add(old.segment_id)
+                self._take_out(old)
+            insort(self._finished, segment, key=_place)
+            self._reaches = None
+
+    def _take_out(self, segment: RemoteSegment) -> None:
+        number = bisect_left(self._finished, _place(segment), key=_place)
+        for at in range(number, len(self._finished)):
+            if self._finished[at] is segment:
+                del self._finished[at]
+                self._reaches = None
+                return
+            if _place(self._finished[at]) != _place(segment):
+                return  # it was replaced
+
+    def _replaced_by(self, new: RemoteSegment) -> list[RemoteSegment]:
+        first = bisect_left(self._finished, new.start_offset, key=_start)
+        last = bisect_right(self._finished, new.end_offset, key=_start)
+        return [
+            old
+            for old in self._finished[first:last]
+            if old.end_offset <= new.end_offset and new.epoch_at(old.end_offset) >= old.epochs[-1][0]
+        ]
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    def get(self, segment_id: bytes) -> RemoteSegment | None:
+        return self._segments.get(segment_id)
+
+    def in_states(self, *states: SegmentState) -> list[RemoteSegment]:
+        """Segments in one of these states, replaced ones too."""
+        return [segment for segment in self._segments.values() if segment.state in states]
+
+    def replaced(self) -> list[RemoteSegment]:
+        """Finished copies whose place another has taken: they are to be removed."""
+        known = (self._segments[segment_id] for segment_id in self._replaced)
+        return [segment for segment in known if segment.state is SegmentState.COPY_FINISHED]
+
+    def find(self, epochs: LeaderEpochs, offset: int) -> RemoteSegment | None:
+        """The finished copy that holds `offset` in this lineage: the last one to start where several do."""
+        reaches = self._reach()
+        number = bisect_right(self._finished, offset, key=_start) - 1
+        while number >= 0 and reaches[number] >= offset:
+            segment = self._finished[number]
+            if segment.end_offset >= offset and is_of_lineage(epochs, segment, offset):
+                return segment
+            number -= 1
+        return None
+
+    def after(self, epochs: LeaderEpochs, segment: RemoteSegment) -> RemoteSegment | None:
+        """The finished copy to read on in, behind what of `segment` is of this lineage."""
+        offset = lineage_end(epochs, segment)
+        found = self.find(epochs, offset)
+        if found is not None:
+            return found
+        for following in self._finished[bisect_right(self._finished, offset, key=_start) :]:
+            if is_of_lineage(epochs, following, following.start_offset):
+                return following
+        return None
+
+    def readable(self, epochs: LeaderEpochs) -> list[RemoteSegment]:
+        """Finished copies with records of this lineage, by start offset."""
+        return [segment for segment in self._finished if lineage_end(epochs, segment) > segment.start_offset]
+
+    def end_offset(self, epochs: LeaderEpochs) -> int | None:
+        """Behind the last offset of this lineage that a finished copy holds; None without one."""
+        found, reaches = None, self._reach()
+        for number in range(len(reaches) - 1, -1, -1):
+            if found is not None and reaches[number] < found:
+                break
+            segment = self._finished[number]
+            end = lineage_end(epochs, segment)
+            if end > segment.start_offset and (found is None or end > found):
+                found = end
+        return found
+
+    def _reach(self) -> list[int]:
+        """How far the finished copies reach, up to each of them."""
+        if self._reaches is None:
+            self._reaches = list(accumulate((segment.end_offset for segment in self._finished), max))
+        return self._reaches
+
+
+def _start(segment: RemoteSegment) -> int:
+    return segment.start_offset
+
+
+def _place(segment: RemoteSegment) -> tuple[int, int]:
+    return segment.start_offset, segment.end_offset
+
+
+def is_of_lineage(epochs: LeaderEpochs, segment: RemoteSegment, offset: int) -> bool:
+    """Whether what the segment has at `offset` is what a log with these epochs has there."""
+    return segment.epoch_at(offset) == epochs.epoch_at(offset) >= 0
+
+
+def lineage_end(epochs: LeaderEpochs, segment: RemoteSegment) -> int:
+    """The first offset from which on the segment is not this lineage's: behind its end where all of it is,
+    its start where nothing is. What lies before the lineage's first epoch counts as part of it: the log was
+    cut at its start since.
+    """
+    known = epochs.entries()
+    if not known or segment.end_offset < known[0][1]:
+        return segment.start_offset
+    bounds = [start for _, start in segment.epochs] + [start for _, start in known]
+    at = max(segment.start_offset, known[0][1])
+    if not is_of_lineage(epochs, segment, at):
+        return segment.start_offset
+    for bound in sorted(bounds):
+        if at < bound <= segment.end_offset and not is_of_lineage(epochs, segment, bound):
+            return bound
+    return segment.end_offset + 1
+
+
+class RemoteLogs:
+    """What a node has read of all partitions. A partition is known once the records of its metadata partition
+    have been read as far as they went when it was asked for first: `loaded`.
+    """
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicIdPartition, RemoteLog] = {}
+        self._loaded: set[TopicIdPartition] = set()
+
+    def get(self, partition: TopicIdPartition) -> RemoteLog | None:
+        """None: not read yet."""
+        return self.known(partition) if partition in self._loaded else None
+
+    def known(self, partition: TopicIdPartition) -> RemoteLog:
+        """What is known so far, read to the end or not."""
+        log = self._logs.get(partition)
+        if log is None:
+            log = self._logs[partition] = RemoteLog()
+        return log
+
+    def apply(self, record: RemoteSegment | SegmentUpdate) -> None:
+        log = self.known(record.partition)
+        if isinstance(record, RemoteSegment):
+            log.apply(record)
+        else:
+            log.update(record)
+
+    def load(self, partition: TopicIdPartition) -> None:
+        """Everything about this partition has been read."""
+        self._loaded.add(partition)
+
+    def unload(self, partition: TopicIdPartition) -> None:
+        """Its records are no longer read."""
+        self._loaded.discard(partition)
+        self._logs.pop(partition, None)
+
+    def partitions(self) -> list[TopicIdPartition]:
+        """Those with segments."""
+        return [partition for partition, log in self._logs.items() if len(log)]
+
+    def of_topic(self, topic_id: TopicId) -> list[TopicIdPartition]:
+        return [partition for partition in self.partitions() if partition.topic_id == topic_id]

@@ -1,0 +1,150 @@
+"""What is known of a partition's remote segments."""
+
+import pytest
+
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate, lineage_end
+from headrace.tiered.remote_segment import SegmentState
+from tests.tiered.building import PARTITION, remote_segment
+
+STARTED, FINISHED = SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED
+DELETING, DELETED = SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED
+ONE = LeaderEpochs([(0, 0)])
+
+
+def test_only_finished_copies_are_found() -> None:
+    log = RemoteLog()
+    first = remote_segment(1, 0, 9, state=STARTED)
+    log.apply(first)
+    assert log.find(ONE, 5) is None
+    assert log.end_offset(ONE) is None
+    log.update(SegmentUpdate(PARTITION, first.segment_id, FINISHED, 1, 6))
+    found = log.find(ONE, 5)
+    assert found is not None
+    assert (found.segment_id, found.state, found.event_ms) == (first.segment_id, FINISHED, 6)
+    assert log.end_offset(ONE) == 10
+    assert log.find(ONE, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "left"),
+    [
+        ((STARTED, DELETING, FINISHED), DELETING),
+        ((STARTED, FINISHED, STARTED), FINISHED),
+        ((STARTED, DELETED), STARTED),
+        ((STARTED, FINISHED, DELETING, DELETED, FINISHED), None),
+        ((DELETED,), None),
+    ],
+)
+def test_nothing_goes_back(states: tuple[SegmentState, ...], left: SegmentState | None) -> None:
+    log = RemoteLog()
+    for state in states:
+        log.update(SegmentUpdate(PARTITION, (1).to_bytes(16, "big"), state, 1, 6))
+        if state is STARTED or len(states) == 1:
+            log.apply(remote_segment(1, 0, 9, state=state))
+    known = log.get((1).to_bytes(16, "big"))
+    assert (None if known is None else known.state) == left
+
+
+def test_a_custom_note_stays_with_the_segment() -> None:
+    log = RemoteLog()
+    log.apply(remote_segment(1, 0, 9, state=STARTED))
+    segment_id = (1).to_bytes(16, "big")
+    log.update(SegmentUpdate(PARTITION, segment_id, FINISHED, 1, 6, b"note"))
+    log.update(SegmentUpdate(PARTITION, segment_id, DELETING, 1, 7))
+    known = log.get(segment_id)
+    assert known is not None
+    assert known.custom_metadata == b"note"
+
+
+def test_the_next_one_is_found_across_gaps_and_overlaps() -> None:
+    log = RemoteLog()
+    first, second, third = (
+        remote_segment(1, 0, 9),
+        remote_segment(2, 7, 19),
+        remote_segment(3, 30, 39),
+    )
+    for segment in (third, first, second):
+        log.apply(segment)
+    assert log.readable(ONE) == [first, second, third]
+    assert log.find(ONE, 8) == second
+    assert log.after(ONE, first) == second
+    assert log.after(ONE, second) == third
+    assert log.after(ONE, third) is None
+    assert log.find(ONE, 25) is None
+
+
+def test_a_long_copy_is_found_behind_shorter_ones_within_it() -> None:
+    log = RemoteLog()
+    long, short = remote_segment(1, 0, 99), remote_segment(2, 10, 19)
+    log.apply(long)
+    log.apply(short)
+    assert log.find(ONE, 50) == long
+    assert log.find(ONE, 15) == short
+
+
+def test_another_lineage_does_not_count() -> None:
+    """An unclean leader of epoch 2 begins at 15, where the one of epoch 1 had written on and copied."""
+    log = RemoteLog()
+    common, lost = remote_segment(1, 0, 9, (0, 0)), remote_segment(2, 10, 29, (0, 10), (1, 12))
+    log.apply(common)
+    log.apply(lost)
+    ours = LeaderEpochs([(0, 0), (1, 12), (2, 15)])
+    assert lineage_end(ours, lost) == 15
+    assert log.find(ours, 14) == lost
+    assert log.find(ours, 15) is None
+    assert log.end_offset(ours) == 15
+    theirs = LeaderEpochs([(0, 0), (3, 10)])
+    assert log.readable(theirs) == [common]
+    assert log.end_offset(theirs) == 10
+    ours_copied = remote_segment(3, 15, 40, (2, 15))
+    log.apply(ours_copied)
+    assert log.after(ours, lost) == ours_copied
+
+
+def test_what_lies_before_the_first_known_epoch_is_no_contradiction() -> None:
+    epochs = LeaderEpochs([(4, 20)])
+    assert lineage_end(epochs, remote_segment(1, 10, 29, (3, 10), (4, 15))) == 30
+    assert lineage_end(epochs, remote_segment(1, 10, 19, (4, 10))) == 10
+    assert lineage_end(LeaderEpochs(), remote_segment(1, 10, 19, (4, 10))) == 10
+
+
+def test_one_finish_replaces_all_within() -> None:
+    log = RemoteLog()
+    old = [remote_segment(number, number * 10, number * 10 + 9) for number in range(4)]
+    for segment in old:
+        log.apply(segment)
+    log.apply(remote_segment(9, 0, 29, state=STARTED))
+    assert log.readable(ONE) == old
+    log.update(SegmentUpdate(PARTITION, (9).to_bytes(16, "big"), FINISHED, 1, 6))
+    assert [segment.start_offset for segment in log.readable(ONE)] == [0, 30]
+    assert log.replaced() == old[:3] or set(log.replaced()) == set(old[:3])
+    log.update(SegmentUpdate(PARTITION, (9).to_bytes(16, "big"), DELETING, 1, 7))
+    assert log.find(ONE, 5) is None, "what was replaced must not come back"
+    for segment in old[:3]:
+        log.update(SegmentUpdate(PARTITION, segment.segment_id, DELETING, 1, 8))
+    assert log.replaced() == []
+
+
+def test_a_leader_of_the_past_replaces_nothing_of_later_ones() -> None:
+    log = RemoteLog()
+    newer = remote_segment(1, 10, 19, (5, 10))
+    log.apply(newer)
+    log.apply(remote_segment(2, 0, 29, (4, 0)))
+    assert log.replaced() == []
+    log.apply(remote_segment(3, 0, 29, (4, 0), (6, 8)))
+    assert newer in log.replaced()
+
+
+def test_a_partition_is_there_once_it_is_read() -> None:
+    logs = RemoteLogs()
+    logs.apply(remote_segment(1, 0, 9))
+    assert logs.get(PARTITION) is None
+    logs.load(PARTITION)
+    log = logs.get(PARTITION)
+    assert log is not None
+    assert len(log) == 1
+    assert logs.of_topic(PARTITION.topic_id) == [PARTITION]
+    logs.unload(PARTITION)
+    assert logs.get(PARTITION) is None
+    assert logs.partitions() == []
