@@ -5,20 +5,23 @@ On headrace, and on Apache Kafka, whose brokers know no two-phase commit.
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
 
-from headrace.clients import Admin
+from headrace.clients import Admin, Producer
+from headrace.clients.errors import ClientError
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import write_options
-from headrace.spark.sink import exactly_once
+from headrace.spark.sink import decision_log, exactly_once
 from headrace.spark.sink.columns import WriteColumns
 from headrace.spark.sink.decision_log import DecisionLog
 from headrace.spark.sink.decisions import Decision
 from headrace.spark.sink.errors import SinkError
 from headrace.spark.sink.exactly_once import ExactlyOnce
 from headrace.spark.sink.receipts import Receipt, TaskIdentity
+from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES
 from headrace.testing import Cluster
 from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.prepare import UnavailableError
@@ -141,6 +144,38 @@ def test_a_driver_that_dies_before_it_decides_has_decided_nothing(
     assert query.open() == []
 
 
+def test_a_driver_that_dies_while_it_decides_has_decided_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decision is written, but not committed: the next run fences it and does not wait for its end."""
+    left: list[Producer] = []
+
+    class DyingProducer(Producer):
+        def commit_transaction(self) -> None:
+            self.flush()
+            left.append(self)
+            raise Died
+
+        def abort_transaction(self) -> None:
+            pass  # who is dead cannot
+
+        def close(self, timeout_ms: int | None = None) -> None:
+            pass
+
+    receipts = query.tasks(0)
+    monkeypatch.setattr(decision_log, "_DECIDING_MS", 600_000)
+    monkeypatch.setattr(decision_log, "Producer", DyingProducer)
+    with pytest.raises(Died):
+        query.strategy().commit(receipts, 0)
+    monkeypatch.undo()
+    query.restart()
+    query.batch(0)
+    assert query.values() == expected(1)
+    assert query.open() == []
+    for producer in left:
+        producer.close(timeout_ms=0)
+
+
 @pytest.mark.parametrize("finished", range(TASKS + 1))
 def test_a_driver_that_dies_after_it_decided_is_finished_by_the_next(
     query: Query, monkeypatch: pytest.MonkeyPatch, finished: int
@@ -181,6 +216,25 @@ def test_attempts_that_lose_are_aborted(query: Query) -> None:
     receipts.append(query.task(0, 2, attempt=1))
     query.strategy().commit(receipts, 0)
     assert query.values() == expected(1)
+    assert query.open() == []
+
+
+@pytest.mark.parametrize("size", [1, KEYLESS_PIECE_BYTES])
+def test_an_attempt_that_still_writes_when_its_twin_has_won_is_in_vain(query: Query, size: int) -> None:
+    """As with speculation: both write at once, and Spark commits without waiting for the slower one. Small
+    rows are still with it by then, and its transaction begins late; large ones it has sent already."""
+    rows = pa.record_batch({"value": [b"x" * size]})
+
+    def slower() -> Iterator[pa.RecordBatch]:
+        yield rows
+        yield rows
+        query.batch(0)
+        yield rows
+
+    with pytest.raises(ClientError) if size > 1 else nullcontext():
+        query.strategy().write(slower(), TaskIdentity(query.id, 0, 1, 1, "run0"))
+    query.batch(1)
+    assert query.values() == expected(2)
     assert query.open() == []
 
 
