@@ -229,6 +229,17 @@ def test_remove_tree(place):
     assert code_of(disk.remove_tree, f"{folder}/a") == errno.ENOTDIR
 
 
+def test_remove_folder_takes_an_empty_one_only(place):
+    disk, folder = place
+    disk.make_folder(f"{folder}/a/b")
+    assert code_of(disk.remove_folder, f"{folder}/a") == errno.ENOTEMPTY
+    disk.remove_folder(f"{folder}/a/b")
+    assert disk.list(f"{folder}/a") == []
+    assert code_of(disk.remove_folder, f"{folder}/a/b") == errno.ENOENT
+    disk.open(f"{folder}/file", create=True)
+    assert code_of(disk.remove_folder, f"{folder}/file") == errno.ENOTDIR
+
+
 def test_sync(place):
     disk, folder = place
     file = disk.open(f"{folder}/a", create=True)

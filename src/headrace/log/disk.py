@@ -109,6 +109,10 @@ class Disk(Protocol):
         """Remove a folder and all in it; one that is missing is fine. Blocks: call it from a thread."""
         ...
 
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder that is empty; OSError where it is not."""
+        ...
+
     def sync_folder(self, path: str) -> None:
         """Make renames and new names in this folder durable. Blocks."""
         ...

@@ -166,6 +166,9 @@ class SystemDisk:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
     def sync_folder(self, path: str) -> None:
         fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -191,6 +191,12 @@ class VirtualDisk:
         self._change(f"remove {path}")
         self.tree.remove(path)
 
+    def remove_folder(self, path: str) -> None:
+        self._check("name", path)
+        self.tree.folder(path)
+        self._change(f"remove folder {path}")
+        self.tree.remove(path)
+
     def remove_tree(self, path: str) -> None:
         self._check("name", path)
         try:

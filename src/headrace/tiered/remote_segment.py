@@ -17,6 +17,9 @@ from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX,
 EPOCHS: Final = ".epochs"
 """The leader epochs up to the segment's end, as `leader-epoch-checkpoint` has them."""
 
+_TOPIC_CHARACTERS_MAX: Final = 200
+"""A file system takes names of 255 bytes, and a topic's may have 249 before its id is added."""
+
 OBJECT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, EPOCHS)
 
 
@@ -91,8 +94,10 @@ class RemoteSegment:
 
 
 def topic_prefix(topic: str, topic_id: TopicId) -> str:
-    """How the names of all objects of a topic begin."""
-    return f"{topic}-{uuid_text(topic_id)}/"
+    """How the names of all objects of a topic begin. A long name is cut, for it may become a folder's; the
+    id tells topics apart.
+    """
+    return f"{topic[:_TOPIC_CHARACTERS_MAX]}-{uuid_text(topic_id)}/"
 
 
 def partition_prefix(partition: TopicIdPartition) -> str:

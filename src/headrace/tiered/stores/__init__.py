@@ -1,0 +1,1 @@
+"""Remote stores: a folder, object stores, HDFS, a user's own class; and how settings open one."""

@@ -1,0 +1,130 @@
+"""What every remote store must do: one suite, which each store's test module runs by deriving from it."""
+
+import random
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.log.system_disk import SystemDisk
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+
+BIG = 11 * 1024 * 1024 + 4711
+"""More than one part of a multipart upload, and not a round number."""
+
+
+class StoreSuite:
+    """Derived classes give the fixture `store`: an empty one."""
+
+    def test_what_was_put_is_read_whole_and_in_ranges(self, store: RemoteStore) -> None:
+        store.put_bytes("t-id/0/00-a.index", b"0123456789")
+        assert store.read("t-id/0/00-a.index", 0, 10) == b"0123456789"
+        assert store.read("t-id/0/00-a.index", 3, 7) == b"3456"
+        assert store.read("t-id/0/00-a.index", 9, 10) == b"9"
+
+    def test_a_range_that_ends_behind_the_object_gives_what_there_is(self, store: RemoteStore) -> None:
+        store.put_bytes("t/0/a.log", b"0123456789")
+        assert store.read("t/0/a.log", 8, 4096) == b"89"
+        assert store.read("t/0/a.log", 10, 20) == b""
+        assert store.read("t/0/a.log", 100, 200) == b""
+        assert store.read("t/0/a.log", 5, 5) == b""
+
+    def test_an_empty_object(self, store: RemoteStore) -> None:
+        store.put_bytes("t/0/a.txnindex", b"")
+        assert store.read("t/0/a.txnindex", 0, 100) == b""
+        assert list(store.list("t/")) == [("t/0/a.txnindex", 0)]
+
+    @pytest.mark.parametrize("size", [0, 1, 1 << 20, BIG])
+    def test_a_file_is_put_as_far_as_it_is_asked_for(
+        self, store: RemoteStore, tmp_path: Path, size: int
+    ) -> None:
+        data = random.Random(size).randbytes(size)
+        path = tmp_path / "segment.log"
+        path.write_bytes(data + b"what a writer appends meanwhile")
+        source = SystemDisk().open(str(path), writable=False)
+        store.put("t/0/a.log", source, size)
+        assert store.read("t/0/a.log", 0, size + 100) == data
+        middle = size // 2
+        assert store.read("t/0/a.log", middle, middle + 1000) == data[middle : middle + 1000]
+        assert list(store.list("")) == [("t/0/a.log", size)]
+
+    def test_a_file_that_ends_too_early_is_no_object(self, store: RemoteStore, tmp_path: Path) -> None:
+        path = tmp_path / "segment.log"
+        path.write_bytes(bytes(6 << 20))
+        source = SystemDisk().open(str(path), writable=False)
+        with pytest.raises(RemoteStoreError, match=r"t/0/a\.log.*ends at byte 6291456 of 20000000"):
+            store.put("t/0/a.log", source, 20_000_000)
+        with pytest.raises(MissingObjectError):
+            store.read("t/0/a.log", 0, 10)
+        assert list(store.list("")) == []
+
+    def test_putting_again_is_fine(self, store: RemoteStore) -> None:
+        store.put_bytes("t/0/a.log", b"the same bytes")
+        store.put_bytes("t/0/a.log", b"the same bytes")
+        assert store.read("t/0/a.log", 0, 100) == b"the same bytes"
+
+    def test_a_missing_object_says_its_name(self, store: RemoteStore) -> None:
+        with pytest.raises(MissingObjectError, match=re.escape("t/0/a.log")):
+            store.read("t/0/a.log", 0, 10)
+
+    def test_what_was_deleted_is_gone(self, store: RemoteStore) -> None:
+        for name in ("t/0/a.log", "t/0/a.index", "t/1/a.log"):
+            store.put_bytes(name, b"x")
+        store.delete(["t/0/a.log", "t/0/a.index", "t/0/a.snapshot", "never/was/there"])
+        assert list(store.list("")) == [("t/1/a.log", 1)]
+        with pytest.raises(MissingObjectError):
+            store.read("t/0/a.log", 0, 10)
+        store.delete([])
+        store.delete(["t/0/a.log"])
+        store.put_bytes("t/0/a.log", b"again")
+        assert store.read("t/0/a.log", 0, 10) == b"again"
+
+    def test_names_are_listed_in_order_by_prefix(self, store: RemoteStore) -> None:
+        names = ["a.log", "a-b/1", "a-b/10", "a-b/2", "a/1", "ab/1", "a/b/c/d", "b"]
+        for size, name in enumerate(names):
+            store.put_bytes(name, bytes(size))
+        sizes = {name: size for size, name in enumerate(names)}
+        for prefix in ("", "a", "a/", "a-b/1", "a/b/c", "b", "nothing"):
+            expected = [(name, sizes[name]) for name in sorted(names) if name.startswith(prefix)]
+            assert list(store.list(prefix)) == expected, prefix
+
+    @pytest.mark.parametrize(
+        "name", ["", "/etc/passwd", "../outside", "a/../../b", "a//b", "a/", ".", "a/./b", "a b", "a~", "a\n"]
+    )
+    def test_names_that_lead_elsewhere_are_refused(self, store: RemoteStore, name: str) -> None:
+        for action in (
+            lambda: store.put_bytes(name, b"x"),
+            lambda: store.read(name, 0, 1),
+            lambda: store.delete([name]),
+        ):
+            with pytest.raises(RemoteStoreError, match="cannot be an object's name"):
+                action()
+
+    def test_several_threads_at_once(self, store: RemoteStore) -> None:
+        """They share folders, and the last object of a folder may leave while another arrives."""
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for turn in range(10):
+                    name = f"t/{turn % 3}/{number}.log"
+                    store.put_bytes(name, name.encode())
+                    assert store.read(name, 0, 100) == name.encode()
+                    store.delete([name])
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert list(store.list("")) == []
+
+
+def objects_in(store: RemoteStore) -> Iterator[str]:
+    """The names of all objects."""
+    return (name for name, _ in store.list(""))
