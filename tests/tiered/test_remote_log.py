@@ -148,3 +148,30 @@ def test_a_partition_is_there_once_it_is_read() -> None:
     logs.unload(PARTITION)
     assert logs.get(PARTITION) is None
     assert logs.partitions() == []
+
+
+def test_a_copy_that_was_given_up_cannot_be_finished() -> None:
+    log = RemoteLog()
+    segment = remote_segment(1, 0, 9, state=STARTED)
+    log.apply(segment)
+    log.apply(segment)
+    assert not log.is_given_up(segment), "an announcement that was repeated is no new leader's word"
+    give_up = SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 6)
+    finish = SegmentUpdate(PARTITION, segment.segment_id, FINISHED, 1, 7)
+    log.update(give_up)
+    assert log.is_given_up(segment)
+    log.update(finish)
+    assert log.end_offset(ONE) is None
+    for state in (DELETING, DELETED):
+        log.update(SegmentUpdate(PARTITION, segment.segment_id, state, 2, 8))
+    assert len(log) == 0
+
+
+def test_a_copy_that_is_finished_cannot_be_given_up() -> None:
+    log = RemoteLog()
+    segment = remote_segment(1, 0, 9, state=STARTED)
+    log.apply(segment)
+    log.update(SegmentUpdate(PARTITION, segment.segment_id, FINISHED, 1, 7))
+    log.update(SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 8))
+    assert not log.is_given_up(segment)
+    assert log.end_offset(ONE) == 10

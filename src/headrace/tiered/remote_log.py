@@ -4,6 +4,11 @@ State changes by records only, in the order of the topic, so every broker that h
 and a restart reads it all again. Nothing goes back: a record that would (a late finish of a copy that was
 removed since, a repeated announcement) is left out.
 
+A leader that takes over finds copies that its predecessor began. Whether that one is still at it, nobody can
+tell, and it must not finish a copy that is being removed. So the new leader gives the copy up first, by an
+update to COPY_STARTED: from then on a finish does not count, and one that came before is seen before
+anything is removed.
+
 Offsets do not tell whose records they are: a leader that lost an unclean election may have copied records
 that the log no longer has. So whoever asks passes the lineage of leader epochs of the log it asks for, and a
 copy counts as far as its epochs are the lineage's. Two logs that agree on (offset, epoch) agree on all before
@@ -47,11 +52,12 @@ class SegmentUpdate:
 class RemoteLog:
     """One partition's remote segments."""
 
-    __slots__ = ("_finished", "_reaches", "_replaced", "_segments", "version")
+    __slots__ = ("_finished", "_given_up", "_reaches", "_replaced", "_segments", "version")
 
     def __init__(self) -> None:
         self._segments: dict[bytes, RemoteSegment] = {}
         self._replaced: set[bytes] = set()
+        self._given_up: set[bytes] = set()
         self._finished: list[RemoteSegment] = []  # those not replaced, by start offset
         self._reaches: list[int] | None = None
         self.version = 0
@@ -76,7 +82,13 @@ class RemoteLog:
     def update(self, update: SegmentUpdate) -> None:
         """A record that tells a segment's new state."""
         known = self._segments.get(update.segment_id)
-        if known is None or update.state not in MOVES[known.state]:
+        if known is None:
+            return
+        if update.state is known.state is SegmentState.COPY_STARTED:
+            self._given_up.add(known.segment_id)
+            self.version += 1
+            return
+        if update.state not in MOVES[known.state]:
             return
         moved = known.moved_to(update.state, broker_id=update.broker_id, event_ms=update.event_ms)
         if update.custom_metadata is not None:
@@ -84,12 +96,15 @@ class RemoteLog:
         self._enter(moved)
 
     def _enter(self, segment: RemoteSegment) -> None:
+        if segment.state is SegmentState.COPY_FINISHED and segment.segment_id in self._given_up:
+            return
         self.version += 1
         known = self._segments.pop(segment.segment_id, None)
         if known is not None and known.state is SegmentState.COPY_FINISHED:
             self._take_out(known)
         if segment.state is SegmentState.DELETE_FINISHED:
             self._replaced.discard(segment.segment_id)
+            self._given_up.discard(segment.segment_id)
             return
         self._segments[segment.segment_id] = segment
         if segment.state is SegmentState.COPY_FINISHED:
@@ -126,6 +141,10 @@ class RemoteLog:
     def in_states(self, *states: SegmentState) -> list[RemoteSegment]:
         """Segments in one of these states, replaced ones too."""
         return [segment for segment in self._segments.values() if segment.state in states]
+
+    def is_given_up(self, segment: RemoteSegment) -> bool:
+        """Whether a copy that was begun can no longer be finished."""
+        return segment.segment_id in self._given_up
 
     def replaced(self) -> list[RemoteSegment]:
         """Finished copies whose place another has taken: they are to be removed."""

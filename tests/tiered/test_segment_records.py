@@ -1,0 +1,60 @@
+"""Remote segments as records."""
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.base.errors import InvalidBytesError
+from headrace.tiered.remote_log import SegmentUpdate
+from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.segment_records import decode_record, encode_record
+from headrace.wire.record_frames import encode_metadata_record
+from headrace.wire.schemas.remote_log_records import (
+    RemoteLogSegmentMetadataRecord,
+    RemotePartitionDeleteMetadataRecord,
+)
+from tests.tiered.building import PARTITION, remote_segment
+
+
+@pytest.mark.parametrize("custom", [None, b"", b"note"])
+@pytest.mark.parametrize("has_aborted", [True, False])
+def test_a_segment_comes_back_whole(custom: bytes | None, has_aborted: bool) -> None:
+    segment = replace(
+        remote_segment(1, 5, 99, (3, 5), (4, 60)), custom_metadata=custom, has_aborted=has_aborted
+    )
+    assert decode_record(encode_record(segment)) == segment
+
+
+@pytest.mark.parametrize("state", list(SegmentState))
+def test_an_update_comes_back_whole(state: SegmentState) -> None:
+    update = SegmentUpdate(PARTITION, b"s" * 16, state, 2, 77, b"note")
+    assert decode_record(encode_record(update)) == update
+
+
+def test_what_says_nothing_of_a_segment_is_passed_over() -> None:
+    assert decode_record(encode_metadata_record(RemotePartitionDeleteMetadataRecord())) is None
+
+
+def test_what_cannot_be_a_segment_is_refused() -> None:
+    with pytest.raises(InvalidBytesError, match="without epochs"):
+        decode_record(encode_metadata_record(RemoteLogSegmentMetadataRecord()))
+    with pytest.raises(InvalidBytesError):
+        decode_record(encode_metadata_record(RemoteLogSegmentMetadataRecord(remote_log_segment_state=9)))
+    with pytest.raises(InvalidBytesError):
+        decode_record(b"\x01")
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "number", "home"),
+    [
+        ("9bFlIkpYt5HfavHYMD5hzQ", 97, 30),
+        ("0cQnEDw0TEGJ6y8ee9XUfg", 97, 3),
+        ("o9gRc2EQ5XgbzM6mlnYuYQ", 26, 12),
+        ("jC4HGIIs5Hyox0EH5myw5A", 49, 21),
+        ("htLJbnYOgZuFySTDWXFkxA", 0, 39),
+    ],
+)
+def test_a_partition_is_at_home_where_kafka_looks_for_it(topic_id: str, number: int, home: int) -> None:
+    """As RemoteLogMetadataTopicPartitioner of 4.3.1 says."""
+    partition = TopicIdPartition(TopicId(uuid_bytes(topic_id)), TopicPartition("any", number))
+    assert metadata_partition_of(partition, 50) == home
