@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
+from headrace.tiered.metadata_partition import metadata_partition_of
 from headrace.tiered.remote_log import SegmentUpdate
-from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
 from headrace.tiered.segment_records import decode_record, encode_record
 from headrace.wire.record_frames import encode_metadata_record
 from headrace.wire.schemas.remote_log_records import (
@@ -58,3 +60,18 @@ def test_a_partition_is_at_home_where_kafka_looks_for_it(topic_id: str, number: 
     """As RemoteLogMetadataTopicPartitioner of 4.3.1 says."""
     partition = TopicIdPartition(TopicId(uuid_bytes(topic_id)), TopicPartition("any", number))
     assert metadata_partition_of(partition, 50) == home
+
+
+def test_bytes_are_those_of_kafka() -> None:
+    """As RemoteLogMetadataSerde of 4.3.1 writes them."""
+    started = remote_segment(1, 5, 99, (3, 5), (4, 60), state=SegmentState.COPY_STARTED)
+    assert encode_record(started).hex() == (
+        "01000005726f7773000102030405060708090a0b0c0d0e0f0000000300000000000000000000000000000000010000"
+        "0000000000000500000000000000630000000100000000000003e800000000000000050300000003000000000000000"
+        "50000000004000000000000003c0000000064000000"
+    )
+    update = SegmentUpdate(PARTITION, b"s" * 16, SegmentState.DELETE_STARTED, 2, 77)
+    assert encode_record(update).hex() == (
+        "01010005726f7773000102030405060708090a0b0c0d0e0f00000003007373737373737373737373737373737300000"
+        "00002000000000000004d000200"
+    )
