@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,20 @@ from headrace.testing import scenarios
 from headrace.testing.nemesis import Nemesis, Trouble
 from headrace.testing.simulate import Play, SeedFailedError, play, play_all
 from headrace.testing.world import CheckFailedError
+
+OFFERED = sorted(scenarios.SCENARIOS)
+GUIDE = Path(__file__).parents[2] / "docs" / "simulator.md"
+
+
+def test_every_scenario_is_told_of_with_an_example():
+    help_text = CliRunner().invoke(sim, ["--help"]).output
+    listed, _, samples = help_text.partition("Options:")
+    for name in OFFERED:
+        assert f"\n  {name} " in listed
+        assert f"--scenario {name}" in samples or name == "cluster", (
+            "cluster is played unless others are named"
+        )
+        assert f"| `{name}` |" in GUIDE.read_text()
 
 
 def breaks_on_odd_luck(world):

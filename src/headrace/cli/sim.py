@@ -57,6 +57,8 @@ class FaultNames(click.ParamType[tuple[Trouble, ...]]):
     epilog=examples(
         "headrace sim --seeds 1000",
         "headrace sim --seeds 5000..5999 --scenario quorum --scenario replication",
+        "headrace sim --seeds 200 --scenario compaction --faults power-cut,crash-within",
+        "headrace sim --seeds 200 --scenario node --scenario log --scenario echo",
         "headrace sim --seeds 100 --faults kill,pause,partition",
         "headrace sim --seed 17 --trace",
     )
@@ -97,6 +99,7 @@ def sim(
     quorum       three controllers and their metadata log
     replication  the replicas of two partitions, message by message
     log          one partition on a disk that cannot be trusted
+    compaction   keyed logs that are cleaned on such a disk
     echo         the transport
     """
     names = sorted(SCENARIOS) if "all" in scenarios else list(dict.fromkeys(scenarios))
