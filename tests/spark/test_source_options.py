@@ -119,6 +119,7 @@ def test_ways_to_begin_have_an_order() -> None:
         ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "kafka.group.id"),
         ({"kafka.key.deserializer": "x"}, "bytes"),
+        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "higher"),
         ({"assign": '{"a": [0]}'}, "subscribe and assign are given"),
         ({"read.mode": "disk"}, "fetch or segments"),
@@ -165,7 +166,25 @@ def test_limits_of_streams_are_passed_over_in_batch_reads() -> None:
     assert read(maxOffsetsPerTrigger="5").max_offsets_per_trigger == 5
 
 
+def test_what_is_about_the_inside_of_kafkas_client_is_told_and_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    more = {"kafka.connections.max.idle.ms": "5", "kafka.security.protocol": "plaintext"}
+    assert read(**more).settings == {"bootstrap.servers": "h:9092"}
+    assert "kafka.connections.max.idle.ms has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("15m", 900_000), ("2min", 120_000), ("7", 7), ("2500us", 2), ("1d", 86_400_000)],
+)
+def test_times_are_written_as_spark_does(text: str, milliseconds: int) -> None:
+    assert read(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
 def test_options_of_writes() -> None:
+    with pytest.raises(OptionError, match="serializer cannot be set: values are written as"):
+        write_options({"kafka.bootstrap.servers": "h:1", "kafka.value.serializer": "x"})
     with pytest.raises(OptionError, match="did you mean topic"):
         write_options({"kafka.bootstrap.servers": "h:1", "topics": "a"})
     assert write_options({"kafka.bootstrap.servers": "h:1", "topic": "a"}).topic == "a"

@@ -78,8 +78,10 @@ def as_names(name: str, text: str) -> tuple[str, ...]:
 
 
 def as_duration_ms(name: str, text: str) -> int:
-    """Spark's way to write a time: 15m, 30s, 500ms; a bare number is in milliseconds."""
+    """Spark's way to write a time: 15m, 30s, 500ms, 10us; a bare number is in milliseconds."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if match is not None and match[2] == "us":
+        return int(match[1]) // 1000
     if match is None or match[2] not in _UNITS_MS:
         raise OptionError(f"option {name} must be a time such as 500ms, 30s or 15m, not {text!r}")
     return int(match[1]) * _UNITS_MS[match[2]]

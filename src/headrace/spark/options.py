@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.configuration import ClientConfig
 from headrace.clients.places import Place
 from headrace.clients.setting_tables import ADMIN, CONSUMER, PRODUCER
-from headrace.settings.definition import Setting, SettingError
+from headrace.spark.client_options import CLIENT_PREFIX, NOT_FOR_READING, NOT_FOR_WRITING, client_settings
 from headrace.spark.columns import ALL_COLUMNS, HEADERS, default_columns
 from headrace.spark.option_values import (
     OptionError,
@@ -31,8 +30,6 @@ from headrace.spark.option_values import (
     as_time_ms,
     unknown_option,
 )
-
-CLIENT_PREFIX: Final = "kafka."
 
 _SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
 READ_OPTIONS: Final = (
@@ -68,15 +65,6 @@ WRITE_OPTIONS: Final = (
     "checkpointLocation",
     "queryName",
 )
-
-# Settings of Kafka's consumer that would work against the source, and what to do instead.
-_NOT_FOR_READING: Final = {
-    "auto.offset.reset": "say with startingOffsets where to begin; Spark keeps track of what is read",
-    "key.deserializer": "keys come as bytes: cast or decode the column",
-    "value.deserializer": "values come as bytes: cast or decode the column",
-    "enable.auto.commit": "Spark keeps track of what is read; with kafka.group.id it is shown in that group",
-    "interceptor.classes": "records come as they are: change them in the query",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,30 +171,11 @@ class Given:
         text = self.values.get(name.lower())
         return default if text is None else parse(name, text)
 
-    def settings(self, table: Mapping[str, Setting], refused: Mapping[str, str]) -> dict[str, str]:
-        """The client's settings, checked against its table."""
-        found = {
-            name.removeprefix(CLIENT_PREFIX): value.strip()
-            for name, value in self.values.items()
-            if name.startswith(CLIENT_PREFIX)
-        }
-        for name in found:
-            if name in refused:
-                raise OptionError(f"option kafka.{name} cannot be set: {refused[name]}")
-            if name not in table:
-                raise unknown_option(CLIENT_PREFIX + name, [CLIENT_PREFIX + each for each in table], "Kafka")
-        if "bootstrap.servers" in found:
-            try:
-                ClientConfig(table, found)
-            except SettingError as error:
-                raise OptionError(f"option kafka.{error}") from None
-        return found
-
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read; OptionError for what is unknown, missing, malformed or contradictory."""
     given = Given(options, READ_OPTIONS, "reading")
-    settings = given.settings(CONSUMER, _NOT_FOR_READING)
+    settings = client_settings(given.values, CONSUMER, NOT_FOR_READING)
     path = given.get("path", _text)
     mode = given.get("read.mode", _read_mode, "segments" if path else "fetch")
     if path and mode != "segments":
@@ -269,7 +238,7 @@ def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write; OptionError as for reads."""
     given = Given(options, WRITE_OPTIONS, "writing")
-    settings = given.settings(PRODUCER, {})
+    settings = client_settings(given.values, PRODUCER, NOT_FOR_WRITING)
     if "bootstrap.servers" not in settings:
         raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
     return WriteOptions(
