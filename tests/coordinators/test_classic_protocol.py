@@ -154,10 +154,22 @@ def test_an_empty_group_waits_a_moment_for_more_members() -> None:
     _, first = world.join_new("a")
     world.pass_time(2_000)
     _, second = world.join_new("b")
-    world.pass_time(1_000)
+    world.pass_time(2_999)
     assert first == second == []  # a member came, so it waits once more
-    world.pass_time(3_000)
+    world.pass_time(1)
     assert first[0].generation_id == second[0].generation_id == 1
+
+
+def test_an_empty_group_does_not_wait_for_ever_for_more_members() -> None:
+    world = World(ClassicLimits(initial_rebalance_delay_ms=3_000))
+    _, first = world.join_new("a", rebalance_ms=5_000)
+    for name in "bc":
+        world.pass_time(2_000)
+        world.join_new(name, rebalance_ms=5_000)
+    world.pass_time(999)
+    assert first == []
+    world.pass_time(1)
+    assert first[0].generation_id == 1
 
 
 def test_a_static_member_takes_its_seat_again_without_a_rebalance() -> None:

@@ -7,8 +7,10 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators import runtime as runtime_module
 from headrace.coordinators.group.classic_group import ClassicGroup
-from headrace.coordinators.group.coordinator import INITIAL_DELAY_MS, group_limits
+from headrace.coordinators.group.coordinator import group_limits
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.describe import describe_broker
+from headrace.settings.sources import Source
 from headrace.testing.disk import Crash
 from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.group_members import GroupMember, stable_group
@@ -24,11 +26,13 @@ def group_of(world: NodeWorld, name: str = "g") -> ClassicGroup | None:
     return world.node.parts.groups.machine_of(name).classic.groups.get(name)
 
 
-def test_an_empty_group_waits_as_long_as_somebody_said() -> None:
+def test_an_empty_group_waits_as_long_as_is_shown() -> None:
     name = "group.initial.rebalance.delay.ms"
-    for said, delay_ms in ({}, INITIAL_DELAY_MS), ({name: "3000"}, 3_000), ({name: "0"}, 0):
-        limits = group_limits(BrokerConfig(said, check=False))
-        assert limits.classic.initial_rebalance_delay_ms == delay_ms
+    for said, source in ({}, Source.DEFAULT), ({name: "3000"}, Source.STATIC), ({name: "0"}, Source.STATIC):
+        config = BrokerConfig(said, check=False)
+        (shown,) = [each for each in describe_broker(config) if each.name == name]
+        assert shown.source is source
+        assert shown.value == str(group_limits(config).classic.initial_rebalance_delay_ms)
 
 
 async def restart(world: NodeWorld, how: str, members: list[GroupMember]) -> None:

@@ -45,8 +45,8 @@ group.coordinator.rebalance.protocols  list classic,consumer,streams  {consumer,
 group.coordinator.threads  int 4  high  1..
     Threads of the group coordinator.
     No effect: coordinators run on the event loop.
-group.initial.rebalance.delay.ms  int 3000
-    Milliseconds that a new classic group waits for more members before it assigns.
+group.initial.rebalance.delay.ms  int 500
+    Milliseconds that a new classic group waits for more members, from each one on, before it assigns.
 group.max.session.timeout.ms  int 1800000
     Longest session timeout that a classic member may ask for, in milliseconds.
 group.max.size  int 2147483647  1..

@@ -104,7 +104,7 @@ class ClassicGroup:
     pending_ids: set[str] = field(default_factory=set)
     pending_sync: set[str] = field(default_factory=set)
     pending_givers: set[str] = field(default_factory=set)  # see `second_rounds`
-    new_member_added: bool = False
+    first_until_ms: int = 0  # when an empty group stops waiting for more members, at the latest
 
     def move(self, state: GroupState) -> None:
         assert state in GROUP_MOVES[self.state], f"{self.id}: {self.state} cannot become {state}"

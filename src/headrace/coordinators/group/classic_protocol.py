@@ -195,12 +195,11 @@ class ClassicProtocol:
             group.protocol_type = protocol_type
         member.is_new = True
         group.add(member)
-        group.new_member_added = True
         # While it waits in a join it sends no heartbeats, but a client that died waiting must not stay for
         # ever.
         self._rebalances.expect_heartbeat(group, member, now_ms, self._limits.new_member_join_timeout_ms)
         member.joining = answer
-        self._rebalances.begin(group, now_ms)
+        self._rebalances.begin(group, now_ms, for_new_member=True)
 
     @staticmethod
     def _renew(seated: Member, member: Member) -> None:

@@ -7,7 +7,6 @@ the mapping of a group's name to a partition of `__consumer_offsets`.
 import asyncio
 import random
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
@@ -26,17 +25,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.replication.replicas import Replicas
 from headrace.settings.broker_config import BrokerConfig
-from headrace.settings.sources import Source
 from headrace.wire.record_frames import GROUP
-
-# How long an empty group waits for more members, and again while they keep coming, where nobody said. Kafka's
-# default of 3 s spares a group that starts slowly some rebalances, and makes every other group wait.
-INITIAL_DELAY_MS: Final = 500
-
-
-def _initial_delay_ms(config: BrokerConfig) -> int:
-    name = "group.initial.rebalance.delay.ms"
-    return INITIAL_DELAY_MS if config.source(name) is Source.DEFAULT else config.int(name)
 
 
 def group_limits(config: BrokerConfig) -> GroupLimits:
@@ -46,7 +35,7 @@ def group_limits(config: BrokerConfig) -> GroupLimits:
             session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
             session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
             size_max=config.int("group.max.size"),
-            initial_rebalance_delay_ms=_initial_delay_ms(config),
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         ),
         offset_metadata_bytes_max=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,

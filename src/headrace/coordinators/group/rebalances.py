@@ -45,11 +45,13 @@ class Rebalances:
         self._timers = timers
         self._persist = persist
 
-    def begin(self, group: ClassicGroup, now_ms: int) -> None:
+    def begin(self, group: ClassicGroup, now_ms: int, *, for_new_member: bool = False) -> None:
         """Begin a rebalance, or see whether the one under way can now complete."""
         if group.is_in(GroupState.PREPARING):
             if ("initial", group.id) not in self._timers:
                 self._complete_join_if_all_here(group, now_ms)
+            elif for_new_member:
+                self._wait_for_more(group, now_ms)
             return
         self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         if group.is_in(GroupState.COMPLETING):
@@ -69,7 +71,8 @@ class Rebalances:
         if was_empty:
             # Its first members do not wait for ids that were given and never came back.
             if self._limits.initial_rebalance_delay_ms > 0:
-                self._delay_first(group, now_ms, group.rebalance_timeout_ms())
+                group.first_until_ms = now_ms + group.rebalance_timeout_ms()
+                self._wait_for_more(group, now_ms)
             else:
                 self._complete_join(group, now_ms)
             return
@@ -80,18 +83,12 @@ class Rebalances:
         )
         self._complete_join_if_all_here(group, now_ms)
 
-    def _delay_first(self, group: ClassicGroup, now_ms: int, left_ms: int) -> None:
-        """An empty group waits a moment for more members, and again while they keep coming (KIP-134)."""
-        delay_ms = min(self._limits.initial_rebalance_delay_ms, left_ms)
-        group.new_member_added = False
-
-        def look_again(now: int) -> None:
-            if group.new_member_added and left_ms > delay_ms:
-                self._delay_first(group, now, left_ms - delay_ms)
-            else:
-                self._complete_join(group, now)
-
-        self._timers.set(("initial", group.id), now_ms + delay_ms, look_again)
+    def _wait_for_more(self, group: ClassicGroup, now_ms: int) -> None:
+        """An empty group waits a moment for more members, and from each one on again (KIP-134). Kafka counts
+        whole delays from the first member on, so that the last one waits for up to two.
+        """
+        until_ms = min(now_ms + self._limits.initial_rebalance_delay_ms, group.first_until_ms)
+        self._timers.set(("initial", group.id), until_ms, lambda now: self._complete_join(group, now))
 
     def _complete_join_if_all_here(self, group: ClassicGroup, now_ms: int) -> None:
         if group.all_joined():
@@ -115,7 +112,6 @@ class Rebalances:
             )
             return
         group.generation += 1
-        group.new_member_added = False
         if group.members:
             self._begin_generation(group, now_ms)
         else:
