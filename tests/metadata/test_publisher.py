@@ -61,7 +61,10 @@ def test_a_snapshot_replaces_everything_in_the_same_tables() -> None:
     publisher.follow(seen)
     names = image.topics_by_name
     publisher.commit(commit(1, *topic("a", A), wire.FeatureLevelRecord(name="x", feature_level=1)))
-    snapshot = Snapshot(SnapshotId(10, 3), 5000, kraft_version=1, records=topic("b", B))
+    snapshot = Snapshot(SnapshotId(10, 3), 5000, kraft_version=1)
+    for record in topic("b", B):
+        publisher.prepare(snapshot, [record])
+        assert list(names) == ["a"], "the old image serves until the new one is whole"
     publisher.load_snapshot(snapshot)
     delta = seen.deltas[-1]
     assert [gone.name for gone in delta.topics_deleted] == ["a"]

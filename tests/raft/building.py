@@ -45,11 +45,19 @@ class Follower:
     commits: list[Commit] = field(default_factory=list)
     leaders: list[tuple[int, int]] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
+    prepared: list[Any] = field(default_factory=list)
+    preparing: Snapshot | None = None
     failures: list[Exception] = field(default_factory=list)
 
+    def prepare(self, snapshot: Snapshot, records: Sequence[Any]) -> None:
+        if self.preparing is not snapshot:
+            self.preparing, self.prepared = snapshot, []
+        self.prepared += records
+
     def load_snapshot(self, snapshot: Snapshot) -> None:
+        assert self.preparing is snapshot
         self.snapshots.append(snapshot)
-        self.records = list(snapshot.records)
+        self.records, self.prepared, self.preparing = self.prepared, [], None
 
     def commit(self, commit: Commit) -> None:
         self.commits.append(commit)

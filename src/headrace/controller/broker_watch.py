@@ -15,8 +15,8 @@ this connection too.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from headrace.controller.driver import Controller
 from headrace.metadata.brokers import BrokerImage
@@ -105,6 +105,9 @@ class BrokerWatch:
         self._held: dict[int, _Held] = {}
 
     # -- following the log: each controller gets to know the brokers, to be sure of them when it is active ---
+
+    def prepare(self, snapshot: Snapshot, records: Sequence[Any]) -> None:
+        """The controller's image will have them."""
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self._hold_all()

@@ -31,12 +31,15 @@ class ControllerCore:
         self.image = ClusterImage(cluster_id, indexed=True, like=committed)
         self.cluster = Cluster(self.image, config)
 
-    def start_over(self, records: Sequence[MetadataRecord], kraft_version: int) -> None:
-        """Forget everything, and begin with a snapshot's records."""
-        self.image = ClusterImage(self.image.cluster_id, indexed=True, like=self.image)
-        self.image.kraft_version = kraft_version
-        self.image.replay_all(records)
-        self.cluster = Cluster(self.image, self._config)
+    def empty_image(self) -> ClusterImage:
+        """To be filled with a snapshot's records, for `start_over`."""
+        return ClusterImage(self.image.cluster_id, indexed=True, like=self.image)
+
+    def start_over(self, image: ClusterImage, kraft_version: int) -> None:
+        """Forget everything, and begin with this."""
+        image.kraft_version, image.controller_id = kraft_version, self.image.controller_id
+        self.image = image
+        self.cluster = Cluster(image, self._config)
 
     def restore(self, committed: ClusterImage) -> None:
         """Forget what was decided and never committed: begin again with what is."""

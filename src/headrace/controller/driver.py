@@ -35,6 +35,7 @@ from headrace.controller.leader_upkeep import LeaderUpkeep
 from headrace.controller.log_entries import versioned
 from headrace.controller.requests import ControllerRequests
 from headrace.metadata.image import ClusterImage, MetadataRecord
+from headrace.metadata.preparing import Preparing
 from headrace.raft.driver import Commit, RaftDriver
 from headrace.raft.snapshots import Snapshot
 from headrace.raft.voter_changes import VoterChanges
@@ -105,14 +106,19 @@ class Controller(ControllerRequests):
         self._rng = rng
         self._active = False
         self._replayed_to = -1
+        self._preparing = Preparing(lambda: self.core.empty_image())
         self._last_append: asyncio.Future[int] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._leader_upkeep = LeaderUpkeep(self._decide, lambda: self.core.cluster, loop=loop)
 
     # -- following the log -----------------------------------------------------------------------------------
 
+    def prepare(self, snapshot: Snapshot, records: Sequence[MetadataRecord]) -> None:
+        """A slice of a snapshot; what this controller knows stays as it is meanwhile."""
+        self._preparing.add(snapshot, records)
+
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        self.core.start_over(snapshot.records, snapshot.kraft_version)
+        self.core.start_over(self._preparing.take(snapshot), snapshot.kraft_version)
         self._replayed_to = snapshot.id.end_offset - 1
 
     def commit(self, commit: Commit) -> None:

@@ -122,14 +122,26 @@ class ClusterImage:
     def clear(self) -> None:
         """Forget everything the log said; tables that others hold on to are emptied, not replaced."""
         self.topics.clear()
-        tables: tuple[dict[Any, Any], ...] = (
-            *(self.brokers, self.controllers, self.configs, self.features),
-            *(self.security.acls, self.security.scram, self.security.quotas, self.security.tokens),
-        )
-        for table in tables:
+        for table in self._tables():
             table.clear()
         self.producer_ids = None
         self._held = None
+
+    def _tables(self) -> tuple[dict[Any, Any], ...]:
+        """All but those of topics."""
+        return (
+            *(self.brokers, self.controllers, self.configs, self.features),
+            *(self.security.acls, self.security.scram, self.security.quotas, self.security.tokens),
+        )
+
+    def take_over(self, other: "ClusterImage") -> None:
+        """Become what another image says, which nobody uses any more; the tables stay the same objects."""
+        self.clear()
+        self.topics.take_over(other.topics)
+        for table, filled in zip(self._tables(), other._tables(), strict=True):
+            table.update(filled)
+        self.producer_ids = other.producer_ids
+        self._held = other._held
 
     def copy(self, *, indexed: bool = False) -> "ClusterImage":
         """A picture of now that later replays do not touch. Cheap: what never changes is shared."""

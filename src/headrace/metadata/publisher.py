@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
+from headrace.metadata.preparing import Preparing
 from headrace.metadata.security import SecurityTables
 
 
@@ -23,7 +24,6 @@ class LoadedSnapshot(Protocol):
 
     kraft_version: int
     timestamp_ms: int
-    records: list[Any]
 
     @property
     def id(self) -> SnapshotId: ...
@@ -57,18 +57,24 @@ class ImagePublisher:
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
         self._listeners: list[Listener] = []
+        self._preparing = Preparing(lambda: ClusterImage(image.cluster_id, like=image))
 
     def follow(self, listener: Listener) -> None:
         """Have a listener told of everything there is now, and then of every change."""
         self._listeners.append(listener)
         listener(self.image, everything_in(self.image))
 
+    def prepare(self, snapshot: LoadedSnapshot, records: Sequence[Any]) -> None:
+        """A slice of a snapshot that will be loaded; the image stays as it is meanwhile."""
+        self._preparing.add(snapshot, records)
+
     def load_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Change over to what was prepared."""
         image = self.image
         gone = list(image.topics_by_id.values())
         configs, brokers, features = set(image.configs), set(image.brokers), set(image.features)
-        image.clear()
-        delta = image.replay_all(snapshot.records)
+        image.take_over(self._preparing.take(snapshot))
+        delta = everything_in(image)
         delta.topics_deleted += [topic for topic in gone if topic.id not in image.topics_by_id]
         delta.configs_changed |= configs
         delta.brokers_changed |= brokers

@@ -198,9 +198,17 @@ class Topics:
                     twin.holdings.note(topic.id, index, None, partition)
         return twin
 
+    def take_over(self, other: "Topics") -> None:
+        """Have all of another, of which nobody wants to know any more; this one was cleared."""
+        self.by_name.update(other.by_name)
+        self.by_id.update(other.by_id)
+        self.by_folded_name.update(other.by_folded_name)
+        self.holdings = other.holdings
+
     def clear(self) -> None:
-        """Forget all; the tables stay the same objects."""
-        tables: tuple[dict[Any, Any], ...] = (self.by_name, self.by_id, self.by_folded_name, self._alike)
+        """Forget all; the tables stay the same objects. What is remembered for sharing stays: an image like
+        this one may be about to take its place."""
+        tables: tuple[dict[Any, Any], ...] = (self.by_name, self.by_id, self.by_folded_name)
         for table in tables:
             table.clear()
         self.holdings = None if self.holdings is None else Holdings()

@@ -3,13 +3,17 @@
 A leader has what it wrote in memory until it is committed; what earlier epochs or other leaders wrote is read
 from the log. Either way everybody gets every batch once, in the log's order, before whoever appended it is
 answered.
+
+A snapshot comes in slices, which the subscribers prepare beside what they have; when they have all of them
+they change over at once, so that nobody ever sees half of it. What must be read from the log comes in slices
+of whole batches.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.base.errors import ApiError
 from headrace.raft.metadata_log import MetadataLog
@@ -34,11 +38,21 @@ class Commit:
     kraft_version: int | None = None
 
 
+SLICE_RECORDS: Final = 500
+"""Records of a snapshot, or about as many of the log, that are handed over in one turn of the loop: some ten
+milliseconds."""
+
+
 class Subscriber(Protocol):
     """Who follows the metadata log. Calls come on the loop, in the log's order."""
 
+    def prepare(self, snapshot: Snapshot, records: Sequence[Record]) -> None:
+        """A slice of a snapshot that is about to be loaded, the first one empty. Another snapshot's means
+        that the one before will not be."""
+        ...
+
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget everything, and begin with this."""
+        """Forget everything, and begin with this, all of which was prepared."""
         ...
 
     def commit(self, commit: Commit) -> None: ...
@@ -67,40 +81,67 @@ class Delivery:
         self._told: tuple[int, int] | None = None
         self.delivered = 0
         """Everything below this offset was handed over."""
+        self._loading: tuple[Snapshot, Iterator[list[Record]]] | None = None
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
 
+    @property
+    def loading(self) -> bool:
+        """Whether a snapshot is being prepared. Nothing else is handed over meanwhile."""
+        return self._loading is not None
+
     def begin(self) -> None:
-        """Hand over what the log starts with."""
+        """Start with what the log starts with."""
         if self._log.loaded is not None:
             self.load(self._log.loaded)
         else:
             self.delivered = self._log.log.log_start_offset
 
     def load(self, snapshot: Snapshot) -> None:
+        """Begin anew with a snapshot; each `deliver` hands over a slice of it."""
+        self._loading = snapshot, snapshot.slices(SLICE_RECORDS)
+        self._prepare(snapshot, ())
+
+    def _prepare(self, snapshot: Snapshot, records: Sequence[Record]) -> None:
+        for subscriber in self._subscribers:
+            subscriber.prepare(snapshot, records)
+
+    def _load_slice(self, snapshot: Snapshot, left: Iterator[list[Record]]) -> None:
+        records = next(left, None)
+        if records is not None:
+            self._prepare(snapshot, records)
+            return
+        self._loading = None
         self.delivered = snapshot.id.end_offset
         for subscriber in self._subscribers:
             subscriber.load_snapshot(snapshot)
+        snapshot.forget_records()
 
     def expect(self, commit: Commit, answer: "asyncio.Future[int] | None" = None) -> None:
         """A batch was appended by this node; `answer` is for when it is committed."""
         self._waiting.append(_Waiting(commit, answer))
 
-    def deliver(self, committed_to: int) -> list[Commit]:
-        """Hand over everything below an offset, then answer those who wait for it."""
-        handed: list[Commit] = []
+    def deliver(self, committed_to: int) -> None:
+        """Hand over what is below an offset, then answer those who wait for it. What must be read from the
+        log is not all handed over at once where it is much: `delivered` tells how far it went."""
+        if self._loading is not None:
+            self._load_slice(*self._loading)
+            return
         in_memory = self._waiting[0].commit.first_offset if self._waiting else committed_to
+        count = 0
         for commit in self._read(min(in_memory, committed_to)):
             self._hand_over(commit)
-            handed.append(commit)
+            count += len(commit.records)
+            if count >= SLICE_RECORDS:
+                break
+        if self.delivered < min(in_memory, committed_to):
+            return
         while self._waiting and self._waiting[0].commit.last_offset < committed_to:
             waiting = self._waiting.popleft()
             self._hand_over(waiting.commit)
-            handed.append(waiting.commit)
             if waiting.answer is not None and not waiting.answer.done():
                 waiting.answer.set_result(waiting.commit.last_offset)
-        return handed
 
     def tell_leader(self, leader_id: int, epoch: int) -> None:
         """Say who leads, unless that is known."""

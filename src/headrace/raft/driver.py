@@ -1,10 +1,12 @@
 """The quorum's member on this node: it gives the raft core time, messages and durable bytes, and the records
 that become committed to others.
 
-Appending is group commit. Records go to the log's end at once; while a sync runs in a thread, further
-appends gather behind it, and one sync makes all of them durable. When a majority has them they are committed,
-handed to the subscribers in order, and their futures answered. Nobody ever sees a record that a crash could
-take back.
+Appending is group commit (`group_commit.py`): records go to the log's end at once, and one sync makes durable
+all that gathered while the one before it ran. When a majority has them they are committed, handed to the
+subscribers in order, and their futures answered. Nobody ever sees a record that a crash could take back.
+
+A snapshot or a long log is handed over in slices, between which this node votes, fetches and answers; it is
+neither active nor said to have started before all of it is.
 
 A leader is active for its subscribers once the record of its election is committed, and with it all that was
 written before its time: at the start of a quorum of one that is when `start` returns. A follower's `start`
@@ -26,21 +28,18 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_LEADER
 from headrace.log.append import Origin
-from headrace.log.flush import Flush
 from headrace.raft.core import RaftCore
+from headrace.raft.deadline import Deadline
 from headrace.raft.delivery import Commit, Delivery, Record, Subscriber
+from headrace.raft.group_commit import GroupCommit
 from headrace.raft.messages import Effects, ElectionState, EpochStart, LogEnd, Message, VoteReply
 from headrace.raft.metadata_log import MetadataLog
 from headrace.raft.promises import Promises
 from headrace.raft.quorum_state import FILE_NAME, encode_state
-from headrace.raft.records import Entry, control_batch, data_batches
+from headrace.raft.records import Entry, control_batch, data_batches, leader_change
 from headrace.raft.snapshots import Snapshot
 from headrace.raft.snapshotting import Snapshotting
-from headrace.wire.schemas.quorum_records import (
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    LeaderChangeMessageVoter,
-)
+from headrace.wire.schemas.quorum_records import KRaftVersionRecord
 
 __all__ = ["Commit", "RaftDriver", "Subscriber"]
 
@@ -70,15 +69,18 @@ class RaftDriver:
         self._snapshotting = snapshotting
         self._on_failure = on_failure
         self._delivery = Delivery(log)
+        self._delivery.subscribe(snapshotting)
         self._promises = Promises(
             loop, persist=self._persist, carry_out=self._carry_out, on_failure=self.fail
         )
+        self._syncs = GroupCommit(
+            log.log, loop=loop, clock=clock, on_durable=self._durable, on_failure=self.fail
+        )
         self._epoch_start: int | None = None
+        self._leader_committed_to = 0
+        self._next_slice: asyncio.Handle | None = None
         self._ready: asyncio.Future[None] = loop.create_future()
-        self._flushing: Flush | None = None
-        self._when_idle: list[asyncio.Future[None]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._deadline = Deadline(loop, clock, self._tick)
         self._failed = self._stopped = False
 
     # -- what is known ---------------------------------------------------------------------------------------
@@ -102,6 +104,16 @@ class RaftDriver:
         return self._delivery.delivered
 
     @property
+    def known_high_watermark(self) -> int:
+        """What the subscribers know to be committed: the leader takes it for what this node has replayed."""
+        return self.delivered if self.is_behind else self.high_watermark
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the subscribers lack some of what this node has and knows to be committed."""
+        return self._delivery.loading or self.delivered < min(self.high_watermark, self.next_offset)
+
+    @property
     def running(self) -> bool:
         return not self._failed and not self._stopped
 
@@ -117,23 +129,20 @@ class RaftDriver:
     async def start(self) -> None:
         """Take part in the quorum; on return all that was committed by then is delivered, by the leader's
         word or, where this node leads, because the record of its election is."""
-        self._delivery.begin()
         self._snapshotting.start(self.log, self.now_ms())
+        self._delivery.begin()
         self.do(self.core.start(self.now_ms()))
+        self._deliver()
         await asyncio.shield(self._ready)
 
     async def stop(self) -> None:
         """Let what is on its way become durable, then give up the lead."""
-        while self._flushing is not None and not self._failed:
-            idle = self._loop.create_future()
-            self._when_idle.append(idle)
-            await idle
+        await self._syncs.settle()
         await self._snapshotting.stop()
         self._stopped = True
         self.do(self.core.resign(self.now_ms()))
         self._ready.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.cancel()
         self._delivery.refuse(ApiError(ErrorCode.NOT_CONTROLLER, "the controller is stopping"))
         if not self._failed:
             flush = self.log.log.close()
@@ -144,8 +153,7 @@ class RaftDriver:
         """Stop where it stands."""
         self._stopped = True
         self._ready.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.cancel()
 
     # -- writing as the leader -------------------------------------------------------------------------------
 
@@ -172,7 +180,7 @@ class RaftDriver:
         for commit in written[:-1]:
             self._delivery.expect(commit)
         self._delivery.expect(written[-1], answer)
-        self._flush()
+        self._syncs.request()
         self._changed()
         return answer
 
@@ -185,7 +193,7 @@ class RaftDriver:
         self._delivery.expect(commit, answer)
         self.log.take_control(commit.first_offset, list(messages))
         self._follow_voters()
-        self._flush()
+        self._syncs.request()
         self._changed()
         return answer
 
@@ -218,12 +226,12 @@ class RaftDriver:
         self.core.log_moved(self.log.end)
         if self.log.take_controls(first):
             self._follow_voters()
-        await self._durable()
+        await self._syncs.durable()
 
     async def truncate(self, offset: int) -> None:
         """Cut what the leader does not have; never what is committed."""
         assert offset >= self.high_watermark, f"cutting committed records: {offset} < {self.high_watermark}"
-        await self._durable()
+        await self._syncs.durable()
         self.log.truncate(offset, now_ms=self._clock.now_ms())
         self.core.log_moved(self.log.end)
         self._follow_voters()
@@ -231,26 +239,16 @@ class RaftDriver:
 
     async def install(self, snapshot: Snapshot, data: bytes) -> None:
         """Begin anew with a snapshot of the leader's."""
-        await self._durable()
+        await self._syncs.durable()
         await self._loop.run_in_executor(
             None, self.log.disk.replace_file, self.log.path_of(snapshot.id), data
         )
         self.log.start_at(snapshot, now_ms=self._clock.now_ms())
         self.core.log_moved(self.log.end)
-        self._follow_voters()
         self._delivery.load(snapshot)
-        self._snapshotting.start(self.log, self.now_ms())
+        self._follow_voters()
         self.do(self.core.follow_commits(snapshot.id.end_offset))
-
-    async def _durable(self) -> None:
-        """Return when everything written so far is on the disk."""
-        end = self.next_offset
-        self._flush()
-        while self.log.log.recovery_point < end and self._flushing is not None and not self._failed:
-            idle = self._loop.create_future()
-            self._when_idle.append(idle)
-            await idle
-            self._flush()
+        self._deliver()
 
     # -- effects ---------------------------------------------------------------------------------------------
 
@@ -265,7 +263,12 @@ class RaftDriver:
                 # At once: nobody may go on deciding, or take what another leader writes for its own.
                 self._delivery.tell_leader(NO_LEADER, self.core.epoch)
         self._promises.add(effects, then)
-        self._watch_time()
+        if self.running:
+            self._deadline.follow(self.core.deadline_ms)
+
+    def _tick(self) -> None:
+        if self.running:
+            self.do(self.core.tick(self.now_ms()))
 
     def hear(self, message: Message) -> "asyncio.Future[VoteReply | None]":
         """A message of another node; the future is done when it may be answered, a request for a vote with
@@ -306,14 +309,7 @@ class RaftDriver:
         """Write the record of the election and, in a log that never had them, the quorum's version and
         voters.
         """
-        voters = sorted(self.core.voters)
-        messages: list[Any] = [
-            LeaderChangeMessage(
-                leader_id=self.core.node_id,
-                voters=[LeaderChangeMessageVoter(voter_id=voter) for voter in voters],
-                granting_voters=[LeaderChangeMessageVoter(voter_id=voter) for voter in start.granted_by],
-            )
-        ]
+        messages: list[Any] = [leader_change(self.core.node_id, sorted(self.core.voters), start.granted_by)]
         first = self.log.log.log_end_offset == 0
         if first and self.log.kraft_version and self.log.voters is not None:
             messages.append(KRaftVersionRecord(kraft_version=self.log.kraft_version))
@@ -327,72 +323,26 @@ class RaftDriver:
             return
         self._epoch_start = commit.first_offset
         self._delivery.expect(commit)
-        self._flush()
+        self._syncs.request()
 
     def _follow_voters(self) -> None:
         """The log has other voters now."""
         if self.log.voters is not None and self.log.voters.directories != self.core.voters:
             self.do(self.core.change_voters(self.log.voters.directories, self.now_ms()))
 
-    # -- time ------------------------------------------------------------------------------------------------
+    # -- durability and failure ------------------------------------------------------------------------------
 
-    def _watch_time(self) -> None:
-        """The timer follows the core's deadline lazily: mostly it moves on before it comes."""
-        due_ms = self.core.deadline_ms
-        if due_ms is None or not self.running:
-            return
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - self.now_ms(), 0) / 1000, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if self.running:
-            self.do(self.core.tick(self.now_ms()))
-
-    # -- durability ------------------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        """Start a sync, unless one is under way: then the next one follows it."""
-        if self._flushing is not None or self._failed:
-            return
-        try:
-            flush = self.log.log.begin_flush()
-        except ApiError as error:
-            self.fail(error)
-            return
-        if flush is None:
-            return
-        self._flushing = flush
-        self._loop.run_in_executor(None, flush.sync).add_done_callback(self._flushed)
-
-    def _flushed(self, outcome: "asyncio.Future[None]") -> None:
-        flush, self._flushing = self._flushing, None
-        assert flush is not None
-        error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
-        if isinstance(error, OSError):
-            self.fail(self.log.log.abandon_flush(flush, error))
-        elif error is not None:
-            self.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
-        else:
-            self.log.log.finish_flush(flush, now_ms=self._clock.now_ms())
-            effects = self.core.durable(flush.offset)
-            if effects.committed_to is not None:
-                self.do(effects)
-            self._flush()
-        idle, self._when_idle = self._when_idle, []
-        for one in idle:
-            if not one.done():
-                one.set_result(None)
+    def _durable(self, end_offset: int) -> None:
+        effects = self.core.durable(end_offset)
+        if effects.committed_to is not None:
+            self.do(effects)
 
     def fail(self, error: Exception) -> None:
         """Take the node out: nothing it says from now on could be relied on."""
         if self._failed:
             return
         self._failed = True
+        self._syncs.end()
         logger.critical("the metadata log cannot be written any more: %s", error)
         self.core.resign(self.now_ms())
         refusal = ApiError(ErrorCode.NOT_CONTROLLER, f"the metadata log failed: {error}")
@@ -406,21 +356,36 @@ class RaftDriver:
     # -- delivery --------------------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Hand over what is committed, as far as this node has it."""
+        """Hand over what is committed, as far as this node has it; where that is much, a slice now and the
+        others in turns to come."""
         committed_to = min(self.high_watermark, self.next_offset)
         self.log.log.advance_high_watermark(committed_to)
-        for commit in self._delivery.deliver(committed_to):
-            self._snapshotting.note(commit.size, commit.epoch, commit.timestamp_ms)
+        try:
+            self._delivery.deliver(committed_to)
+        except Exception as error:
+            # A node that cannot read its log, or make sense of it, must not look as if it could.
+            self.fail(error)
+            return
+        if self.is_behind:
+            if self._next_slice is None and self.running:
+                self._next_slice = self._loop.call_soon(self._deliver_more)
+            return
         if self.is_leader and self._epoch_start is not None and self.delivered > self._epoch_start:
             self._delivery.tell_leader(self.core.node_id, self.core.epoch)
             self._be_ready()
+        if 0 < self._leader_committed_to <= self.delivered:
+            self._be_ready()
         self._snapshotting.consider(self.delivered, self.now_ms())
+
+    def _deliver_more(self) -> None:
+        self._next_slice = None
+        if self.running:
+            self._deliver()
 
     def caught_up(self, high_watermark: int) -> None:
         """The leader says how far it has committed; where this node has all of that, it is ready."""
+        self._leader_committed_to = high_watermark
         self._deliver()
-        if 0 < high_watermark <= self.delivered:
-            self._be_ready()
 
     def _be_ready(self) -> None:
         if not self._ready.done():

@@ -36,6 +36,10 @@ PAUSE_MS: Final = (20, 500)
 """Before asking again after an answer that did not help; it doubles."""
 
 
+BEHIND_MS: Final = 20
+"""Before each fetch while what was fetched already is still being handed over."""
+
+
 class Following:
     """One node's fetching, as a task. The bounds are bytes of one answer, of the log and of a snapshot."""
 
@@ -98,6 +102,11 @@ class Following:
             if peer is None:
                 await self._changed
                 continue
+            if self._driver.is_behind:
+                # It says so, and would be answered at once as long as it does.
+                await asyncio.wait([self._changed], timeout=BEHIND_MS / 1000)
+                if self._changed.done():
+                    continue
             helpful = await self._fetch_from(peer)
             if helpful:
                 self._unhelpful = 0
@@ -148,7 +157,7 @@ class Following:
             log_start_offset=log.log.log_start_offset,
             partition_max_bytes=self._fetch_bytes,
             replica_directory_id=core.directory_id,
-            high_watermark=self._driver.high_watermark,
+            high_watermark=self._driver.known_high_watermark,
         )
         return fetch.FetchRequest(
             cluster_id=self._channels.cluster_id,

@@ -104,8 +104,9 @@ class MetadataLog:
         return self.log.size_bytes + sum(sizes)
 
     def add_snapshot(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
-        """A snapshot was written; `timestamp_ms` is that of the last record it stands for."""
-        self.snapshots.append(snapshot)
+        """A snapshot was written; `timestamp_ms` is that of the last record it stands for. A later one may
+        have come from the leader meanwhile."""
+        self.snapshots = sorted({*self.snapshots, snapshot})
         self._timestamps[snapshot] = timestamp_ms
 
     def timestamp_of(self, snapshot: SnapshotId) -> int:

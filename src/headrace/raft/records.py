@@ -27,6 +27,7 @@ from headrace.wire.record_frames import decode_metadata_record, encode_metadata_
 from headrace.wire.schemas.quorum_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
+    LeaderChangeMessageVoter,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
@@ -96,16 +97,28 @@ def control_batch(
     return build_batch(rows, control=True)
 
 
+def leader_change(leader_id: int, voters: Sequence[int], granted_by: Sequence[int]) -> LeaderChangeMessage:
+    """The first record of a leader's epoch."""
+    return LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=[LeaderChangeMessageVoter(voter_id=voter) for voter in voters],
+        granting_voters=[LeaderChangeMessageVoter(voter_id=voter) for voter in granted_by],
+    )
+
+
 def read_data(batch: Buffer) -> list[Any]:
     """The metadata records of a data batch."""
-    records = []
+    return list(read_records_of(batch))
+
+
+def read_records_of(batch: Buffer) -> Iterator[Any]:
+    """The same, one by one."""
     for record in read_records(batch):
         if record.value is None:
             raise InvalidBytesError(
                 f"the metadata log has a record without a value at offset {record.offset}"
             )
-        records.append(decode_metadata_record(record.value))
-    return records
+        yield decode_metadata_record(record.value)
 
 
 def read_control(batch: Buffer) -> list[Any]:

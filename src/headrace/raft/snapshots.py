@@ -8,13 +8,14 @@ footer. A file without its footer, or with a batch whose CRC is wrong, is no sna
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
-from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data
+from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data, read_records_of
 from headrace.raft.voters import VoterSet
 from headrace.records.batch import batches, crc_matches, stamp
 from headrace.wire.schemas.quorum_records import (
@@ -41,13 +42,31 @@ class SnapshotId(NamedTuple):
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a checkpoint file holds."""
+    """What a checkpoint file holds. Its records stay bytes until they are asked for: a million of them would
+    take a gigabyte, and seconds to read in one go.
+    """
 
     id: SnapshotId
     timestamp_ms: int
     kraft_version: int = 0
     voters: VoterSet | None = None
-    records: list[Any] = field(default_factory=list)
+    batches: list[memoryview] = field(default_factory=list)
+
+    @property
+    def records(self) -> list[Any]:
+        """All at once, for small ones."""
+        return [record for batch in self.batches for record in read_data(batch)]
+
+    def slices(self, count: int) -> Iterator[list[Any]]:
+        """So many at a time."""
+        for batch in self.batches:
+            left = read_records_of(batch)
+            while part := list(islice(left, count)):
+                yield part
+
+    def forget_records(self) -> None:
+        """Everybody has them."""
+        self.batches = []
 
 
 class SnapshotWriter:
@@ -110,7 +129,7 @@ def decode_snapshot(snapshot_id: SnapshotId, data: bytes) -> Snapshot:
         if header.is_control:
             complete = _take_control(snapshot, read_control(batch))
         else:
-            snapshot.records += read_data(batch)
+            snapshot.batches.append(batch)
     if not complete or end != len(data) or snapshot.timestamp_ms < 0:
         raise InvalidBytesError(f"{snapshot_id.file_name} is not a whole snapshot")
     return snapshot

@@ -9,16 +9,17 @@ for it. The latest always stays.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.errors import ApiError
+from headrace.raft.delivery import Commit, Record
 from headrace.raft.metadata_log import MetadataLog
 from headrace.raft.records import Entry
-from headrace.raft.snapshots import SnapshotId, SnapshotWriter
+from headrace.raft.snapshots import Snapshot, SnapshotId, SnapshotWriter
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,9 @@ class SnapshotRules:
 
 
 class Snapshotting:
-    """Takes snapshots of what `entries_of_image` gives: an iterator over records that later commits do not
-    change, or None while the image cannot be told in a snapshot."""
+    """A subscriber of the log. It takes snapshots of what `entries_of_image` gives: an iterator over records
+    that later commits do not change, or None while the image cannot be told in a snapshot.
+    """
 
     def __init__(
         self,
@@ -64,13 +66,26 @@ class Snapshotting:
     def start(self, log: MetadataLog, now_ms: int) -> None:
         self._log = log
         self._last_ms = now_ms
-        if log.loaded is not None:
-            self._epoch, self._timestamp_ms = log.loaded.id.epoch, log.loaded.timestamp_ms
 
-    def note(self, size: int, epoch: int, timestamp_ms: int) -> None:
-        """A batch was committed."""
-        self._bytes += size
-        self._epoch, self._timestamp_ms = epoch, timestamp_ms
+    # -- following the log -----------------------------------------------------------------------------------
+
+    def prepare(self, snapshot: Snapshot, records: Sequence[Record]) -> None:
+        """The log begins with another snapshot: none is taken of what was before it."""
+        self._forget_time()
+        self._bytes = 0
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self._last_ms = self._clock.monotonic_ms()
+        self._epoch, self._timestamp_ms = snapshot.id.epoch, snapshot.timestamp_ms
+
+    def commit(self, commit: Commit) -> None:
+        self._bytes += commit.size
+        self._epoch, self._timestamp_ms = commit.epoch, commit.timestamp_ms
+
+    def follow_leader(self, leader_id: int, epoch: int) -> None:
+        """Every member takes its own."""
+
+    # -- taking them -----------------------------------------------------------------------------------------
 
     def consider(self, end_offset: int, now_ms: int) -> None:
         """Take a snapshot of everything below an offset if one is due and none is under way."""
@@ -114,11 +129,14 @@ class Snapshotting:
 
     async def stop(self) -> None:
         """Let a snapshot that is being written come to its end."""
+        self._forget_time()
+        if self._task is not None:
+            await self._task
+
+    def _forget_time(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._task is not None:
-            await self._task
 
     async def _write(self, writer: SnapshotWriter, entries: Iterable[Entry]) -> None:
         log = self._log

@@ -1,8 +1,9 @@
 """Three controllers under a nemesis, and clients that have them write things down.
 
-What must hold: never two leaders in one epoch; what somebody was told to be written stays, and is in the
-image of every node once faults stop; below what each has delivered, the logs of all nodes are the same bytes;
-no controller believes in what it decided in vain; and once faults stop there is one that decides again.
+What must hold: never two leaders in one epoch; nobody decides before it knows what was decided before; what
+somebody was told to be written stays, and is in the image of every node once faults stop; below what each has
+delivered, the logs of all nodes are the same bytes; no controller believes in what it decided in vain; and
+once faults stop there is one that decides again.
 """
 
 import asyncio
@@ -117,6 +118,14 @@ class QuorumScenario:
                 other = self.leaders.setdefault(core.epoch, node_id)
                 if other != node_id:
                     raise CheckFailedError(f"epoch {core.epoch} is led by {other} and by {node_id}")
+                self._check_knows(node_id, node)
+
+    def _check_knows(self, node_id: int, node: Node) -> None:
+        """Who decides has taken in all that was decided before its time."""
+        driver, own = node.quorum.driver, node.parts.own_controller
+        assert driver.core.leadership is not None
+        if own is not None and own.is_active and driver.delivered <= driver.core.leadership.start_offset:
+            raise CheckFailedError(f"controller {node_id} is active, but has replayed to {driver.delivered}")
 
     def _running(self) -> list[tuple[int, Node]]:
         return [
