@@ -19,6 +19,7 @@ from kafka.structs import TopicPartition as KafkaPythonPartition
 from tests.compat.clients.external import Program
 
 SECONDS = 30.0
+TRANSACTION_MS = 60_000  # what all of them have where nobody says otherwise
 
 
 class Writer(ABC):
@@ -45,9 +46,16 @@ class Writer(ABC):
 
 
 class ConfluentWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str, *, transaction_ms: int = TRANSACTION_MS
+    ) -> None:
         self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": transaction_ms,
+                "log_level": 0,
+            }
         )
         self._producer.init_transactions(SECONDS)
         self._bootstrap = bootstrap
@@ -76,12 +84,16 @@ class ConfluentWriter(Writer):
 
 
 class AiokafkaWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str, *, transaction_ms: int = TRANSACTION_MS
+    ) -> None:
         self._loop = asyncio.new_event_loop()
 
         async def start() -> aiokafka.AIOKafkaProducer:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=bootstrap, transactional_id=transactional_id
+                bootstrap_servers=bootstrap,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_ms,
             )
             await producer.start()
             return producer

@@ -1,16 +1,13 @@
 """Transactional writers on three simulated nodes that are killed under them; what readers of committed
-records see in the end is compared with what the writers were told.
+records see is compared with what the writers were told (`txn_checker`).
 
     python -m tests.simulation.txn_world FIRST_SEED COUNT
 
 A writer writes each transaction to several partitions and commits or aborts it. Where the answer is an error
 it starts anew under the same id, and does not know what became of the last one. Now and then another one of
-the same id begins while it still writes: it is a zombie then, and tries to commit all the same. A reader of
-committed records reads along.
-
-The rules: a transaction that was told to be committed is there, whole and once; one that was aborted is not;
-one that nobody knows about is there whole or not at all; who read along has read the same, in the same order,
-without a gap; and when all is quiet no transaction is open any more.
+the same id begins while it still writes: it is a zombie then, and writes on and tries to commit all the same.
+Readers of committed records read along. At the end every writer goes away with a transaction open: when its
+time is over, and a little for the coordinator to look, none may be open any more.
 """
 
 import asyncio
@@ -18,7 +15,6 @@ import contextlib
 import random
 import sys
 from collections import Counter
-from enum import Enum
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.administering.face import AsyncAdmin
@@ -29,6 +25,17 @@ from headrace.clients.world import World as ClientSurroundings
 from headrace.testing.machine import Surroundings
 from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.world import World
+from tests.simulation.txn_checker import (
+    Anomaly,
+    AnomalyError,
+    Attempt,
+    History,
+    Kind,
+    Log,
+    Outcome,
+    Seen,
+    assert_right,
+)
 
 TOPIC = "events"
 PARTITIONS = 4
@@ -47,46 +54,17 @@ SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-TIMEOUT_MS = 10_000
-
-
-class Outcome(Enum):
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown"
-
-
-class Account:
-    """What was tried, and what became of it as far as the writers know."""
-
-    def __init__(self) -> None:
-        self.written: dict[str, list[tuple[int, bytes]]] = {}
-        self.outcomes: dict[str, Outcome] = {}
-
-    def check(self, found: dict[int, list[bytes]]) -> None:
-        """Compare with what a reader of committed records found, by partition."""
-        times = Counter((partition, value) for partition, values in found.items() for value in values)
-        doubled = [each for each, count in times.items() if count > 1]
-        assert not doubled, f"read twice: {doubled}"
-        known = {each for written in self.written.values() for each in written}
-        assert times.keys() <= known, "read what nobody wrote"
-        for name, written in self.written.items():
-            there = [each for each in written if each in times]
-            outcome = self.outcomes[name]
-            if outcome is Outcome.COMMITTED:
-                assert len(there) == len(written), f"{name} was committed and is not whole"
-            elif outcome is Outcome.ABORTED:
-                assert not there, f"{name} was aborted and is read"
-            else:
-                assert len(there) in (0, len(written)), f"{name} is torn: {len(there)} of {len(written)}"
+TIMEOUT_MS = 6_000
+# After the last fault: a transaction's time, and as much again for what else takes time, such as elections.
+QUIET_S = 2 * TIMEOUT_MS / 1000
 
 
 class Writer:
     """The users of one transactional id, one after the other."""
 
-    def __init__(self, number: int, account: Account) -> None:
+    def __init__(self, number: int, history: History) -> None:
         self.name = f"writer{number}"
-        self.account = account
+        self.history = history
         self.stopping = False
         self._count = 0
 
@@ -98,7 +76,7 @@ class Writer:
                 await asyncio.sleep(own.rng.random())
 
     async def _use(self, own: Surroundings) -> None:
-        """One producer, until it fails or is replaced while it writes."""
+        """One producer, until it fails or is replaced while it writes; the last one leaves something open."""
         producer = self._producer(own)
         await producer.__aenter__()
         try:
@@ -106,13 +84,14 @@ class Writer:
             while not self.stopping:
                 dice = own.rng.random()
                 if dice < 0.1:
-                    await self._begin(producer, own.rng)  # left open: the next one ends it
+                    await self._begin(producer, own)  # left open: the next one ends it
                     return
                 if dice < 0.2:
                     await self._outlive(producer, own)
                     return
-                await self._transact(producer, own.rng)
+                await self._transact(producer, own)
                 await asyncio.sleep(own.rng.random() * 0.3)
+            await self._begin(producer, own)
         finally:
             await producer.close(0)
 
@@ -128,53 +107,66 @@ class Writer:
 
     async def _outlive(self, zombie: AsyncProducer, own: Surroundings) -> None:
         """Go on writing while another one of the same id has begun, and commit as if nothing was."""
-        name = await self._begin(zombie, own.rng)
+        left = await self._begin(zombie, own)
         heir = self._producer(own)
         await heir.__aenter__()
         try:
             await heir.init_transactions()
-            its = await self._begin(heir, own.rng)
+            left.fenced_at = own.loop.time()
+            its = await self._begin(heir, own)
             with contextlib.suppress(ClientError, OSError):
-                await zombie.commit_transaction()
-                self.account.outcomes[name] = Outcome.COMMITTED
-            await heir.commit_transaction()
-            self.account.outcomes[its] = Outcome.COMMITTED
+                if own.rng.random() < 0.5:
+                    await self._write(zombie, own, left, own.rng.randrange(PARTITIONS))
+                await self._commit(zombie, own, left)
+            await self._commit(heir, own, its)
         finally:
             await heir.close(0)
 
-    async def _begin(self, producer: AsyncProducer, rng: random.Random) -> str:
+    async def _begin(self, producer: AsyncProducer, own: Surroundings) -> Attempt:
         self._count += 1
-        name = f"{self.name}/{self._count}"
-        self.account.outcomes[name] = Outcome.UNKNOWN
-        written = self.account.written[name] = []
+        attempt = self.history.begin(f"{self.name}/{self._count}")
         await producer.begin_transaction()
-        deliveries = []
-        for partition in rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS)):
-            for part in range(rng.randint(1, 3)):
-                value = f"{name}/{partition}/{part}".encode()
-                written.append((partition, value))
-                deliveries.append(await producer.send(TOPIC, value, partition=partition))
-        for delivery in deliveries:
-            await delivery
-        return name
+        rng = own.rng
+        places = [
+            partition
+            for partition in rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS))
+            for _ in range(rng.randint(1, 3))
+        ]
+        await self._write(producer, own, attempt, *places)
+        return attempt
 
-    async def _transact(self, producer: AsyncProducer, rng: random.Random) -> None:
-        name = await self._begin(producer, rng)
-        commits = rng.random() < 0.7
-        if commits:
-            await producer.commit_transaction()
-            self.account.outcomes[name] = Outcome.COMMITTED
+    async def _write(
+        self, producer: AsyncProducer, own: Surroundings, attempt: Attempt, *partitions: int
+    ) -> None:
+        deliveries = []
+        for partition in partitions:
+            value = f"{attempt.name}/{partition}/{len(attempt.written)}".encode()
+            attempt.written.append((partition, value))
+            deliveries.append((value, await producer.send(TOPIC, value, partition=partition)))
+        for value, delivery in deliveries:
+            told = await delivery
+            attempt.acknowledged[told.partition, value] = (told.offset, own.loop.time())
+
+    async def _transact(self, producer: AsyncProducer, own: Surroundings) -> None:
+        attempt = await self._begin(producer, own)
+        if own.rng.random() < 0.7:
+            await self._commit(producer, own, attempt)
         else:
             await producer.abort_transaction()
-            self.account.outcomes[name] = Outcome.ABORTED
+            attempt.outcome = Outcome.ABORTED
+
+    async def _commit(self, producer: AsyncProducer, own: Surroundings, attempt: Attempt) -> None:
+        attempt.committing_at = own.loop.time()
+        await producer.commit_transaction()
+        attempt.outcome = Outcome.COMMITTED
 
 
 class Reader:
     """Reads along, from any replica of its rack, and begins again where it was when something fails."""
 
-    def __init__(self) -> None:
-        self.found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
+    def __init__(self, rows: list[Seen]) -> None:
         self.stopping = False
+        self._rows = rows
         self._positions = {TopicPartition(TOPIC, at): 0 for at in range(PARTITIONS)}
 
     async def run(self, own: Surroundings) -> None:
@@ -196,15 +188,8 @@ class Reader:
             while not self.stopping and own.rng.random() < 0.95:
                 for record in await consumer.poll(0.2):
                     assert record.value is not None
-                    self.found[record.partition].append(record.value)
+                    self._rows.append(Seen(own.loop.time(), record.partition, record.offset, record.value))
                     self._positions[TopicPartition(TOPIC, record.partition)] = record.offset + 1
-
-    def check(self, found: dict[int, list[bytes]]) -> None:
-        """What was read along is how everything that there is begins."""
-        for partition, values in self.found.items():
-            assert values == found[partition][: len(values)], (
-                f"partition {partition} was read otherwise before"
-            )
 
 
 def surroundings(own: Surroundings) -> ClientSurroundings:
@@ -218,17 +203,17 @@ class TxnWorld:
         self.rng = random.Random(seed)
         self.cluster = NodeCluster(World(seed), nodes=NODES, settings=SETTINGS)
         self.world = self.cluster.world
-        self.account = Account()
+        self.history = History()
         self.kills = kills
-        self.reader = Reader()
-        self.writers = [Writer(number, self.account) for number in range(writers)]
+        self.reader = Reader(self.history.readers["along"])
+        self.writers = [Writer(number, self.history) for number in range(writers)]
 
-    def play(self) -> Account:
+    def play(self) -> History:
         try:
             self.world.run(self._script())
         finally:
             self.world.close()
-        return self.account
+        return self.history
 
     async def _script(self) -> None:
         await self.cluster.start()
@@ -249,15 +234,20 @@ class TxnWorld:
             writer.stopping = True
         self.reader.stopping = True
         await asyncio.gather(*running)
-        await self.cluster.until(self._is_quiet, "no transaction is open", timeout_s=120)
+        await self._await_quiet()
         machine.retire()
         for rack in ("", "node1", "node2", "node3"):
             found = await self.world.result(
                 machine, machine.boot(lambda own, rack=rack: self._read_all(own, rack), may_fail=True)
             )
             machine.retire()
-            self.account.check(found)
-            self.reader.check(found)
+            assert_right(self.history, found)
+
+    async def _await_quiet(self) -> None:
+        try:
+            await self.cluster.until(self._is_quiet, "no transaction is open", timeout_s=QUIET_S)
+        except AssertionError as error:
+            raise AnomalyError([Anomaly(Kind.HANGING, f"{QUIET_S} s after the end: {error}")]) from error
 
     async def _strike(self) -> None:
         """Kill a node, or stop it in order, and bring it back."""
@@ -285,11 +275,11 @@ class TxnWorld:
         async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings(own)) as admin:
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
 
-    async def _read_all(self, own: Surroundings, rack: str) -> dict[int, list[bytes]]:
+    async def _read_all(self, own: Surroundings, rack: str) -> Log:
         """Everything that is committed; from the replicas of a rack, if one is given."""
         settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed", "client.rack": rack}
         where = [TopicPartition(TOPIC, at) for at in range(PARTITIONS)]
-        found: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
+        found: dict[int, list[tuple[int, bytes]]] = {at: [] for at in range(PARTITIONS)}
         async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
             consumer.assign(where)
             consumer.seek_to_beginning()
@@ -297,15 +287,16 @@ class TxnWorld:
             while any([await consumer.position(each) < ends[each] for each in where]):
                 for record in await consumer.poll(1.0):
                     assert record.value is not None
-                    found[record.partition].append(record.value)
+                    found[record.partition].append((record.offset, record.value))
         return found
 
 
 def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     for seed in range(first, first + count):
-        account = TxnWorld(seed, kills=6).play()
-        print(f"seed {seed}: {Counter(each.value for each in account.outcomes.values())}")
+        history = TxnWorld(seed, kills=6).play()
+        outcomes = Counter(each.outcome.value for each in history.attempts.values())
+        print(f"seed {seed}: {dict(outcomes)}", flush=True)
 
 
 if __name__ == "__main__":

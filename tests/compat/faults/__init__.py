@@ -1,7 +1,7 @@
 """Three nodes under fire: killed, frozen, cut off, run full and restarted while producers of four libraries
 write.
 
-    python -m tests.compat.faults --minutes 10 --seed N [--only kill freeze …] [--folder KEEP]
+    python -m tests.compat.faults --minutes 10 --seed N [--transactions] [--only KIND …] [--folder KEEP]
 
 The nodes are real processes with default settings, three replicas and min.insync.replicas=2. `schedule`
 draws faults from the seed, `run` carries them out one after the other, sometimes two at once on different
@@ -23,4 +23,7 @@ What must hold (`checker`), as read with confluent-kafka at the end:
 - offsets have no gaps; what a reader saw at an offset while faults went on is what is there at the end, and
   it saw all of it once, in order;
 - the three replicas of a partition are the same, byte for byte, once they are in sync again;
-- every producer gets on within a minute of the end of a fault, and no record fails."""
+- every producer gets on within a minute of the end of a fault, and no record fails.
+
+With --transactions the producers are transactional, the readers read what is committed, and the rules are
+those of transactions (`transactions`)."""

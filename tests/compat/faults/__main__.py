@@ -35,7 +35,14 @@ def main() -> int:
             os.execvp("unshare", hosts.inside(command))
         kinds &= set(schedule.PROCESSES)
         print("left out: cuts of the network and full disks, which need Linux and root", flush=True)
-    plan = Plan(options.seed, options.minutes * 60, kinds, options.records_per_second, options.rounds)
+    plan = Plan(
+        options.seed,
+        options.minutes * 60,
+        kinds,
+        options.records_per_second,
+        options.rounds,
+        options.transactions,
+    )
     print(f"up to {options.minutes:g} minutes with --seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as temporary:
         folder = (options.folder or Path(temporary)).absolute()
@@ -56,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="no more than these, however short")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--only", nargs="*", choices=sorted(schedule.EVERYTHING), help="these faults alone")
+    parser.add_argument(
+        "--transactions", action="store_true", help="transactional producers, and their rules"
+    )
     parser.add_argument("--records-per-second", type=float, default=150.0, help="of each producer")
     parser.add_argument("--folder", type=Path, help="keep logs and files here")
     parser.add_argument(hosts.ENTER, action="store_true", help=argparse.SUPPRESS)

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from aiokafka import AIOKafkaConsumer
@@ -28,12 +28,22 @@ UNKNOWN_TOPIC = 3
 
 class Reader(ABC):
     """Reads from the beginning until told to stop. `seen` has (offset, value) of each partition, as handed
-    out."""
+    out; `on_record` is told of each as well."""
 
     name: str
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        isolation: str = "read_uncommitted",
+        on_record: Callable[[int, int, bytes], None] = lambda partition, offset, value: None,
+    ) -> None:
         self.seen: dict[int, list[tuple[int, bytes]]] = {at: [] for at in range(partitions)}
+        self._isolation = isolation
+        self._on_record = on_record
         self.trouble: str | None = None
         self._bootstrap = bootstrap
         self._topic = topic
@@ -60,6 +70,10 @@ class Reader(ABC):
         except Exception as error:
             self.trouble = f"reader {self.name}: {error!r}"
 
+    def _note(self, partition: int, offset: int, value: bytes) -> None:
+        self.seen[partition].append((offset, value))
+        self._on_record(partition, offset, value)
+
     @abstractmethod
     def _read(self) -> None:
         """Until `_is_over`."""
@@ -73,6 +87,7 @@ class ConfluentReader(Reader):
             {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "unused",
+                "isolation.level": self._isolation,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "socket.timeout.ms": 10_000,
@@ -85,7 +100,7 @@ class ConfluentReader(Reader):
             for message in consumer.consume(500, timeout=0.1):
                 if message.error() is not None:
                     raise RuntimeError(message.error())
-                self.seen[message.partition()].append((message.offset(), message.value()))
+                self._note(message.partition(), message.offset(), message.value())
         consumer.close()
 
 
@@ -98,6 +113,7 @@ class AiokafkaReader(Reader):
     async def _read_async(self) -> None:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
+            isolation_level=self._isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",
             request_timeout_ms=10_000,
@@ -109,7 +125,8 @@ class AiokafkaReader(Reader):
             consumer.seek(place, 0)
         while not self._is_over.is_set():
             for place, records in (await consumer.getmany(timeout_ms=100)).items():
-                self.seen[place.partition] += [(each.offset, each.value) for each in records]
+                for each in records:
+                    self._note(place.partition, each.offset, each.value)
         await consumer.stop()
 
 
@@ -119,6 +136,7 @@ class HeadraceReader(Reader):
     def _read(self) -> None:
         settings = {
             "bootstrap.servers": self._bootstrap,
+            "isolation.level": self._isolation,
             "enable.auto.commit": False,
             "auto.offset.reset": "none",
             "request.timeout.ms": 10_000,
@@ -130,7 +148,7 @@ class HeadraceReader(Reader):
                 consumer.seek(place, 0)
             while not self._is_over.is_set():
                 for record in consumer.poll(0.1):
-                    self.seen[record.partition].append((record.offset, record.value))
+                    self._note(record.partition, record.offset, record.value)
 
 
 class Prober(threading.Thread):

@@ -3,6 +3,7 @@
 // Usage: clients franz|sarama|kafka-go HOST:PORT
 //
 //	clients member SETTINGS      (see group_member.go)
+//	clients copier SETTINGS      (see copier.go)
 package main
 
 import (
@@ -276,8 +277,9 @@ func codeOf(err error) any {
 }
 
 func main() {
-	if os.Args[1] == "member" {
-		if err := runGroupMember(os.Args[2]); err != nil {
+	programs := map[string]func(string) error{"member": runGroupMember, "copier": runCopier}
+	if program, known := programs[os.Args[1]]; known {
+		if err := program(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

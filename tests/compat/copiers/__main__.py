@@ -1,0 +1,50 @@
+"""The command; see the package."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.compat import brokers
+from tests.compat.cluster import HeadraceCluster
+from tests.compat.copiers.roster import BROKER_SETTINGS, KINDS
+from tests.compat.copiers.run import Plan, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.compat.copiers")
+    parser.add_argument("--client", choices=sorted(KINDS), required=True)
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--nodes", type=int, default=1, help="three are killed too, one at a time")
+    parser.add_argument("--broker", choices=["headrace", "kafka"], default="headrace")
+    parser.add_argument("--folder", type=Path, help="keep logs and files here")
+    options = parser.parse_args()
+    if options.broker == "kafka" and options.nodes > 1:
+        parser.error("--nodes is for headrace alone")
+    os.environ["COMPAT_BROKER"] = options.broker
+    plan = Plan(options.client, options.seed, options.minutes * 60)
+    with tempfile.TemporaryDirectory(prefix="copiers-", ignore_cleanup_errors=True) as temporary:
+        folder = (options.folder or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            parser.error(f"{folder} is not empty: choose another --folder")
+        with broker_of(options.nodes, folder) as broker:
+            broker.start()
+            print(f"{options.broker} at {broker.bootstrap}, seed {options.seed}", flush=True)
+            outcome = run(broker, plan, folder, say=lambda line: print(line, flush=True))
+            broker.stop()
+    print(outcome, flush=True)
+    return 1 if outcome.violations else 0
+
+
+def broker_of(nodes: int, folder: Path) -> brokers.Broker:
+    if nodes > 1:
+        return HeadraceCluster(folder / "data", BROKER_SETTINGS, count=nodes)
+    return brokers.under_test(folder, BROKER_SETTINGS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
