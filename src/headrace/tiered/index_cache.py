@@ -1,0 +1,181 @@
+"""Indexes of remote segments on this disk: looked up here, fetched once, dropped by age of use.
+
+They lie in one folder of a log directory under Kafka's names (`remote-log-index-cache/BASEOFFSET_SEGMENTID`
+and the suffix) and survive a restart. A file is checked whenever it is read; one that cannot be an index of
+its segment is fetched again. Writing is atomic and durable: after a power cut a transaction index that came
+out empty would show aborted records to those who must not see them.
+
+Everything here blocks and is called from threads, several at once. Two that need the same index fetch it
+once.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import uuid_text
+from headrace.log.disk import Disk
+from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX, offset_name
+from headrace.log.offset_index import OffsetIndex
+from headrace.log.time_index import TimeIndex
+from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.tiered.remote_segment import RemoteSegment
+from headrace.tiered.store import RemoteStore, RemoteStoreError
+
+T = TypeVar("T")
+
+FOLDER: Final = "remote-log-index-cache"
+
+_SUFFIXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
+_PIECE_BYTES: Final = 1 << 20
+_LOCKS: Final = 64
+
+
+class IndexCache:
+    """The indexes in `folder`, at most `bytes_max()` of them."""
+
+    def __init__(self, disk: Disk, folder: str, store: RemoteStore, bytes_max: Callable[[], int]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._store = store
+        self._bytes_max = bytes_max
+        self._sizes: OrderedDict[str, int] = OrderedDict()  # the longest unused first
+        self._bytes = 0
+        self._guard = threading.Lock()  # of the two above
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]  # of files, by name
+        self._is_open = False
+
+    def offsets(self, segment: RemoteSegment) -> OffsetIndex:
+        def parse(data: bytes) -> OffsetIndex:
+            index = OffsetIndex(segment.start_offset, data)
+            index.check(segment.size)
+            return index
+
+        return self._get(segment, INDEX, parse)
+
+    def times(self, segment: RemoteSegment) -> TimeIndex:
+        def parse(data: bytes) -> TimeIndex:
+            index = TimeIndex(segment.start_offset, data)
+            index.check()
+            timestamp, offset = index.last()
+            if offset > segment.end_offset or timestamp > segment.max_timestamp:
+                raise InvalidBytesError(f"its last entry ({timestamp}, {offset}) lies outside of the segment")
+            return index
+
+        return self._get(segment, TIME_INDEX, parse)
+
+    def aborted(self, segment: RemoteSegment) -> list[AbortedTxn]:
+        if not segment.has_aborted:
+            return []
+        return self._get(segment, TXN_INDEX, lambda data: list(read_aborted(data)))
+
+    def discard(self, segment: RemoteSegment) -> None:
+        """What the indexes of a segment say is wrong: have them fetched again."""
+        for suffix in _SUFFIXES:
+            name = _file_name(segment, suffix)
+            with self._lock_of(name):
+                self._drop(name)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    # --- one file ---
+
+    def _get(self, segment: RemoteSegment, suffix: str, parse: Callable[[bytes], T]) -> T:
+        self._open()
+        name = _file_name(segment, suffix)
+        with self._lock_of(name):
+            found = self._cached(name, parse)
+            if found is not None:
+                return found
+            data = self._fetch(segment.object_name(suffix))
+            try:
+                parsed = parse(data)
+            except InvalidBytesError as error:
+                raise RemoteStoreError(f"{segment.object_name(suffix)} is damaged: {error}") from error
+            self._keep(name, data)
+            return parsed
+
+    def _cached(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        with self._guard:
+            if name not in self._sizes:
+                return None
+            self._sizes.move_to_end(name)
+            size = self._sizes[name]
+        try:
+            data = self._disk.read_file(self._path(name))
+            if len(data) == size:
+                return parse(data)
+        except (FileNotFoundError, InvalidBytesError):
+            pass
+        self._drop(name)
+        return None
+
+    def _fetch(self, name: str) -> bytes:
+        """A whole object, whose size nobody has noted."""
+        pieces: list[bytes] = []
+        while not pieces or len(pieces[-1]) == _PIECE_BYTES:
+            start = len(pieces) * _PIECE_BYTES
+            pieces.append(self._store.read(name, start, start + _PIECE_BYTES))
+        return b"".join(pieces)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        self._disk.replace_file(self._path(name), data)
+        with self._guard:
+            self._bytes += len(data) - self._sizes.pop(name, 0)
+            self._sizes[name] = len(data)
+            surplus = self._take_surplus(keep=name)
+        for each in surplus:
+            self._disk.remove(self._path(each))
+
+    def _take_surplus(self, keep: str | None) -> list[str]:
+        """The names of files that must go, the longest unused first; they are forgotten at once."""
+        surplus, bytes_max = [], self._bytes_max()
+        while self._bytes > bytes_max and self._sizes:
+            name = next(iter(self._sizes))
+            if name == keep:
+                break
+            self._bytes -= self._sizes.pop(name)
+            surplus.append(name)
+        return surplus
+
+    def _drop(self, name: str) -> None:
+        with self._guard:
+            self._bytes -= self._sizes.pop(name, 0)
+        self._disk.remove(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _lock_of(self, name: str) -> threading.Lock:
+        return self._locks[hash(name) % _LOCKS]
+
+    # --- the folder ---
+
+    def _open(self) -> None:
+        """Take over what an earlier process left, the latest written counting as the latest used."""
+        with self._guard:
+            if self._is_open:
+                return
+            self._disk.make_folder(self._folder)
+            found = []
+            for name in self._disk.list(self._folder):
+                path = self._path(name)
+                if name.endswith(_SUFFIXES):
+                    found.append((self._disk.modified_ms(path), name, self._disk.size(path)))
+                else:
+                    self._disk.remove(path)  # a write that was cut off
+            for _, name, size in sorted(found):
+                self._sizes[name] = size
+                self._bytes += size
+            surplus = self._take_surplus(keep=None)
+            self._is_open = True
+        for name in surplus:
+            self._disk.remove(self._path(name))
+
+
+def _file_name(segment: RemoteSegment, suffix: str) -> str:
+    return f"{offset_name(segment.start_offset)}_{uuid_text(segment.segment_id)}{suffix}"

@@ -1,0 +1,196 @@
+"""A window: some megabytes of a remote segment in memory, whole batches, with the place of each.
+
+It is read in one range, by position. Batches are walked once, when it arrives: their CRCs are checked (a
+store may give back other bytes than it was given, and a reader that gets them would be stuck), and where each
+starts and ends is noted. A request then takes a slice by bisection and never looks at records.
+
+A window covers offsets from `first_offset` up to `end_offset`, also those that compaction took out, so
+windows of neighbours leave no gap between them.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from headrace.base.errors import InvalidBytesError
+from headrace.log.batch_scan import check_header
+from headrace.log.file_names import LOG
+from headrace.log.txn_index import AbortedTxn
+from headrace.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD, MAGIC, read_header
+from headrace.tiered.index_cache import IndexCache
+from headrace.tiered.remote_segment import RemoteSegment
+from headrace.tiered.store import RemoteStore, RemoteStoreError
+
+EVERYTHING: Final = (1 << 63) - 1
+
+_PLACE: Final = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, CRC, last offset delta
+
+
+class Aborted(NamedTuple):
+    """Aborted transactions that concern a window, as far as markers before `known_to` tell; those of later
+    markers are in the log's local part.
+    """
+
+    transactions: list[AbortedTxn]
+    known_to: int
+
+
+class Window:
+    """Whole batches of one remote segment."""
+
+    __slots__ = (
+        "_ends",
+        "_starts",
+        "aborted",
+        "data",
+        "end_offset",
+        "first_offset",
+        "is_last",
+        "is_spent",
+        "next_position",
+        "segment",
+        "used_at",
+    )
+
+    def __init__(self, segment: RemoteSegment, data: bytes, *, position: int, first_offset: int) -> None:
+        """`data` starts with a batch, at this position of the segment, and may end inside of one.
+        InvalidBytesError where it is anything else.
+        """
+        self.segment = segment
+        self.data = data
+        self._starts = array("q")  # where each batch starts in `data`, and where the last one ends
+        self._ends = array("q")  # the offset behind each batch
+        self._walk(segment.size - position)
+        whole = self._starts[-1]
+        self.next_position = position + whole
+        self.is_last = self.next_position == segment.size
+        self.first_offset = first_offset
+        self.end_offset = self._ends[-1] if self._ends else first_offset
+        if self.is_last:
+            self.end_offset = segment.end_offset + 1
+        self.aborted: Aborted | None = None
+        self.is_spent = False  # somebody has read it to its end
+        self.used_at = 0.0
+
+    def _walk(self, bytes_left: int) -> None:
+        data, view = self.data, memoryview(self.data)
+        size, at, starts, ends = len(data), 0, self._starts, self._ends
+        unpack, previous = _PLACE.unpack_from, -1
+        while size - at >= HEADER_BYTES:
+            base, length, magic, crc, delta = unpack(data, at)
+            if magic != MAGIC or length < HEADER_BYTES - LOG_OVERHEAD or base < previous or delta < 0:
+                check_header(view, at, at, size)
+                raise InvalidBytesError(f"the batch at byte {at} does not follow the one before it")
+            following = at + LOG_OVERHEAD + length
+            if following > size:
+                break
+            if crc32c(view[at + ATTRIBUTES_OFFSET : following]) != crc:
+                raise InvalidBytesError(f"the CRC of the batch at byte {at} is wrong")
+            starts.append(at)
+            previous = base + delta + 1
+            ends.append(previous)
+            at = following
+        starts.append(at)
+        if at < size == bytes_left:
+            raise InvalidBytesError(f"the batch at byte {at}, the segment's last, is cut off")
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def holds(self, offset: int) -> bool:
+        return self.first_offset <= offset < self.end_offset
+
+    def cut(
+        self, offset: int, *, max_bytes: int, max_offset: int, at_least_one: bool
+    ) -> tuple[memoryview, int]:
+        """Batches from the one that holds `offset` on, and the offset behind them; none where `max_bytes` is
+        less than the first, unless `at_least_one` asks for it, or where there are none below `max_offset`.
+        """
+        first = bisect_right(self._ends, offset)
+        last = bisect_right(self._ends, max_offset)
+        if first >= last:
+            return memoryview(b""), min(self.end_offset, max_offset) if last == len(self._ends) else offset
+        start = self._starts[first]
+        fitting = bisect_right(self._starts, start + max_bytes) - 1
+        if fitting <= first:
+            if not at_least_one:
+                return memoryview(b""), offset
+            fitting = first + 1
+        last = min(last, fitting)
+        upper = self.end_offset if last == len(self._ends) else self._ends[last - 1]
+        return memoryview(self.data)[start : self._starts[last]], min(upper, max_offset)
+
+
+def read_window(
+    store: RemoteStore, segment: RemoteSegment, *, position: int, first_offset: int, size: int
+) -> Window:
+    """About `size` bytes of a segment, at least one batch. Blocks. InvalidBytesError where what comes does
+    not start with a batch.
+    """
+    while True:
+        data = _read(store, segment, position, size)
+        window = Window(segment, data, position=position, first_offset=first_offset)
+        if window.next_position > position:
+            return window
+        size = read_header(data).size  # a batch that is larger than the window
+
+
+def _read(store: RemoteStore, segment: RemoteSegment, position: int, size: int) -> bytes:
+    end = min(position + size, segment.size)
+    name = segment.object_name(LOG)
+    data = store.read(name, position, end)
+    if len(data) != end - position:
+        raise RemoteStoreError(
+            f"{name} gave {len(data)} bytes for {position} to {end}, it has {segment.size}"
+        )
+    return data
+
+
+def load_window(
+    store: RemoteStore, indexes: IndexCache, segment: RemoteSegment, offset: int, size: int
+) -> Window:
+    """The window that starts with the batch which the index has for `offset`, or with one before. Blocks."""
+    for is_last_try in (False, True):
+        _, position = indexes.offsets(segment).lookup(offset)
+        try:
+            window = read_window(store, segment, position=position, first_offset=offset, size=size)
+            base = read_header(window.data).base_offset if position else segment.start_offset
+            if base > offset:
+                raise InvalidBytesError(f"the index leads to offset {base} for {offset}")
+            window.first_offset = base
+            return window
+        except InvalidBytesError:
+            if is_last_try:
+                raise
+            indexes.discard(segment)  # it may be the cached index that is wrong
+    raise AssertionError
+
+
+def find_aborted(
+    indexes: IndexCache, segments: Iterable[RemoteSegment], window: Window, known_to: int
+) -> Aborted:
+    """Aborted transactions with records in a window. Markers may lie in later segments, so those from the
+    window's own on are asked, until one says that all was decided; `segments` end at `known_to`. Blocks.
+    """
+    found = []
+    for segment in segments:
+        for txn in indexes.aborted(segment):
+            if txn.last_offset >= window.first_offset and txn.first_offset < window.end_offset:
+                found.append(txn)
+            if txn.last_stable_offset >= window.end_offset:
+                return Aborted(found, EVERYTHING)
+    return Aborted(found, known_to)
+
+
+def window_at(windows: list[Window], offset: int) -> Window | None:
+    """The one that holds `offset`, of windows that are sorted by their first offsets."""
+    number = bisect_left(windows, offset + 1, key=lambda window: window.first_offset) - 1
+    while number >= 0:
+        if windows[number].holds(offset):
+            return windows[number]
+        number -= 1
+    return None
