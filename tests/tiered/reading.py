@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from headrace.base.errors import ApiError
@@ -83,7 +84,11 @@ class Tiered:
 
     def new_indexes(self) -> IndexCache:
         return IndexCache(
-            self.disk, "/data/remote-log-index-cache", self.store, bytes_max=lambda: self.cache_bytes
+            self.disk,
+            "/data/remote-log-index-cache",
+            self.store,
+            bytes_max=lambda: self.cache_bytes,
+            new_lock=Lock,
         )
 
     def open(self, **settings: Any) -> PartitionLog:

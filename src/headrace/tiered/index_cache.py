@@ -9,10 +9,10 @@ Everything here blocks and is called from threads, several at once. Two that nee
 once.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeVar
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import uuid_text
@@ -36,15 +36,23 @@ _LOCKS: Final = 64
 class IndexCache:
     """The indexes in `folder`, at most `bytes_max()` of them."""
 
-    def __init__(self, disk: Disk, folder: str, store: RemoteStore, bytes_max: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        store: RemoteStore,
+        *,
+        bytes_max: Callable[[], int],
+        new_lock: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._store = store
         self._bytes_max = bytes_max
         self._sizes: OrderedDict[str, int] = OrderedDict()  # the longest unused first
         self._bytes = 0
-        self._guard = threading.Lock()  # of the two above
-        self._locks = [threading.Lock() for _ in range(_LOCKS)]  # of files, by name
+        self._guard = new_lock()  # of the two above
+        self._locks = [new_lock() for _ in range(_LOCKS)]  # of files, by name
         self._is_open = False
 
     def offsets(self, segment: RemoteSegment) -> OffsetIndex:
@@ -150,7 +158,7 @@ class IndexCache:
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
-    def _lock_of(self, name: str) -> threading.Lock:
+    def _lock_of(self, name: str) -> AbstractContextManager[Any]:
         return self._locks[hash(name) % _LOCKS]
 
     # --- the folder ---
