@@ -7,14 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from headrace.base.error_codes import ErrorCode
 from tests.compat import prepare
 from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker, free_ports
 from tests.compat.clients.confluent import Confluent
-from tests.compat.clients.face import CODECS, Client, Record, eventually
+from tests.compat.clients.face import CODECS, Client, Record, RefusedError, eventually
 from tests.compat.prepare import UnavailableError
 from tests.compat.samples import hour_ago_ms, numbered
 
@@ -154,7 +156,16 @@ class Visit:
         config = self.client.topic_config(topic)
         assert {name: config[name] for name in self.configs[topic]} == self.configs[topic]
         for group, offsets in self.committed.items():
-            assert self.client.committed(group, topic) == offsets
+            assert eventually(partial(self._committed, group, topic), "offsets") == offsets
+
+    def _committed(self, group: str, topic: str) -> dict[int, int] | None:
+        """None while the coordinator, which was just started, has not read its groups yet."""
+        try:
+            return self.client.committed(group, topic)
+        except RefusedError as refusal:
+            if refusal.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return None
 
     def _ends(self, topic: str) -> dict[int, int]:
         return {at: sum(each.partition == at for each in self.records[topic]) for at in range(PARTITIONS)}

@@ -142,7 +142,7 @@ MISTAKES: dict[str, tuple[Plant, int]] = {
     "truncate to the high watermark": (_truncate_to_the_high_watermark, 20),
     "do not tell the last epoch": (_do_not_tell_the_last_epoch, 20),
     "count a pending shrink": (_count_a_pending_shrink, 150),
-    "count a pending growth late": (_count_a_pending_growth_late, 200),
+    "count a pending growth late": (_count_a_pending_growth_late, 400),
     "elect outside the in-sync set": (_elect_outside_the_in_sync_set, 40),
     "acknowledge before it is replicated": (_acknowledge_before_it_is_replicated, 20),
     "count the leader alone": (_count_the_leader_alone, 40),
@@ -152,12 +152,15 @@ MISTAKES: dict[str, tuple[Plant, int]] = {
     "forget epochs": (_forget_epochs_of_followed_batches, 20),
 }
 
+# Where the rare ones showed last, to be looked at first: a search takes a minute.
+LIKELY = {"count a pending shrink": 25, "count a pending growth late": 196}
+
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, seeds = MISTAKES[name]
     plant(monkeypatch)
-    for seed in range(seeds):
+    for seed in (LIKELY.get(name, 0), *range(seeds)):
         try:
             play("replication", seed)
         except SeedFailedError:
