@@ -120,15 +120,17 @@ class LogFolder:
                 self.strays.append(path)
             elif parsed is not None and parsed.topic_partition != CLUSTER_METADATA:
                 partition = parsed.topic_partition
+                config = config_of(partition.topic)
                 log = open_log(
                     self.storage,
                     path,
                     partition,
-                    config_of(partition.topic),
+                    config,
                     now_ms=now_ms,
                     clean=self.was_clean,
                     recovery_point=points.get(partition, 0),
                     log_start_offset=starts.get(partition, 0),
+                    starts_elsewhere=config.remote_storage_enable and partition in starts,
                     cleaned_to=None if parsed.state else cleaned.get(partition),
                     on_progress=on_progress,
                 )

@@ -36,7 +36,7 @@ def home_of_copy(store: LogStore, partition: TopicPartition) -> LogFolder | None
 
 
 def begin_copy(store: LogStore, log: PartitionLog, folder: LogFolder) -> PartitionLog:
-    """An empty copy that starts where the log starts."""
+    """An empty copy that starts where what lies here of the log starts."""
     partition, now_ms = log.topic_partition, store.clock.now_ms()
     name = marked_folder(partition, unique_part(folder.storage.rng), FUTURE_FOLDER)
     try:
@@ -47,7 +47,7 @@ def begin_copy(store: LogStore, log: PartitionLog, folder: LogFolder) -> Partiti
             log.config,
             now_ms=now_ms,
             topic_id=log.topic_id,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=log.local_start_offset,
         )
     except OSError as error:
         store.fail_folder(folder, error)
@@ -76,6 +76,8 @@ def complete_copy(store: LogStore, partition: TopicPartition) -> PartitionLog:
     copy.advance_high_watermark(log.high_watermark)
     if log.log_start_offset <= copy.high_watermark:
         copy.advance_log_start(log.log_start_offset)
+    if log.log_start_offset < log.segments.first.base_offset:
+        copy.log_start_offset = log.log_start_offset
     try:
         _seal(copy)
         old_folder.delete_log(partition, now_ms=store.clock.now_ms())
@@ -127,6 +129,7 @@ def _give_name(store: LogStore, folder: LogFolder, copy: PartitionLog) -> Partit
             clean=True,
             recovery_point=copy.log_end_offset,
             log_start_offset=copy.log_start_offset,
+            starts_elsewhere=copy.config.remote_storage_enable,
         )
     except OSError as error:
         store.fail_folder(folder, error)

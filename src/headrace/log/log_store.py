@@ -129,6 +129,7 @@ class LogStore:
             folder.storage.on_failure = self._failure_of(folder)
             folder.storage.on_recovery_point_back = self._checkpoint_of(folder, RECOVERY_POINTS)
             folder.storage.on_cleaned_back = self._checkpoint_of(folder, CLEANER_OFFSETS)
+            folder.storage.on_start_apart = self._checkpoint_of(folder, LOG_STARTS)
 
     def _failure_of(self, folder: LogFolder) -> Callable[[str, OSError], None]:
         return lambda _, error: self.fail_folder(folder, error)
@@ -379,7 +380,8 @@ def _write_checkpoint(folder: LogFolder, name: str) -> None:
 
 
 def _checkpoint(folder: LogFolder, name: str) -> bytes:
-    """Log starts are written only where they differ from what the files say, as Kafka does."""
+    """Log starts are written only where they differ from what the files say, as Kafka does, or may differ
+    before the next time."""
     logs = folder.logs
     if name == RECOVERY_POINTS:
         return encode_offsets({tp: log.recovery_point for tp, log in logs.items()})
@@ -388,7 +390,11 @@ def _checkpoint(folder: LogFolder, name: str) -> bytes:
     if name == CLEANER_OFFSETS:
         cleaned = {tp: log.cleaned_to for tp, log in logs.items()}
         return encode_offsets({tp: offset for tp, offset in cleaned.items() if offset is not None})
-    moved = {tp: log for tp, log in logs.items() if log.log_start_offset > log.segments.first.base_offset}
+    moved = {
+        tp: log
+        for tp, log in logs.items()
+        if log.config.remote_storage_enable or log.log_start_offset > log.segments.first.base_offset
+    }
     return encode_offsets({tp: log.log_start_offset for tp, log in moved.items()})
 
 

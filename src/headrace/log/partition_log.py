@@ -103,7 +103,7 @@ class PartitionLog:
         self.snapshots = snapshots
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
+        self.high_watermark = self.local_start_offset  # only what is replicated leaves a disk
         self.recovery_point = recovery_point
         self.cleaned_to: int | None = None  # compaction has been through everything before this offset
         self.tiered_to: int | None = None  # everything before this offset is in the remote store

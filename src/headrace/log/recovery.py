@@ -69,12 +69,14 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     cleaned_to: int | None = None,
+    starts_elsewhere: bool = False,
     on_progress: OnProgress | None = None,
 ) -> PartitionLog:
     """Open the log in `folder`, which is made where it is missing. OSError where the disk fails.
 
     `clean` says that the last user closed it; `recovery_point`, `log_start_offset` and `cleaned_to` come from
-    the checkpoints. A `topic_id` is written down where the folder has none yet.
+    the checkpoints. A `topic_id` is written down where the folder has none yet. A log that
+    `starts_elsewhere`, in the remote store, may start before the first segment that is here.
     """
     disk = storage.disk
     is_new = not disk.exists(folder)
@@ -112,7 +114,9 @@ def open_log(
         snapshots=ProducerSnapshots(
             storage, folder, [file.base_offset for file in files if file.suffix == SNAPSHOT]
         ),
-        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        log_start_offset=log_start_offset
+        if starts_elsewhere
+        else max(log_start_offset, segments[0].base_offset),
         log_end_offset=segments[-1].base_offset,
         recovery_point=recovery_point,
         now_ms=now_ms,
@@ -184,7 +188,7 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.producers.on_log_start(log.log_start_offset)
-    log.high_watermark = log.log_start_offset
+    log.high_watermark = log.local_start_offset
 
 
 def _settle_end(log: PartitionLog, now_ms: int) -> None:

@@ -3,9 +3,14 @@
 Only whole closed segments go, oldest first, and never past the high watermark. Their files are renamed at
 once, so that a crash finishes the work, and removed after `file.delete.delay.ms`; a slice that is being sent
 keeps its file open.
+
+A tiered topic's settings for age and size hold for both tiers together, and the leader removes what they no
+longer keep from the remote store (`tiered.removal`). Here only the local tail is kept short, by
+`local.retention.ms` and `local.retention.bytes`: what lies in the remote store leaves the disk, and the log
+starts where it did.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -16,36 +21,74 @@ from headrace.log.segment_files import mark_deleted
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
+AS_THE_WHOLE: Final = -2
+"""A local limit that is the limit of both tiers together."""
+
 
 def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     """Drop what the topic's settings no longer keep; the number of segments dropped."""
     dropped = 0
-    if log.config.deletes:
-        dropped += _drop_oldest(log, _count_old(log, now_ms), now_ms)
-        dropped += _drop_oldest(log, _count_over_size(log), now_ms)
+    if _is_tiered(log):
+        dropped += _drop_tiered(log, now_ms)
+    elif log.config.deletes:
+        dropped += _drop_oldest(log, _count_old(log, now_ms, log.config.retention_ms), now_ms)
+        dropped += _drop_oldest(log, _count_over_size(log, log.config.retention_bytes), now_ms)
     return dropped + _drop_oldest(log, _count_below_start(log), now_ms)
 
 
-def _count_old(log: "PartitionLog", now_ms: int) -> int:
-    retention_ms = log.config.retention_ms
+def _is_tiered(log: "PartitionLog") -> bool:
+    """Whether another than this disk decides when the log's oldest records go. A topic that copies no more
+    is like any other, once nothing of it is left in the remote store.
+    """
+    config = log.config
+    if not config.remote_storage_enable:
+        return False
+    return not config.remote_log_copy_disable or log.segments.first.base_offset > log.log_start_offset
+
+
+def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
+    """Drop segments that lie wholly in the remote store, as far as the local limits say."""
+    config = log.config
+    bound = log.tiered_to
+    if bound is None:
+        return 0
+    local_ms = config.retention_ms if config.local_retention_ms == AS_THE_WHOLE else config.local_retention_ms
+    local_bytes = (
+        config.retention_bytes
+        if config.local_retention_bytes == AS_THE_WHOLE
+        else config.local_retention_bytes
+    )
+    count = max(_count_old(log, now_ms, local_ms, bound), _count_over_size(log, local_bytes, bound))
+    if not count:
+        return 0
+    following = log.segments.base_after(count - 1)
+    assert following is not None, "the active segment is in no remote store"
+    if log.segments.first.base_offset <= log.log_start_offset < following:
+        # From now on the names of the files do not tell where the log starts.
+        log.storage.on_start_apart(log)
+    discard(log, log.segments.drop_first(count), now_ms)
+    return count
+
+
+def _count_old(log: "PartitionLog", now_ms: int, retention_ms: int, bound: int | None = None) -> int:
     if retention_ms < 0:
         return 0
     count = 0
     for segment in log.segments:
-        if not _may_go(log, count, segment) or now_ms - segment.largest_timestamp() <= retention_ms:
+        if not _may_go(log, count, segment, bound) or now_ms - segment.largest_timestamp() <= retention_ms:
             break
         count += 1
     return count
 
 
-def _count_over_size(log: "PartitionLog") -> int:
-    over_bytes = log.segments.size_bytes - log.config.retention_bytes
-    if log.config.retention_bytes < 0 or over_bytes <= 0:
+def _count_over_size(log: "PartitionLog", retention_bytes: int, bound: int | None = None) -> int:
+    over_bytes = log.segments.size_bytes - retention_bytes
+    if retention_bytes < 0 or over_bytes <= 0:
         return 0
     count = 0
     for segment in log.segments:
         over_bytes -= segment.size
-        if not _may_go(log, count, segment) or over_bytes < 0:
+        if not _may_go(log, count, segment, bound) or over_bytes < 0:
             break
         count += 1
     return count
@@ -61,8 +104,11 @@ def _count_below_start(log: "PartitionLog") -> int:
     return count
 
 
-def _may_go(log: "PartitionLog", number: int, segment: Segment) -> bool:
+def _may_go(log: "PartitionLog", number: int, segment: Segment, bound: int | None = None) -> bool:
+    """Whether a segment is closed and committed, and ends at or before `bound`."""
     following = log.segments.base_after(number)
+    if bound is not None and (following is None or following > bound):
+        return False
     end_offset = log.log_end_offset if following is None else following
     return end_offset <= log.high_watermark and (following is not None or segment.size > 0)
 

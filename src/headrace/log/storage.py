@@ -111,7 +111,8 @@ class Storage:
 
     `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_recovery_point_back(log)`
     of a truncation below what a checkpoint vouches for, `on_cleaned_back(log)` of one below what compaction
-    has been through.
+    has been through, `on_start_apart(log)` of a log whose first segment is about to leave the disk while the
+    log still starts there.
     """
 
     disk: Disk
@@ -123,6 +124,7 @@ class Storage:
     on_failure: Callable[[str, OSError], None] = _ignore_failure
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
+    on_start_apart: "Callable[[PartitionLog], None]" = _ignore_log
     to_flush: "set[PartitionLog]" = field(
         default_factory=set
     )  # logs that rolled a segment since their last flush

@@ -145,9 +145,9 @@ class ReplicaMoves:
         log, copy = move.log, move.copy
         if self._replicas.get(log.topic_partition) is not move.partition or move.partition.log is not log:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "the replica is not here any more")
-        if log.generation != move.generation or copy.log_end_offset < log.log_start_offset:
+        if log.generation != move.generation or copy.log_end_offset < log.local_start_offset:
             now_ms = self._store.clock.now_ms()
-            copy.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
+            copy.truncate_fully_and_start_at(log.local_start_offset, now_ms=now_ms)
             move.generation, move.synced_to = log.generation, None
         if copy.log_end_offset < log.log_end_offset:
             if self._allowance.is_used_up(self._store.clock.monotonic_ms()):

@@ -1,0 +1,97 @@
+"""A tiered topic's tail on this disk: what leaves it, and where the log starts."""
+
+import pytest
+
+from headrace.settings.topic import TopicConfig
+from tests.log.building import NOW_MS, append, batch_of, sequenced
+from tests.log.test_log_store import A0, TOPIC_ID, Node
+from tests.log.test_retention import HOUR_MS, SIZE, bases, filled
+
+TIERED = {"remote_storage_enable": True, "retention_ms": -1}
+
+
+def test_only_what_is_in_the_remote_store_leaves_the_disk(logs):
+    log = filled(logs, local_retention_ms=0, **TIERED)
+    late = NOW_MS + 100 * HOUR_MS
+    assert log.apply_retention(late) == 0, "nobody knows yet what is in the remote store"
+    log.tiered_to = 3
+    assert log.apply_retention(late) == 1
+    assert (bases(log), log.log_start_offset, log.local_start_offset) == ([2, 4], 0, 2)
+    log.tiered_to = 6
+    assert log.apply_retention(late) == 1
+    assert bases(log) == [4], "the active segment stays"
+    assert log.epochs.epoch_at(0) == 0
+    log.advance_log_start(5)
+    assert log.local_start_offset == 5
+
+
+def test_local_limits_hold_for_the_tail(logs):
+    log = filled(logs, local_retention_bytes=4 * SIZE, **TIERED)
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS) == 1
+    assert bases(log) == [2, 4]
+
+
+@pytest.mark.parametrize("local", [{"local_retention_ms": -2}, {"local_retention_bytes": -2}])
+def test_without_limits_of_its_own_the_tail_has_those_of_the_whole(logs, local):
+    settings = {"remote_storage_enable": True, "retention_ms": HOUR_MS, "retention_bytes": -1} | local
+    log = filled(logs, **settings)
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS + 2 * HOUR_MS + 1) == 1
+    assert (bases(log), log.log_start_offset) == ([2, 4], 0)
+
+
+def test_what_is_not_copied_stays_however_old(logs):
+    log = filled(logs, remote_storage_enable=True, retention_ms=1)
+    log.tiered_to = 0
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 0
+
+
+def test_a_topic_that_copies_no_more_is_like_any_other_once_nothing_is_elsewhere(logs):
+    settings = {"remote_storage_enable": True, "remote_log_copy_disable": True, "retention_ms": HOUR_MS}
+    log = filled(logs, **settings)
+    assert log.apply_retention(NOW_MS + 2 * HOUR_MS + 1) == 1
+    assert (bases(log), log.log_start_offset) == ([2, 4], 2)
+
+
+CONFIG = TopicConfig(
+    remote_storage_enable=True, segment_bytes=2 * SIZE, local_retention_ms=0, retention_ms=-1
+)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_keeps_the_start_that_lies_elsewhere(disk, root, clean):
+    node = Node(disk, f"{root}/one")
+    store = node.start(CONFIG)
+    log = store.create(A0, TOPIC_ID, CONFIG)
+    for number in range(6):
+        append(log, sequenced(7, 0, number), leader_epoch=number // 3)
+    log.advance_high_watermark(6)
+    log.tiered_to = 4
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    assert log.apply_retention(NOW_MS + HOUR_MS) == 2
+    if clean:
+        store.close()
+    else:
+        store.unlock()
+    again = node.start(CONFIG).get(A0)
+    assert (again.log_start_offset, again.local_start_offset, again.log_end_offset) == (0, 4, 6)
+    assert again.high_watermark >= 4
+    assert again.epochs.entries() == [(0, 0), (1, 3)]
+    assert again.producers.producers[7].last_offset == 5
+    append(again, batch_of(), leader_epoch=1)
+
+
+def test_a_topic_that_is_no_longer_tiered_starts_on_this_disk(disk, root):
+    node = Node(disk, f"{root}/one")
+    store = node.start(CONFIG)
+    log = store.create(A0, TOPIC_ID, CONFIG)
+    for _ in range(6):
+        append(log, batch_of())
+    log.advance_high_watermark(6)
+    log.tiered_to = 4
+    log.apply_retention(NOW_MS + HOUR_MS)
+    store.close()
+    assert node.start(TopicConfig()).get(A0).log_start_offset == 4
