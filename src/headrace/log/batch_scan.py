@@ -7,7 +7,7 @@ of the first batch that cannot be one; recovery cuts there.
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import File
@@ -22,6 +22,12 @@ LOCATE_BYTES: Final = 4096
 PLACE: Final = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 _OLD_START: Final = struct.Struct(">8xiIb")  # length, CRC-32 and magic of messages before record batches
+
+
+class Readable(Protocol):
+    """What headers are read from: a file, or a segment that is elsewhere."""
+
+    def read(self, position: int, count: int) -> bytes: ...
 
 
 class OldFormatError(Exception):
@@ -46,7 +52,7 @@ def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, BatchH
         position += size
 
 
-def scan_headers(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_headers(file: Readable, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch; reads little where batches are large."""
     position = window_start = start
     window = memoryview(b"")
@@ -79,7 +85,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> int:
     return end
 
 
-def _window(file: File, position: int, end: int, count: int) -> memoryview:
+def _window(file: Readable, position: int, end: int, count: int) -> memoryview:
     return memoryview(file.read(position, min(count, end - position)))
 
 

@@ -7,6 +7,7 @@ and the first that can hold the record is opened.
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.log.segment import Segment
 from headrace.log.time_index import NO_TIMESTAMP
@@ -78,8 +79,17 @@ def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOff
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record of a batch that is young enough and not below the log's start."""
     batch = segment.file.read(position, header.size)
+    try:
+        return first_record(batch, header, timestamp, start_offset)
+    except InvalidBytesError as error:
+        raise InvalidBytesError(f"the batch at byte {position} of {segment.path}: {error}") from error
+
+
+def first_record(
+    batch: Buffer, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record of a batch that is young enough and not below the log's start."""
     body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX)
     # Under append time every record has the batch's timestamp, whatever its producer wrote into it.
     wanted = INT64_MIN if header.log_append_time else timestamp
@@ -87,7 +97,7 @@ def _first_record(
         body, header.record_count, header.base_timestamp, wanted, max(start_offset - header.base_offset, 0)
     )
     if flaw:
-        raise InvalidBytesError(f"the batch at byte {position} of {segment.path}: {flaw_text(flaw, index)}")
+        raise InvalidBytesError(flaw_text(flaw, index))
     if delta < 0:
         return None
     if header.log_append_time:

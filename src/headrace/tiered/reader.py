@@ -26,6 +26,7 @@ from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.pace import Pace
+from headrace.tiered.readable import ReadableSegments
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, lineage_end
 from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
 from headrace.tiered.store import RemoteStore, RemoteStoreError
@@ -116,7 +117,7 @@ class RemoteReader:
         self._failures: dict[tuple[bytes, int], ApiError] = {}
         self._paused: dict[bytes, set[TopicPartition]] = {}
         self._failing: set[bytes] = set()
-        self._with_aborted: dict[TopicIdPartition, tuple[tuple[int, int], list[RemoteSegment], int]] = {}
+        self._readable = ReadableSegments()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -226,14 +227,9 @@ class RemoteReader:
         self, segment: RemoteSegment, remote: RemoteLog, log: PartitionLog
     ) -> tuple[list[RemoteSegment], int]:
         """Segments from this one on that have aborted transactions, and where the last readable one ends."""
-        versions = remote.version, log.epochs.version
-        known = self._with_aborted.get(segment.partition)
-        if known is None or known[0] != versions:
-            readable = remote.readable(log.epochs)
-            having = [each for each in readable if each.has_aborted]
-            known = versions, having, max((each.end_offset + 1 for each in readable), default=0)
-            self._with_aborted[segment.partition] = known
-        return [each for each in known[1] if each.end_offset >= segment.start_offset], known[2]
+        readable = self._readable.of(log, remote)
+        having = [each for each in readable if each.has_aborted and each.end_offset >= segment.start_offset]
+        return having, max(each.end_offset + 1 for each in readable)
 
     # --- jobs ---
 
