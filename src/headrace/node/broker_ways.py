@@ -11,7 +11,7 @@ from headrace.base.clock import Clock
 from headrace.metadata.image import ClusterImage
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.network import Network
-from headrace.transport.peer import Peer
+from headrace.transport.peer import Peer, Read
 from headrace.transport.receive_memory import ReceiveMemory
 
 
@@ -40,12 +40,13 @@ class BrokerWays:
         self._rng = rng
         self._peers: dict[int, Peer] = {}
 
-    def send(self, broker_id: int, request: Any) -> "asyncio.Future[Any]":
-        """Ask a broker; ConnectionError in the future where it cannot be reached or does not answer."""
+    def send(self, broker_id: int, request: Any, *, read: Read | None = None) -> "asyncio.Future[Any]":
+        """Ask a broker; ConnectionError in the future where it cannot be reached or does not answer. `read`
+        makes the result of the reply in place."""
         peer = self._peers.get(broker_id)
         if peer is None:
             peer = self._peers[broker_id] = self.new_peer(broker_id)
-        return peer.send(request, timeout_ms=self._config.int("request.timeout.ms"))
+        return peer.send(request, timeout_ms=self._config.int("request.timeout.ms"), read=read)
 
     def stop(self) -> None:
         for peer in self._peers.values():

@@ -4,7 +4,12 @@ its own.
 
 from typing import Final
 
-from headrace.base.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from headrace.base.internal_topics import (
+    OFFSETS_TOPIC,
+    REMOTE_LOG_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from headrace.settings.broker_config import BrokerConfig
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -13,8 +18,11 @@ _DEFAULT: Final = -1
 _COMPACTED: Final[dict[str, str | int]] = {"cleanup.policy": "compact", "compression.type": "producer"}
 
 
-def automatic_topic(config: BrokerConfig, name: str) -> CreatableTopic:
-    """The topic of this name as the broker's settings want it."""
+_REMOTE_LOG_REPLICAS: Final = 3
+
+
+def automatic_topic(config: BrokerConfig, name: str, *, brokers: int = 0) -> CreatableTopic:
+    """The topic of this name as the broker's settings want it, in a cluster of so many `brokers`."""
     number = config.int
     settings: dict[str, str | int]
     if name == OFFSETS_TOPIC:
@@ -44,6 +52,8 @@ def automatic_topic(config: BrokerConfig, name: str) -> CreatableTopic:
             number("share.coordinator.state.topic.num.partitions"),
             number("share.coordinator.state.topic.replication.factor"),
         )
+    elif name == REMOTE_LOG_TOPIC:
+        settings, counts = _remote_log_topic(config, brokers)
     else:
         settings, counts = {}, (_DEFAULT, _DEFAULT)
     partitions, replicas = counts
@@ -53,3 +63,25 @@ def automatic_topic(config: BrokerConfig, name: str) -> CreatableTopic:
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=str(value)) for key, value in settings.items()],
     )
+
+
+def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str | int], tuple[int, int]]:
+    """Its settings are a plugin's in Kafka, so they are known by a prefix. Where none says how many replicas,
+    there are three, or one on each broker.
+    """
+    prefix = f"{config.str('remote.log.metadata.manager.impl.prefix')}remote.log.metadata.topic."
+
+    def number(name: str, default: int) -> int:
+        text = config.static.get(prefix + name)
+        return default if text is None else int(text)
+
+    replicas = number("replication.factor", min(_REMOTE_LOG_REPLICAS, max(brokers, 1)))
+    settings: dict[str, str | int] = {
+        "cleanup.policy": "delete",
+        "retention.ms": number("retention.ms", -1),
+        "remote.storage.enable": "false",
+    }
+    least = number("min.isr", min(2, replicas))
+    if least > 1:
+        settings["min.insync.replicas"] = least
+    return settings, (number("num.partitions", 50), replicas)

@@ -1,0 +1,259 @@
+"""What this broker knows of remote segments, and how it tells the others: `__remote_log_metadata`.
+
+The topic is made when a tiered partition is first held here. A record is written with acks=all to the leader
+of its partition, again and again until that one acknowledged it or the writer's reason is gone; and it takes
+effect, here as everywhere, when it is read back. Written twice it does no harm: see `tiered.remote_log`.
+
+`catch_up` is for whoever takes over from another: it asks the partition's leader for its end (a leader that
+may not know it yet does not answer: KIP-207) and returns when everything below it was read. Everything that
+was acknowledged to the other is known then.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import NO_LEADER
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.controller.requests import ControllerRequests
+from headrace.metadata.image import ClusterImage
+from headrace.metadata.topics import TopicImage
+from headrace.node.broker_ways import BrokerWays
+from headrace.node.remote_metadata_reading import Reading
+from headrace.records.batch import Record, build_batch
+from headrace.server.automatic_topics import automatic_topic
+from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.metadata_partition import metadata_partition_of
+from headrace.tiered.remote_log import RemoteLogs, SegmentUpdate
+from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
+from headrace.tiered.segment_records import encode_record
+from headrace.transport.backoff import Backoff
+from headrace.transport.network import Network
+from headrace.transport.receive_memory import ReceiveMemory
+from headrace.wire.schemas.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+logger = logging.getLogger(__name__)
+
+ALL_IN_SYNC: Final = -1
+CONSUMER: Final = -1
+LATEST: Final = -1
+RETRY_MS: Final = (100, 5_000)
+CREATE_TIMEOUT_MS: Final = 30_000
+CREATE_AGAIN_S: Final = 5.0
+LOOK_S: Final = 1.0
+
+
+class RemoteMetadata:
+    """`held` tells which tiered partitions this broker has; `logs` what is known of all that it reads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        controller: ControllerRequests,
+        *,
+        held: Callable[[], Iterable[TopicIdPartition]],
+        on_change: Callable[[TopicIdPartition], None],
+        network: Network,
+        memory: ReceiveMemory,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        def ways(purpose: str) -> BrokerWays:
+            return BrokerWays(
+                purpose, config, image, network=network, memory=memory, loop=loop, clock=clock, rng=rng
+            )
+
+        self.logs = RemoteLogs()
+        self._config = config
+        self._image = image
+        self._controller = controller
+        self._held = held
+        self._on_change = on_change
+        self._loop = loop
+        self._clock = clock
+        self._backoff = Backoff(*RETRY_MS, rng)
+        self._read_ways, self._write_ways = ways("remote-metadata"), ways("remote-metadata-writes")
+        self.reading = Reading(image, self.logs, self._read_ways, loop=loop, on_change=on_change)
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._creating_until_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._look_again()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._loading.values():
+            task.cancel()
+        self.reading.stop()
+        self._read_ways.stop()
+        self._write_ways.stop()
+
+    def _look_again(self) -> None:
+        self._timer = self._loop.call_later(LOOK_S, self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        """Read what is needed now: leaders, partitions held and settings may have changed."""
+        if self._stopped:
+            return
+        held = list(self._held())
+        topic = self.reading.topic
+        if topic is None:
+            if held:
+                self._create_topic()
+            return
+        count = len(topic.partitions)
+        homes = {partition: metadata_partition_of(partition, count) for partition in held}
+        led = {
+            number
+            for number, partition in topic.partitions.items()
+            if partition.leader == self._config.node_id
+        }
+        self.reading.want(set(homes.values()) | led)
+        waiting = {home for partition, home in homes.items() if self.logs.get(partition) is None}
+        for number in waiting - self._loading.keys():
+            self._loading[number] = self._loop.create_task(self._load(number))
+
+    def homes_led_here(self) -> set[int]:
+        """The partitions of the topic that this broker leads: it looks after what topics leave behind."""
+        topic = self.reading.topic
+        if topic is None:
+            return set()
+        return {n for n, partition in topic.partitions.items() if partition.leader == self._config.node_id}
+
+    def home_of(self, partition: TopicIdPartition) -> int | None:
+        topic = self.reading.topic
+        return None if topic is None else metadata_partition_of(partition, len(topic.partitions))
+
+    def _create_topic(self) -> None:
+        if self._loop.time() < self._creating_until_s:
+            return
+        self._creating_until_s = self._loop.time() + CREATE_AGAIN_S
+        wanted = automatic_topic(self._config, REMOTE_LOG_TOPIC, brokers=len(self._image.brokers))
+        asked = self._controller.create_topics(CreateTopicsRequest([wanted], CREATE_TIMEOUT_MS))
+        asked.add_done_callback(_say_refusal)
+
+    async def _load(self, number: int) -> None:
+        """Everything that was written before this broker came to hold a partition is known."""
+        try:
+            if await self._catch_up(number, lambda: number in self.reading.positions):
+                count = len(self._require_topic().partitions)
+                for partition in self._held():
+                    if metadata_partition_of(partition, count) == number:
+                        self.logs.load(partition)
+                        self._on_change(partition)
+        finally:
+            del self._loading[number]
+
+    # -- asking and writing ----------------------------------------------------------------------------------
+
+    async def catch_up(self, partition: TopicIdPartition, is_wanted: Callable[[], bool]) -> bool:
+        """Everything that was acknowledged about a partition before this call is known. False: nobody wants
+        to know any more."""
+        home = self.home_of(partition)
+        return home is not None and await self._catch_up(home, is_wanted)
+
+    async def _catch_up(self, number: int, is_wanted: Callable[[], bool]) -> bool:
+        failures = 0
+        while is_wanted() and not self._stopped:
+            try:
+                end = await self._ask_end(number)
+            except (ConnectionError, ApiError, InvalidBytesError) as error:
+                failures += 1
+                logger.debug("the end of %s-%d is not known: %s", REMOTE_LOG_TOPIC, number, error)
+                await asyncio.sleep(self._backoff.wait_ms(failures) / 1000)
+                continue
+            return await self._read_to(number, end, is_wanted)
+        return False
+
+    async def _ask_end(self, number: int) -> int:
+        leader, epoch = self.reading.leader_of(number)
+        if leader == NO_LEADER:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        wish = ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=[ListOffsetsTopic(REMOTE_LOG_TOPIC, [wish])], timeout_ms=RETRY_MS[1]
+        )
+        response = await self._write_ways.send(leader, request)
+        (found,) = response.topics[0].partitions
+        if found.error_code:
+            raise ApiError(ErrorCode(found.error_code))
+        end: int = found.offset
+        return end
+
+    async def write(self, record: RemoteSegment | SegmentUpdate, is_wanted: Callable[[], bool]) -> bool:
+        """Write a record, and return when it was read back. False: it is not known whether it was written,
+        because nobody wanted it any more."""
+        timestamp = self._clock.now_ms()
+        batch = build_batch([Record(timestamp=timestamp, value=encode_record(record))])
+        number = self.home_of(record.partition)
+        failures = 0
+        while number is not None and is_wanted() and not self._stopped:
+            try:
+                offset = await self._produce(number, bytes(batch))
+            except (ConnectionError, ApiError, InvalidBytesError) as error:
+                failures += 1
+                logger.info("%s cannot be written to %s-%d: %s", record, REMOTE_LOG_TOPIC, number, error)
+                await asyncio.sleep(self._backoff.wait_ms(failures) / 1000)
+                continue
+            return await self._read_to(number, offset + 1, is_wanted)
+        return False
+
+    async def _produce(self, number: int, batch: bytes) -> int:
+        """The record's offset."""
+        leader, _ = self.reading.leader_of(number)
+        if leader == NO_LEADER:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        topic = self._require_topic()
+        data = TopicProduceData(topic.name, topic.id, [PartitionProduceData(number, batch)])
+        request = ProduceRequest(
+            acks=ALL_IN_SYNC, timeout_ms=self._config.int("request.timeout.ms"), topic_data=[data]
+        )
+        response = await self._write_ways.send(leader, request)
+        (answer,) = response.responses[0].partition_responses
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        offset: int = answer.base_offset
+        return offset
+
+    async def _read_to(self, number: int, offset: int, is_wanted: Callable[[], bool]) -> bool:
+        reading = self.reading.read_to(number, offset)
+        while not reading.done():
+            await asyncio.wait([reading], timeout=LOOK_S)
+            if not reading.done() and not is_wanted():
+                reading.cancel()
+                return False
+        return reading.result()
+
+    def _require_topic(self) -> TopicImage:
+        topic = self.reading.topic
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {REMOTE_LOG_TOPIC}")
+        return topic
+
+
+def _say_refusal(asked: "asyncio.Future[CreateTopicsResponse]") -> None:
+    if asked.cancelled():
+        return
+    error = asked.exception()
+    if error is not None:
+        logger.warning("%s cannot be made yet: %s", REMOTE_LOG_TOPIC, error)
+        return
+    for topic in asked.result().topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            logger.error("%s cannot be made: %s", REMOTE_LOG_TOPIC, topic.error_message)

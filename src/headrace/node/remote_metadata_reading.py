@@ -1,0 +1,225 @@
+"""Reading `__remote_log_metadata`: Fetch loops over those of its partitions that this broker needs.
+
+One loop for each broker that leads any of them, over a connection of its own, so that one long poll serves
+all the partitions that lie there. A partition is read from its start when it is first needed, also after a
+restart: its records are few, and nothing about remote segments is kept on this broker's disk. What nobody
+needs any more is forgotten.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import NO_LEADER
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.metadata.image import ClusterImage
+from headrace.metadata.topics import TopicImage
+from headrace.node.broker_ways import BrokerWays
+from headrace.records.batch import batches, read_records
+from headrace.tiered.metadata_partition import metadata_partition_of
+from headrace.tiered.remote_log import RemoteLogs
+from headrace.tiered.remote_segment import TopicIdPartition
+from headrace.tiered.segment_records import decode_record
+from headrace.wire.framing import read_response
+from headrace.wire.record_frames import UnknownRecordError
+from headrace.wire.schemas.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+logger = logging.getLogger(__name__)
+
+WAIT_MS: Final = 500
+PARTITION_BYTES: Final = 1 << 20
+PAUSE_S: Final = 0.1
+"""After an answer that brought nothing but an error."""
+
+NO_SESSION: Final = -1
+
+
+class Reading:
+    """How far each partition of the topic has been read, and who waits for more.
+
+    `on_change` hears of every partition whose segments changed.
+    """
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        logs: RemoteLogs,
+        ways: BrokerWays,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_change: Callable[[TopicIdPartition], None],
+    ) -> None:
+        self._image = image
+        self._logs = logs
+        self._ways = ways
+        self._loop = loop
+        self._on_change = on_change
+        self.positions: dict[int, int] = {}
+        self._waiters: dict[int, list[tuple[int, asyncio.Future[bool]]]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._stopped = False
+
+    @property
+    def topic(self) -> TopicImage | None:
+        return self._image.topics_by_name.get(REMOTE_LOG_TOPIC)
+
+    def leader_of(self, number: int) -> tuple[int, int]:
+        """(leader, its epoch) of a partition of the topic; NO_LEADER where there is none."""
+        topic = self.topic
+        partition = None if topic is None else topic.partitions.get(number)
+        return (NO_LEADER, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+    def want(self, numbers: set[int]) -> None:
+        """Read these partitions of the topic, and no others."""
+        for number in self.positions.keys() - numbers:
+            self._forget(number)
+            del self.positions[number]
+        for number in numbers - self.positions.keys():
+            self.positions[number] = 0
+        leaders = {self.leader_of(number)[0] for number in self.positions} - {NO_LEADER}
+        for leader in leaders - self._tasks.keys():
+            if not self._stopped:
+                self._tasks[leader] = self._loop.create_task(self._read_from(leader))
+
+    def stop(self) -> None:
+        self._stopped = True
+        for number in list(self._waiters):
+            self._wake(number, gone=True)
+
+    def read_to(self, number: int, offset: int) -> "asyncio.Future[bool]":
+        """Done when everything below `offset` was read; False where the partition is no longer read."""
+        waiting: asyncio.Future[bool] = self._loop.create_future()
+        position = self.positions.get(number)
+        if position is None or self._stopped:
+            waiting.set_result(False)
+        elif position >= offset:
+            waiting.set_result(True)
+        else:
+            self._waiters.setdefault(number, []).append((offset, waiting))
+        return waiting
+
+    def _forget(self, number: int) -> None:
+        topic = self.topic
+        count = 0 if topic is None else len(topic.partitions)
+        for partition in self._logs.partitions():
+            if not count or metadata_partition_of(partition, count) == number:
+                self._logs.unload(partition)
+        self._wake(number, gone=True)
+
+    def _wake(self, number: int, *, gone: bool = False) -> None:
+        waiters = self._waiters.pop(number, [])
+        position = self.positions.get(number, 0)
+        left = []
+        for offset, waiting in waiters:
+            if waiting.done():
+                continue
+            if gone or position >= offset:
+                waiting.set_result(not gone)
+            else:
+                left.append((offset, waiting))
+        if left:
+            self._waiters[number] = left
+
+    # -- fetching --------------------------------------------------------------------------------------------
+
+    async def _read_from(self, leader: int) -> None:
+        try:
+            while not self._stopped:
+                request = self._request(leader)
+                if request is None:
+                    return
+                try:
+                    advanced = await self._ways.send(leader, request, read=self._take)
+                except (ConnectionError, ApiError, InvalidBytesError) as error:
+                    logger.debug("remote log metadata cannot be read from broker %d: %s", leader, error)
+                    advanced = False
+                if not advanced:
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            del self._tasks[leader]
+
+    def _request(self, leader: int) -> FetchRequest | None:
+        topic = self.topic
+        if topic is None:
+            return None
+        partitions = []
+        for number, position in self.positions.items():
+            found, epoch = self.leader_of(number)
+            if found == leader:
+                partitions.append(
+                    FetchPartition(
+                        partition=number,
+                        current_leader_epoch=epoch,
+                        fetch_offset=position,
+                        partition_max_bytes=PARTITION_BYTES,
+                    )
+                )
+        if not partitions:
+            return None
+        return FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            session_epoch=NO_SESSION,
+            topics=[FetchTopic(topic=topic.name, topic_id=topic.id, partitions=partitions)],
+        )
+
+    def _take(self, frame: memoryview, version: int) -> bool:
+        """Take an answer in; False where it brought an error."""
+        response = read_response(FetchResponse, version, frame)
+        if response.error_code:
+            return False
+        is_well = True
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.partition_index in self.positions:
+                    is_well = self._take_partition(data) and is_well
+        return is_well
+
+    def _take_partition(self, data: PartitionData) -> bool:
+        number = data.partition_index
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            logger.error("%s-%d no longer has what was read of it: reading it anew", REMOTE_LOG_TOPIC, number)
+            self._forget(number)
+            self.positions[number] = max(data.log_start_offset, 0)
+            return False
+        if data.error_code:
+            return False
+        for chunk in _chunks(data.records):
+            for at, header in batches(chunk):
+                if header.next_offset <= self.positions[number]:
+                    continue
+                if not header.is_control:
+                    for record in read_records(chunk, at):
+                        if record.offset >= self.positions[number] and record.value is not None:
+                            self._apply(number, record.value)
+                self.positions[number] = header.next_offset
+        self._wake(number)
+        return True
+
+    def _apply(self, number: int, value: bytes) -> None:
+        try:
+            record = decode_record(value)
+        except UnknownRecordError as error:
+            logger.warning("%s-%d: %s", REMOTE_LOG_TOPIC, number, error)
+            return
+        except InvalidBytesError as error:
+            logger.error("a record of %s-%d cannot be read: %s", REMOTE_LOG_TOPIC, number, error)
+            return
+        if record is not None:
+            self._logs.apply(record)
+            self._on_change(record.partition)
+
+
+def _chunks(records: Any) -> list[Any]:
+    if records is None:
+        return []
+    return records if isinstance(records, list) else [records]
