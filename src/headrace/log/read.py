@@ -47,7 +47,7 @@ def read(log: "PartitionLog", offset: int, max_bytes: int, max_offset: int, at_l
     if number < 0:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {log.topic_partition} has left this disk: that starts at {segments.bases[0]}",
+            f"offset {offset} of {log.topic_partition} left this disk, which starts at {segments.bases[0]}",
         )
     while number < len(segments):
         segment, following = segments[number], segments.base_after(number)
