@@ -118,6 +118,11 @@ class FollowerReading(Reading):
         offset = wanted.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset < log.local_start_offset:
+            # It shall start where the local part does, and take the rest for granted (KIP-405).
+            data.error_code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+            self.is_urgent = True
+            return data
         if not self._is_noted:
             partition.follower_fetched(
                 self.replica_id,

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.server.txn_partitions import TxnPartitions
     from headrace.server.txn_produce import TxnProduce
     from headrace.settings.broker_config import BrokerConfig
+    from headrace.tiered.reader import RemoteReader
+    from headrace.tiered.times import RemoteTimes
 
 
 class Authorizer(Protocol):
@@ -85,4 +87,6 @@ class Parts:
     moves: ReplicaMoves
     replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader
     leader_throttle: LeaderThrottle | None = None
+    remote: RemoteReader | None = None  # the remote tier; None: topics cannot be tiered
+    remote_times: RemoteTimes | None = None
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

@@ -2,6 +2,9 @@
 
 From v11 on a consumer may read from a follower, up to what that one knows to be replicated (KIP-392). A
 leader that has a replica in the consumer's rack names it instead of answering with records.
+
+What lies in the remote tier alone is given where it is in memory (`tiered/reader.py`). Else it is being
+fetched: the request is answered with what else there is, or waits for it as it does for new records.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import Answer, Fetch, WantedPartition
 from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
 from headrace.server.replica_selection import NO_REPLICA
+from headrace.tiered.reader import RemoteReader
 from headrace.wire.schemas.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -38,6 +42,7 @@ class Reading:
     """One consumer's Fetch: its limits, and what has been read for it so far."""
 
     __slots__ = (
+        "awaits_remote",
         "bytes_max",
         "bytes_min",
         "bytes_read",
@@ -59,11 +64,14 @@ class Reading:
         self.rack = request.rack_id
         self.finds_any = False  # a partition that exists
         self.is_urgent = False  # an error that the client must hear of now
+        self.awaits_remote = False  # records that are being fetched from the remote tier
 
     @property
     def is_enough(self) -> bool:
         """Whether there is no reason to wait for more."""
-        return self.bytes_read >= self.bytes_min or self.is_urgent or not self.finds_any
+        if self.bytes_read >= self.bytes_min and not (self.awaits_remote and self.bytes_read == 0):
+            return True
+        return self.is_urgent or not self.finds_any
 
     def keys(self) -> list[TopicPartition]:
         return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions()]
@@ -75,7 +83,7 @@ class Reading:
 
     def read_all(self) -> list[Answer]:
         self.bytes_read = 0
-        self.finds_any = self.is_urgent = False
+        self.finds_any = self.is_urgent = self.awaits_remote = False
         return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions()]
 
     def finish(self, answers: list[Answer]) -> FetchResponse:
@@ -130,7 +138,11 @@ class Reading:
         end = stable if self.is_committed else high_watermark
         room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
         if wanted.fetch_offset < end and (room > 0 or self.bytes_read == 0):
-            self._read_records(log, wanted, data, room=max(room, 0), end=end)
+            remote = self.context.parts.remote
+            if remote is not None and wanted.fetch_offset < log.local_start_offset:
+                self._read_remote(remote, log, wanted, data, room=max(room, 0), end=end)
+            else:
+                self._read_records(log, wanted, data, room=max(room, 0), end=end)
         elif self.is_committed:
             data.aborted_transactions = []
         return data
@@ -155,19 +167,55 @@ class Reading:
         )
 
     def _read_records(
-        self, log: PartitionLog, wanted: WantedPartition, data: PartitionData, *, room: int, end: int
+        self,
+        log: PartitionLog,
+        wanted: WantedPartition,
+        data: PartitionData,
+        *,
+        room: int,
+        end: int,
+        offset: int | None = None,
     ) -> None:
-        read = log.read(
-            wanted.fetch_offset, max_bytes=room, max_offset=end, at_least_one=self.bytes_read == 0
-        )
+        """From the offset that is wanted, or from a later one before which there is nothing."""
+        offset = wanted.fetch_offset if offset is None else offset
+        read = log.read(offset, max_bytes=room, max_offset=end, at_least_one=self.bytes_read == 0)
         size = len(read.chunk)
         if size == 0:
             return
         self.bytes_read += size
         data.records = read.chunk
         if self.is_committed:
-            aborted = log.aborted_transactions(wanted.fetch_offset, read.upper_offset)
+            aborted = log.aborted_transactions(offset, read.upper_offset)
             data.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
+
+    def _read_remote(
+        self,
+        remote: RemoteReader,
+        log: PartitionLog,
+        wanted: WantedPartition,
+        data: PartitionData,
+        *,
+        room: int,
+        end: int,
+    ) -> None:
+        found = remote.read(
+            log,
+            wanted.fetch_offset,
+            max_bytes=room,
+            max_offset=end,
+            committed=self.is_committed,
+            at_least_one=self.bytes_read == 0,
+        )
+        if self.is_committed:
+            aborted = () if found is None else found.aborted
+            data.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
+        if found is None:
+            self.awaits_remote = True
+        elif len(found.records) > 0:
+            self.bytes_read += len(found.records)
+            data.records = found.records
+        elif found.upper_offset > wanted.fetch_offset:  # compaction took the rest of the remote tier
+            self._read_records(log, wanted, data, room=room, end=end, offset=found.upper_offset)
 
     def _hint_leaders(self, answers: list[Answer]) -> list[NodeEndpoint]:
         image = self.context.parts.image

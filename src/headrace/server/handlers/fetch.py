@@ -5,7 +5,8 @@ watermark, or the last stable offset for read_committed. The first partition wit
 batch whatever the limits, so that a large batch cannot block a reader; the last batch may be cut. With fewer
 than `min_bytes` and no error the request waits, up to `max_wait_ms`, for a watched partition to move. A
 partition that does not exist does not end the wait, unless nothing else is wanted: a consumer would ask again
-at once. Records are slices of segment files: the kernel sends them, this code never sees them.
+at once. Records are slices of segment files: the kernel sends them, this code never sees them. Those of the
+remote tier come from memory; while they are fetched the wait is `remote.fetch.max.wait.ms`, as in Kafka.
 
 A follower (its replica id is not negative) reads up to the end of the log, and by what it asks for tells how
 far it is: see `server/follower_reading.py`.
@@ -45,9 +46,12 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
         return fetch
     reading = FollowerReading(context, request, fetch) if is_follower else Reading(context, request, fetch)
     answers = reading.read_all()
-    if reading.is_enough or request.max_wait_ms <= 0:
+    wait_ms = request.max_wait_ms
+    if reading.awaits_remote:
+        wait_ms = parts.config.int("remote.fetch.max.wait.ms")
+    if reading.is_enough or wait_ms <= 0:
         return reading.finish(answers)
-    waiting = parts.waiting.watch(reading.keys(), reading.attempt, request.max_wait_ms)
+    waiting = parts.waiting.watch(reading.keys(), reading.attempt, wait_ms)
     if is_follower:
         fetch.on_next_request(lambda: _hurry(waiting, reading))
     else:

@@ -2,9 +2,13 @@
 
 Places are negative timestamps: -1 latest (the high watermark, or the last stable offset for read_committed),
 -2 earliest, -3 the record with the largest timestamp (v7), -4 earliest local (v8), -5 last tiered (v9), -6
-earliest not yet tiered (v11). Without a remote tier the local log is all there is: -4 is the earliest, -5 and
--6 are none. A time later than every record finds nothing: offset -1. A record found beyond what the reader
-may see counts as none. v4: leader epochs.
+earliest not yet tiered (v11). Of a topic that is not tiered -4 is the earliest, -5 and -6 are none. A time
+later than every record finds nothing: offset -1. A record found beyond what the reader may see counts as
+none. v4: leader epochs.
+
+Where only the remote tier can tell, a thread asks it, and the answer waits: as long as the request says
+(v10), or `remote.list.offsets.request.timeout.ms`; then that partition has REQUEST_TIMED_OUT. Unlike in
+Kafka, whose -3 looks at the local part alone, the record with the largest timestamp is that of both tiers.
 
 A leader that has just been elected may not know yet how far its predecessor's high watermark was. Until its
 own has reached the start of its epoch, a consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE)
@@ -14,13 +18,17 @@ Checks, in order: isolation level known? partition named once? place known to th
 leader epoch ours? leader here (a debugging client, -2, may ask any replica)?
 """
 
+from __future__ import annotations
+
+import asyncio
+import logging
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.log.partition_log import PartitionLog
-from headrace.replication.partition import READ_COMMITTED
+from headrace.log.partition_log import PartitionLog, TimestampOffset
+from headrace.replication.partition import READ_COMMITTED, Partition
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.list_offsets import (
     ListOffsetsPartition,
@@ -46,30 +54,60 @@ CONSUMER: Final = -1
 DEBUGGING: Final = -2
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
+_TIMEOUT: Final = "remote.list.offsets.request.timeout.ms"
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+
+logger = logging.getLogger(__name__)
+
+
+class _Wish(NamedTuple):
+    """What a reader of one kind asks of a partition that was found."""
+
+    context: RequestContext
+    partition: Partition
+    log: PartitionLog
+    is_consumer: bool
+    wish: ListOffsetsPartition
+    end: int
+
+
+class _Pending(NamedTuple):
+    """An answer that the remote tier has to give."""
+
+    wish: _Wish
+    found: asyncio.Future[TimestampOffset | None]
+    result: ListOffsetsPartitionResponse
+
+
+def handle(
+    context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
     named = Counter(
         (topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions
     )
     topics = []
+    pending: list[_Pending] = []
     for topic in request.topics:
         # A partition that is named twice is answered once: which of its wishes would the answer be to?
         wishes = {wish.partition_index: wish for wish in topic.partitions}.values()
         results = []
         for wish in wishes:
+            result = ListOffsetsPartitionResponse(wish.partition_index)
+            results.append(result)
             try:
                 if named[topic.name, wish.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                results.append(_find(context, request, topic.name, wish))
+                _look(_find(context, request, topic.name, wish), result, pending)
             except ApiError as error:
-                results.append(ListOffsetsPartitionResponse(wish.partition_index, error.code))
+                result.error_code = error.code
         topics.append(ListOffsetsTopicResponse(topic.name, results))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    return _wait(context, request, response, pending) if pending else response
 
 
 def _find(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> _Wish:
     if request.isolation_level not in (0, READ_COMMITTED):
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if wish.timestamp < 0 and context.api_version < _SINCE.get(wish.timestamp, 0):
@@ -81,21 +119,80 @@ def _find(
         log = partition.following_log(wish.current_leader_epoch)
     else:
         log = partition.leading_log(wish.current_leader_epoch)
-    end = log.log_end_offset
-    if request.replica_id == CONSUMER:
-        end = partition.end_for_consumer(request.isolation_level)
-    timestamp, offset = _place(log, wish.timestamp, end)
-    if (
-        request.replica_id == CONSUMER
-        and partition.is_catching_up
-        and _depends_on_end(wish.timestamp, offset)
-    ):
-        is_known = context.api_version >= OFFSET_NOT_AVAILABLE_SINCE
+    is_consumer = request.replica_id == CONSUMER
+    end = partition.end_for_consumer(request.isolation_level) if is_consumer else log.log_end_offset
+    return _Wish(context, partition, log, is_consumer, wish, end)
+
+
+def _look(wanted: _Wish, result: ListOffsetsPartitionResponse, pending: list[_Pending]) -> None:
+    """Answer, or have the remote tier asked first."""
+    timestamp, log = wanted.wish.timestamp, wanted.log
+    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        remote = wanted.context.parts.remote_times
+        found = None
+        if remote is not None and timestamp >= 0:
+            found = remote.find(log, timestamp)
+        elif remote is not None and log.log_start_offset < log.local_start_offset:
+            local = log.offset_of_max_timestamp()
+            found = remote.largest(log, -1 if local is None else local.timestamp)
+        if found is not None:
+            pending.append(_Pending(wanted, found, result))
+        else:
+            _tell(wanted, result, _local_record(log, timestamp))
+    else:
+        _tell(wanted, result, (-1, _place(wanted)))
+
+
+def _wait(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    response: ListOffsetsResponse,
+    pending: list[_Pending],
+) -> asyncio.Future[ListOffsetsResponse]:
+    waiting, key = context.parts.waiting, object()
+
+    def attempt(expired: bool) -> ListOffsetsResponse | None:
+        if not expired and not all(each.found.done() for each in pending):
+            return None
+        for each in pending:
+            _take(each)
+        return response
+
+    for each in pending:
+        each.found.add_done_callback(lambda _: waiting.notify(key))
+    config = context.parts.config
+    wait_ms = request.timeout_ms if request.timeout_ms > 0 else config.int(_TIMEOUT)
+    return waiting.watch([key], attempt, wait_ms)
+
+
+def _take(each: _Pending) -> None:
+    """The remote tier's answer, or none in time. Where it has no such record the local part is asked."""
+    result, log = each.result, each.wish.log
+    try:
+        if not each.found.done():
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+        failure = each.found.exception()
+        if failure is not None:
+            logger.error("%s: an offset cannot be looked up in the remote tier: %s", log, failure)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        record = each.found.result()
+        found = (record.timestamp, record.offset) if record is not None else None
+        _tell(each.wish, result, found or _local_record(log, each.wish.wish.timestamp))
+    except ApiError as error:
+        result.error_code = error.code
+
+
+def _tell(wanted: _Wish, result: ListOffsetsPartitionResponse, found: tuple[int, int]) -> None:
+    """(timestamp, offset) as this reader may hear of it."""
+    timestamp, log, version = wanted.wish.timestamp, wanted.log, wanted.context.api_version
+    is_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
+    found_timestamp, offset = NOT_FOUND if is_record and found[1] >= wanted.end else found
+    if wanted.is_consumer and wanted.partition.is_catching_up and _depends_on_end(timestamp, offset):
+        is_known = version >= OFFSET_NOT_AVAILABLE_SINCE
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
-    epoch = -1
-    if context.api_version >= EPOCH_SINCE and offset >= 0:
-        epoch = log.epochs.latest if offset >= end else log.epochs.epoch_at(offset)
-    return ListOffsetsPartitionResponse(wish.partition_index, 0, timestamp, offset, epoch)
+    result.timestamp, result.offset = found_timestamp, offset
+    if version >= EPOCH_SINCE and offset >= 0:
+        result.leader_epoch = log.epochs.latest if offset >= wanted.end else log.epochs.epoch_at(offset)
 
 
 def _depends_on_end(timestamp: int, offset: int) -> bool:
@@ -103,17 +200,28 @@ def _depends_on_end(timestamp: int, offset: int) -> bool:
     return timestamp == LATEST or (offset < 0 and (timestamp >= 0 or timestamp == MAX_TIMESTAMP))
 
 
-def _place(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
-    """(timestamp, offset) of what was asked for; a place has no timestamp of its own."""
+def _place(wanted: _Wish) -> int:
+    """The offset of a named place."""
+    timestamp, log = wanted.wish.timestamp, wanted.log
     if timestamp == LATEST:
-        return -1, end
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOT_FOUND
-    found = (
+        return wanted.end
+    if timestamp == EARLIEST:
+        return log.log_start_offset
+    if timestamp == EARLIEST_LOCAL:
+        return log.local_start_offset
+    if wanted.context.parts.remote is None or not log.config.remote_storage_enable:
+        return NOT_FOUND[1]
+    tiered_to = log.tiered_to
+    if timestamp == LATEST_TIERED:
+        return NOT_FOUND[1] if tiered_to is None else tiered_to - 1
+    if tiered_to is not None:
+        return tiered_to
+    # Nothing has been copied yet; or it has, and this leader does not know what.
+    return log.log_start_offset if log.local_start_offset == log.log_start_offset else NOT_FOUND[1]
+
+
+def _local_record(log: PartitionLog, timestamp: int) -> tuple[int, int]:
+    record = (
         log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     )
-    if found is None or found.offset >= end:
-        return NOT_FOUND
-    return found.timestamp, found.offset
+    return NOT_FOUND if record is None else (record.timestamp, record.offset)
