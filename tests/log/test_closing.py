@@ -7,11 +7,13 @@ from headrace.log.closing import TOGETHER_FROM
 from headrace.settings.topic import TopicConfig
 from headrace.testing.clock import VirtualClock
 from headrace.testing.disk import Crash, VirtualDisk
-from tests.log.building import append, batch_of, offsets_of, read_all
+from tests.log.building import NOW_MS, append, batch_of, offsets_of, read_all, sequenced
 from tests.log.test_log_store import TOPIC_ID, Node
 
 MANY = [TopicPartition("many", number) for number in range(TOGETHER_FROM)]
 FEW = MANY[:3]
+LONG = b"v" * TopicConfig().index_interval_bytes
+SHORT_FILES = [f"{0:020}.log", "leader-epoch-checkpoint", "partition.metadata"]
 
 
 def filled(disk, partitions):
@@ -67,7 +69,7 @@ def test_a_log_that_nobody_wrote_to_is_closed_without_a_write(disk, root):
     """Also after it was opened again: only its epochs are new."""
     node = Node(disk, f"{root}/one")
     store = node.start()
-    append(store.create(FEW[0], TOPIC_ID, TopicConfig()), batch_of(2))
+    append(store.create(FEW[0], TOPIC_ID, TopicConfig()), batch_of(2, value=LONG))
     store.create(FEW[1], TOPIC_ID, TopicConfig())
     store.close(7)
     folders = [f"{root}/one/{partition}" for partition in FEW[:2]]
@@ -81,6 +83,54 @@ def test_a_log_that_nobody_wrote_to_is_closed_without_a_write(disk, root):
     assert {path for path, ms in after.items() if before.get(path) != ms} <= {
         f"{folders[0]}/leader-epoch-checkpoint"
     }
+
+
+def test_a_short_log_is_closed_without_indexes_and_is_none_the_worse(disk, root):
+    node = Node(disk, f"{root}/one")
+    store = node.start()
+    log = store.create(FEW[0], TOPIC_ID, TopicConfig())
+    for number in range(3):
+        append(log, batch_of(2, timestamp=NOW_MS + 10 * number), leader_epoch=4)
+    store.close(7)
+    assert disk.list(log.folder) == SHORT_FILES
+    for epoch in (8, 9):
+        store = node.start()
+        log = store.get(FEW[0])
+        assert offsets_of(read_all(log)) == list(range(6))
+        assert log.offset_for_timestamp(NOW_MS + 10).offset == 2
+        assert log.offset_of_max_timestamp().offset == 5
+        assert log.segments.active.max_timestamp() == (NOW_MS + 21, 5)
+        assert log.epochs.entries() == [(4, 0)]
+        store.close(epoch)
+        assert disk.list(log.folder) == SHORT_FILES
+    log = node.start().get(FEW[0])
+    log.roll(NOW_MS)
+    assert disk.size(f"{log.folder}/{0:020}.timeindex") == 12, "only the last one does without"
+    assert f"{6:020}.snapshot" in disk.list(log.folder)
+
+
+def test_a_short_log_with_a_producer_keeps_what_it_said_in_a_snapshot(disk, root):
+    node = Node(disk, f"{root}/one")
+    store = node.start()
+    log = store.create(FEW[0], TOPIC_ID, TopicConfig())
+    append(log, sequenced(70, 0, 0), leader_epoch=4)
+    store.close(7)
+    assert disk.list(log.folder) == sorted([*SHORT_FILES, f"{1:020}.snapshot"])
+    assert 70 in node.start().get(FEW[0]).producers.producers
+
+
+def test_a_short_log_that_was_damaged_since_is_cut_where_it_is(disk, root):
+    node = Node(disk, f"{root}/one")
+    store = node.start()
+    log = store.create(FEW[0], TOPIC_ID, TopicConfig())
+    for number in range(3):
+        append(log, batch_of(2, timestamp=NOW_MS + 10 * number), leader_epoch=4)
+    third = log.segments.active.locate(4)
+    store.close(7)
+    disk.open(f"{log.folder}/{0:020}.log").write(third + 8, (b"\xff" * 4,))
+    log = node.start().get(FEW[0])
+    assert log.log_end_offset == 4
+    assert log.segments.active.max_timestamp() == (NOW_MS + 11, 3)
 
 
 def _files(disk, folders):

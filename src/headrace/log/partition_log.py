@@ -34,6 +34,7 @@ from headrace.log.faults import fail
 from headrace.log.file_names import PARTITION_METADATA
 from headrace.log.flush import Flush, Owed
 from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.producer_snapshot import SnapshotEntry
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.read import ReadResult
@@ -202,6 +203,26 @@ class PartitionLog:
         with self._trusting_disk():
             truncation.truncate_fully_and_start_at(self, offset, now_ms)
 
+    def start_behind_remote(
+        self,
+        offset: int,
+        *,
+        log_start_offset: int,
+        epochs: list[tuple[int, int]],
+        producers: list[SnapshotEntry],
+        now_ms: int,
+    ) -> None:
+        """Drop everything and go on at `offset`; what lies before it is in the remote store."""
+        with self._trusting_disk():
+            truncation.start_behind_remote(
+                self,
+                offset,
+                log_start_offset=log_start_offset,
+                epochs=epochs,
+                producers=producers,
+                now_ms=now_ms,
+            )
+
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(
@@ -297,12 +318,14 @@ class PartitionLog:
     def close(self) -> Flush | None:
         """Write out what is only in memory; after the returned flush is synced the log needs no recovery."""
         with self._trusting_disk():
-            self.segments.active.seal()
+            active = self.segments.active
+            active.seal(is_last=True)
             self.producers.end_offset = self.log_end_offset
-            snapshot = self.snapshots.take(self.producers) if self.size_bytes else None
+            # Without producers a short log is as quickly walked as a snapshot of none is read.
+            is_walked = len(self.segments) == 1 and active.is_short and not self.producers.producers
+            snapshot = self.snapshots.take(self.producers) if self.size_bytes and not is_walked else None
             if snapshot is not None:
                 self.owed.note_files(snapshot)
-            active = self.segments.active
             self.owed.note_files(active.path, *active.indexes.paths())
         return self.begin_flush()
 

@@ -84,18 +84,19 @@ def open_log(
     files = [] if is_new else settle_leftovers(disk, folder)
     aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
     indexed = {file.base_offset for file in files if file.suffix in (INDEX, TIME_INDEX)}
+    bases = [file.base_offset for file in files if file.suffix == LOG]
     segments = [
         _closed_segment(
             storage,
             folder,
-            file.base_offset,
+            base_offset,
             config,
             now_ms,
-            has_aborted=file.base_offset in aborted,
-            has_index_files=file.base_offset in indexed,
+            has_aborted=base_offset in aborted,
+            has_index_files=base_offset in indexed,
+            is_last=base_offset == bases[-1],
         )
-        for file in files
-        if file.suffix == LOG
+        for base_offset in bases
     ]
     known_id = NO_TOPIC_ID if is_new else _load_topic_id(storage, folder)
     if not segments:
@@ -142,6 +143,7 @@ def _closed_segment(
     *,
     has_aborted: bool,
     has_index_files: bool,
+    is_last: bool,
 ) -> Segment:
     size = storage.disk.size(f"{folder}/{base_offset:020}{LOG}")
     return Segment(
@@ -152,8 +154,8 @@ def _closed_segment(
         config=config,
         created_ms=now_ms,
         has_aborted=has_aborted,
-        # Only a segment without batches may do without: any other's are rebuilt where they are missing.
-        has_index_files=has_index_files or size > 0,
+        # Only a last, short segment may do without: any other's are rebuilt where they are missing.
+        has_index_files=has_index_files or size > (config.index_interval_bytes if is_last else 0),
     )
 
 

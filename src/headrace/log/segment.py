@@ -11,6 +11,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from headrace.base.chunks import Buffer
@@ -198,11 +199,17 @@ class Segment:
         self.indexes.reset()
         self.start_tail(self.base_offset)
 
-    def seal(self) -> None:
-        """Write the indexes out with the segment's largest timestamp, and cut off reserved room."""
-        if self._sealed_size == self.size:
+    @property
+    def is_short(self) -> bool:
+        """Whether no batch has an entry in the offset index: it is walked as fast as it is looked up."""
+        return self.size <= self.index_interval_bytes
+
+    def seal(self, *, is_last: bool = False) -> None:
+        """Write the indexes out with the largest timestamp (a short last one needs none); cut reserved room."""
+        needs_files = self.size > 0 and not (is_last and self.is_short)
+        if self._sealed_size == self.size and (self.indexes.has_files or not needs_files):
             return
-        if self.size or self.indexes.has_files:
+        if self.indexes.has_files or needs_files:
             self._note_max_timestamp()
             self.indexes.write_out()
         if self._storage.disk.size(self.path) != self.size:
@@ -293,7 +300,10 @@ class Segment:
 
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and the last offset of its batch; (-1, base offset) where there is none."""
-        if self._max_timestamp == _UNREAD:
+        if self._max_timestamp == _UNREAD and not self.indexes.has_files:
+            with suppress(InvalidBytesError):  # as far as it can be walked
+                self._find_max_timestamp()
+        elif self._max_timestamp == _UNREAD:
             timestamp, offset = self.time_index().last()
             if timestamp >= 0 and not self.holds(timestamp, offset):
                 self.rebuild_indexes()  # retention must not act on a broken entry

@@ -4,7 +4,8 @@ While a segment is active its offset and time index live in memory and may be be
 them from the log. `deactivate` writes them out; from then on they are read when asked for, and the pool may
 drop them any time. They are read, not mapped: a failing disk under a map, or a file cut by somebody else,
 would end the whole process instead of failing one directory. A new segment has no index files: they come when
-one with batches is closed, so that a partition nobody writes to costs none. Entries of the transaction index
+it is rolled, or when the log is closed and it has grown past `index.interval.bytes`, so that a partition with
+few records costs none. Entries of the transaction index
 are rare and go to the file at once; reading keeps them until the pool takes them back.
 """
 
@@ -177,5 +178,7 @@ class SegmentIndexes:
 
     def paths(self) -> list[str]:
         """The files there are, to be synced."""
-        suffixes = (INDEX, TIME_INDEX, TXN_INDEX) if self.has_aborted else (INDEX, TIME_INDEX)
+        suffixes = [INDEX, TIME_INDEX] if self.has_files else []
+        if self.has_aborted:
+            suffixes.append(TXN_INDEX)
         return [self.stem + suffix for suffix in suffixes]
