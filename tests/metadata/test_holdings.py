@@ -69,6 +69,7 @@ def test_any_history_leaves_the_index_equal_to_a_walk() -> None:
             if number % 7 == 0:
                 _check(image)
         _check(image)
+        _check(image.copy(indexed=True))
         image.clear()
         _check(image)
 

@@ -205,7 +205,7 @@ class Segment:
         return self.size <= self.index_interval_bytes
 
     def seal(self, *, is_last: bool = False) -> None:
-        """Write the indexes out with the largest timestamp (a short last one needs none); cut reserved room."""
+        """Write the indexes out with the largest timestamp (a short last one needs none), cut the reserve."""
         needs_files = self.size > 0 and not (is_last and self.is_short)
         if self._sealed_size == self.size and (self.indexes.has_files or not needs_files):
             return

@@ -60,6 +60,18 @@ class Holdings:
             for broker_id in _holders(partition):
                 self._count_stale(broker_id)
 
+    def note_all(self, topic: "TopicImage") -> None:
+        """All partitions of a topic that was just added, in half the time that they take one by one: a
+        controller that loses its office may have to note a million."""
+        first = self._numbers[topic.id] << _INDEX_BITS
+        by_broker = self._by_broker
+        for index, partition in topic.partitions.items():
+            key = first | index
+            if partition.leader < 0:
+                self._leaderless.add(key)
+            for broker_id in set(_holders(partition)) if partition.elr else partition.replicas:
+                by_broker[broker_id].append(key)
+
     def note(
         self, topic_id: TopicId, index: int, old: "PartitionImage | None", new: "PartitionImage"
     ) -> None:

@@ -194,8 +194,7 @@ class Topics:
             topic.is_shared = True
             twin._add(TopicImage(topic.name, topic.id, topic.partitions, is_shared=True))
             if twin.holdings is not None:
-                for index, partition in topic.partitions.items():
-                    twin.holdings.note(topic.id, index, None, partition)
+                twin.holdings.note_all(topic)
         return twin
 
     def take_over(self, other: "Topics") -> None:
