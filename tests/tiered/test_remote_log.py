@@ -144,7 +144,7 @@ def test_a_partition_is_there_once_it_is_read() -> None:
     log = logs.get(PARTITION)
     assert log is not None
     assert len(log) == 1
-    assert logs.of_topic(PARTITION.topic_id) == [PARTITION]
+    assert logs.partitions() == [PARTITION]
     logs.unload(PARTITION)
     assert logs.get(PARTITION) is None
     assert logs.partitions() == []

@@ -27,6 +27,18 @@ def rebuild_producers(
     open a transaction that nobody began.
     """
     snapshots.remove_outside(above=log_start_offset, up_to=end_offset)
+    restore_producers(producers, snapshots, segments, log_start_offset, end_offset, now_ms)
+
+
+def restore_producers(
+    producers: ProducerStates,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """The same from snapshots that are all at or below `end_offset`."""
     snapshots.load_latest(producers, log_start_offset=log_start_offset, now_ms=now_ms)
     start_offset = producers.end_offset
     recall_batches(producers, segments)

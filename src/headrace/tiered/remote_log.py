@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from headrace.base.ids import TopicId
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
 
@@ -264,8 +263,5 @@ class RemoteLogs:
         self._logs.pop(partition, None)
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Those with segments."""
-        return [partition for partition, log in self._logs.items() if len(log)]
-
-    def of_topic(self, topic_id: TopicId) -> list[TopicIdPartition]:
-        return [partition for partition in self.partitions() if partition.topic_id == topic_id]
+        """All that records told of, also where no segment is left."""
+        return list(self._logs)

@@ -1,0 +1,143 @@
+"""What deleted topics left in the remote store, removed by the leaders of `__remote_log_metadata`.
+
+A topic's own leaders are gone with it, and may have been down when it was deleted. But the records of its
+segments stay, so whoever leads the partition that holds them finds a topic id that the cluster does not know
+any more, and removes the segments. Before it believes its own image of the cluster it makes sure that this is
+not an old one: a topic that is too new to be known would look the same. An id never comes back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.internal_topics import METADATA_TOPIC
+from headrace.controller.requests import ControllerRequests
+from headrace.metadata.image import ClusterImage
+from headrace.node.remote_metadata import RemoteMetadata
+from headrace.replication.tier_rounds import TierRounds
+from headrace.tiered.remote_segment import TopicIdPartition
+from headrace.tiered.removal import remove
+from headrace.tiered.store import RemoteStoreError
+from headrace.wire.schemas.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S: Final = 600.0
+"""A while after its segments are gone, a topic's objects are looked for once more: a broker that did not know
+yet may have been at a copy."""
+STOP_S: Final = 30.0
+DESCRIBE_VERSION: Final = 1
+CATCH_UP_PAUSE_S: Final = 0.1
+
+
+class DeletedTopics:
+    """Looks for dead topic ids every `interval_s`, and soon after `note`."""
+
+    def __init__(
+        self,
+        metadata: RemoteMetadata,
+        rounds: TierRounds,
+        image: ClusterImage,
+        controller: ControllerRequests,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        interval_s: Callable[[], float],
+    ) -> None:
+        self._metadata = metadata
+        self._rounds = rounds
+        self._image = image
+        self._controller = controller
+        self._loop = loop
+        self._interval_s = interval_s
+        self._sweep_at_s: dict[TopicIdPartition, float] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    def note(self) -> None:
+        """A topic was deleted, or a leader changed."""
+        self._wake.set()
+
+    def abandon(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def stop(self) -> None:
+        self.abandon()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=STOP_S)
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._look()
+            except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
+                logger.warning("what deleted topics left in the remote store is not removed yet: %s", error)
+            except Exception:
+                logger.exception("what deleted topics left in the remote store")
+            self._wake.clear()
+            waking = self._loop.create_task(self._wake.wait())
+            await asyncio.wait([waking], timeout=self._interval_s())
+            waking.cancel()
+
+    async def _look(self) -> None:
+        dead = self._dead()
+        if not dead or not await self._is_up_to_date():
+            return
+        for partition in self._dead():
+            if self._leads_home(partition)() and not self._stopping:
+                await self._remove_all(partition)
+
+    def _dead(self) -> list[TopicIdPartition]:
+        """Partitions of topics that the cluster does not know, which nobody has looked for lately."""
+        led, now_s = self._metadata.homes_led_here(), self._loop.time()
+        logs = self._metadata.logs
+        return [
+            partition
+            for partition in logs.partitions()
+            if partition.topic_id not in self._image.topics_by_id
+            and self._metadata.home_of(partition) in led
+            and (len(logs.known(partition)) or self._sweep_at_s.get(partition, 0.0) <= now_s)
+        ]
+
+    def _leads_home(self, partition: TopicIdPartition) -> Callable[[], bool]:
+        return lambda: (
+            not self._stopping and self._metadata.home_of(partition) in self._metadata.homes_led_here()
+        )
+
+    async def _is_up_to_date(self) -> bool:
+        """Whether the image has everything that was committed before this call."""
+        asked = DescribeQuorumRequest([RequestTopicData(METADATA_TOPIC, [RequestPartitionData(0)])])
+        answer = await self._controller.describe_quorum(asked, api_version=DESCRIBE_VERSION)
+        if answer.error_code or answer.topics[0].partitions[0].error_code:
+            return False
+        committed = answer.topics[0].partitions[0].high_watermark
+        while self._image.offset < committed - 1 and not self._stopping:
+            await asyncio.sleep(CATCH_UP_PAUSE_S)
+        return not self._stopping
+
+    async def _remove_all(self, partition: TopicIdPartition) -> None:
+        is_wanted = self._leads_home(partition)
+        if not await self._metadata.catch_up(partition, is_wanted):
+            return
+        remote = self._metadata.logs.known(partition)
+        segments = list(remote)
+        for segment in segments:
+            if not await self._rounds.run(
+                remove(segment, self._rounds.store, self._rounds.teller), is_wanted
+            ):
+                return
+        await self._rounds.sweep(partition, remote, is_wanted)
+        again = bool(segments) or partition not in self._sweep_at_s
+        self._sweep_at_s[partition] = self._loop.time() + SWEEP_S if again else float("inf")
+        if segments:
+            logger.info("removed %d remote segments of %s, which was deleted", len(segments), partition)

@@ -1,0 +1,96 @@
+"""Doing the steps of work on remote segments: records are written and read back, what blocks is for a thread.
+
+Threads are of an executor of their own: a store that is slow must not keep a log from being synced. All bytes
+that are copied share `remote.log.manager.copy.max.bytes.per.second`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, Protocol, TypeVar
+
+from headrace.base.errors import InvalidBytesError
+from headrace.tiered.pace import Pace
+from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
+from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition, partition_prefix
+from headrace.tiered.removal import orphans
+from headrace.tiered.steps import Steps, Tell, Teller
+from headrace.tiered.store import RemoteStore, RemoteStoreError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+IsWanted = Callable[[], bool]
+
+PAUSE_S: Final = 1.0
+
+
+class SegmentRecords(Protocol):
+    """`__remote_log_metadata`, as `node.remote_metadata` reads and writes it."""
+
+    logs: RemoteLogs
+
+    async def write(self, record: RemoteSegment | SegmentUpdate, is_wanted: IsWanted) -> bool: ...
+
+    async def catch_up(self, partition: TopicIdPartition, is_wanted: IsWanted) -> bool: ...
+
+
+class TierRounds:
+    """The records, the store, and the threads between them."""
+
+    def __init__(
+        self,
+        records: SegmentRecords,
+        store: RemoteStore,
+        teller: Teller,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        bytes_per_second: Callable[[], int],
+        executor: Executor | None = None,
+    ) -> None:
+        self.records = records
+        self.store = store
+        self.teller = teller
+        self._loop = loop
+        self._executor = executor
+        self._pace = Pace(bytes_per_second)
+
+    async def run(self, steps: Steps, is_wanted: IsWanted) -> bool:
+        """Do the steps one after the other; whether what they are for is done."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Tell):
+                    step = steps.send(await self.records.write(step.record, is_wanted))
+                    continue
+                try:
+                    moved = await self.in_thread(step)
+                except (RemoteStoreError, OSError, InvalidBytesError) as error:
+                    step = steps.throw(error)
+                else:
+                    if moved:
+                        self._pace.take(moved, self._loop.time())
+                    step = steps.send(moved)
+        except StopIteration as stop:
+            return bool(stop.value)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._executor, work)
+
+    async def hold_back(self, is_wanted: IsWanted) -> None:
+        """Keep to the bound on bytes: what was copied is waited for after it."""
+        wait_s = self._pace.wait_s(self._loop.time())
+        while wait_s > 0 and is_wanted():
+            await asyncio.sleep(min(wait_s, PAUSE_S))
+            wait_s = self._pace.wait_s(self._loop.time())
+
+    async def sweep(self, name: TopicIdPartition, remote: RemoteLog, is_wanted: IsWanted) -> None:
+        """Remove objects that no record knows: put by somebody who did not know that another leads."""
+        names = await self.in_thread(lambda: [each for each, _ in self.store.list(partition_prefix(name))])
+        if not names or not await self.records.catch_up(name, is_wanted):
+            return
+        lost = orphans(names, remote)
+        if lost:
+            logger.warning("%d objects of %s belong to no segment: removing them", len(lost), name)
+            await self.in_thread(lambda: self.store.delete(lost))

@@ -1,0 +1,288 @@
+"""The remote tier of a node's partitions: copying, removing, and knowing how far each is.
+
+Once a second every tiered partition is looked at, which costs little where nothing is to be done. Its log is
+told how far it is in the remote store (`tiered_to`), on leaders and followers alike. Where this node leads,
+rounds run beside everything else: one that copies (`tiered.copying`), as many at once as
+`remote.log.manager.copier.thread.pool.size` says, and one that removes (`tiered.removal`), bounded by
+`remote.log.manager.expiration.thread.pool.size`. A leader that takes over reads the records to their end
+before it does anything, and now and then looks for objects that have no record.
+
+A round that failed is tried again after a pause that grows. Threads are of an executor of their own: a store
+that is slow must not keep a log from being synced.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.log.partition_log import PartitionLog
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.replication.tier_rounds import TierRounds
+from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.copying import copy, describe, next_to_copy
+from headrace.tiered.remote_log import RemoteLog
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.removal import Removals, give_up, remove
+from headrace.tiered.store import RemoteStoreError
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0
+STOP_S: Final = 30.0
+"""How long a stop waits for a store that does not answer."""
+SWEEP_S: Final = 600.0
+"""How long after the last time a partition's objects are compared with its records."""
+
+
+@dataclass(slots=True)
+class _Tended:
+    """What is remembered of a partition between two looks."""
+
+    versions: tuple[int, int] = (-1, -1)
+    epoch: int = -1  # of the leadership for which everything was read
+    looked_at: tuple[int, int] = (-1, -1)
+    look_at_s: float = 0.0
+    sweep_at_s: float = 0.0
+    failures: int = 0
+    not_before_s: float = 0.0
+    copying: "asyncio.Task[None] | None" = None
+    removing: "asyncio.Task[None] | None" = None
+    in_progress: set[bytes] = field(default_factory=set)
+
+
+class Tiering:
+    """The rounds under way, and how far each partition is."""
+
+    def __init__(
+        self,
+        rounds: TierRounds,
+        *,
+        replicas: Replicas,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
+        on_copied: Callable[[RemoteSegment], None] = lambda segment: None,
+    ) -> None:
+        self._rounds = rounds
+        self._records = rounds.records
+        self._store = rounds.store
+        self._teller = rounds.teller
+        self._replicas = replicas
+        self._config = config
+        self._loop = loop
+        self._rng = rng
+        self._on_copied = on_copied
+        self._tended: dict[TopicIdPartition, _Tended] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._look_again()
+
+    async def stop(self) -> None:
+        """Begin nothing more, and return once no thread works on a round."""
+        self.abandon()
+        rounds = [task for tended in self._tended.values() for task in _tasks(tended)]
+        if rounds:
+            await asyncio.wait(rounds, timeout=STOP_S)
+
+    def abandon(self) -> None:
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def held(self) -> list[TopicIdPartition]:
+        """The partitions here whose remote segments must be known."""
+        return [_name(partition) for partition in self._replicas if _is_tiered(partition.log)]
+
+    def _look_again(self) -> None:
+        interval_s = self._config.int("remote.log.manager.task.interval.ms") / 1000
+        self._timer = self._loop.call_later(min(LOOK_S, interval_s), self._look_again)
+        self.look()
+
+    def look(self) -> None:
+        """Tell the logs how far they are, and begin what there is to do."""
+        if self._stopping:
+            return
+        seen = set()
+        for partition in list(self._replicas):
+            if _is_tiered(partition.log):
+                name = _name(partition)
+                seen.add(name)
+                self._look_at(partition, name, self._tended.setdefault(name, _Tended()))
+        for name in self._tended.keys() - seen:
+            if not _tasks(self._tended[name]):
+                del self._tended[name]
+
+    def note(self, name: TopicIdPartition) -> None:
+        """Records about a partition were read."""
+        partition = self._replicas.get(name.topic_partition)
+        tended = self._tended.get(name)
+        if partition is not None and tended is not None and partition.topic_id == name.topic_id:
+            self._follow(partition, name, tended)
+
+    def _follow(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> RemoteLog | None:
+        """Tell the log how far it is in the remote store."""
+        log, remote = partition.log, self._records.logs.get(name)
+        if log is None or remote is None:
+            return None
+        versions = remote.version, log.epochs.version
+        if versions != tended.versions or log.tiered_to is None:
+            tended.versions = versions
+            if log.config.remote_storage_enable:
+                log.tiered_to = max(remote.end_offset(log.epochs) or 0, log.log_start_offset)
+            else:
+                log.tiered_to = None
+        return remote
+
+    def _look_at(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
+        remote = self._follow(partition, name, tended)
+        now_s = self._loop.time()
+        if remote is None or not partition.is_leader or now_s < tended.not_before_s:
+            return
+        log = partition.local_log() if partition.log and partition.log.failure is None else None
+        if log is None:
+            return
+        if tended.removing is None and self._removal_is_due(partition, log, remote, tended, now_s):
+            limit = self._config.int("remote.log.manager.expiration.thread.pool.size")
+            if sum(each.removing is not None for each in self._tended.values()) < limit:
+                tended.removing = self._begin(self._remove_all(partition, name, tended), tended)
+        if (
+            tended.copying is None
+            and tended.epoch == partition.leader_epoch
+            and next_to_copy(log) is not None
+        ):
+            limit = self._config.int("remote.log.manager.copier.thread.pool.size")
+            if sum(each.copying is not None for each in self._tended.values()) < limit:
+                tended.copying = self._begin(self._copy_all(partition, name, tended), tended)
+
+    def _removal_is_due(
+        self, partition: Partition, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float
+    ) -> bool:
+        """By the interval, and at once where a leadership, the records or the log's start are new."""
+        return (
+            tended.epoch != partition.leader_epoch
+            or now_s >= tended.look_at_s
+            or (remote.version, log.log_start_offset) != tended.looked_at
+        )
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def _begin(self, round_: Coroutine[Any, Any, None], tended: _Tended) -> "asyncio.Task[None]":
+        task = self._loop.create_task(self._guard(round_, tended))
+        task.add_done_callback(lambda done: self._ended(done, tended))
+        return task
+
+    async def _guard(self, round_: Coroutine[Any, Any, None], tended: _Tended) -> None:
+        try:
+            await round_
+            tended.failures = 0
+        except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
+            self._put_off(tended)
+            logger.warning("the remote tier, in vain for now: %s", error)
+        except Exception:
+            self._put_off(tended)  # a fault of ours must not be met again and again
+            logger.exception("the remote tier")
+
+    def _put_off(self, tended: _Tended) -> None:
+        tended.failures += 1
+        first_ms = self._config.int("remote.log.manager.task.retry.backoff.ms")
+        most_ms = self._config.int("remote.log.manager.task.retry.backoff.max.ms")
+        jitter = self._config.float("remote.log.manager.task.retry.jitter")
+        wait_ms = min(first_ms * 2.0 ** min(tended.failures - 1, 20), most_ms)
+        tended.not_before_s = self._loop.time() + wait_ms * self._rng.uniform(1 - jitter, 1 + jitter) / 1000
+
+    def _ended(self, done: "asyncio.Task[None]", tended: _Tended) -> None:
+        if tended.copying is done:
+            tended.copying = None
+        if tended.removing is done:
+            tended.removing = None
+        self._loop.call_soon(self.look)
+
+    def _leads(self, partition: Partition) -> Callable[[], bool]:
+        """Whether this node leads the partition in the same epoch as now."""
+        epoch = partition.leader_epoch
+
+        def leads() -> bool:
+            return (
+                not self._stopping
+                and partition.is_leader
+                and partition.leader_epoch == epoch
+                and self._replicas.get(partition.topic_partition) is partition
+            )
+
+        return leads
+
+    async def _copy_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
+        leads = self._leads(partition)
+        remote = self._records.logs.get(name)
+        while leads() and remote is not None and partition.log is not None and partition.log.failure is None:
+            found = next_to_copy(partition.log)
+            if found is None:
+                return
+            await self._rounds.hold_back(leads)
+            new = describe(found, name, self._rng.randbytes(16), self._teller)
+            tended.in_progress.add(new.segment_id)
+            try:
+                steps = copy(
+                    found, new, remote=remote, store=self._store, teller=self._teller, is_leading=leads
+                )
+                is_copied = await self._rounds.run(steps, leads)
+            finally:
+                tended.in_progress.discard(new.segment_id)
+            self._follow(partition, name, tended)
+            if not is_copied:
+                return
+            self._on_copied(new)
+            logger.info("copied %s, %.1f MB", new, new.size / 1e6)
+
+    async def _remove_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
+        leads = self._leads(partition)
+        epoch = partition.leader_epoch
+        if tended.epoch != epoch:
+            if not await self._records.catch_up(name, leads):
+                return
+            self._follow(partition, name, tended)
+            tended.sweep_at_s = 0.0
+            tended.epoch = epoch
+        log, remote = partition.local_log(), self._records.logs.get(name)
+        if remote is None:
+            return
+        tended.looked_at = remote.version, log.log_start_offset
+        found = Removals.of(log, remote, now_ms=self._teller.now_ms(), in_progress=tended.in_progress)
+        if found.log_start > log.log_start_offset:
+            log.advance_log_start(min(found.log_start, log.high_watermark))
+            partition.on_advance(partition.topic_partition)
+        for segment in found.segments:
+            if segment.state is SegmentState.COPY_STARTED:
+                steps = give_up(segment, remote, self._store, self._teller)
+            else:
+                steps = remove(segment, self._store, self._teller)
+            if not await self._rounds.run(steps, leads):
+                return
+        if self._loop.time() >= tended.sweep_at_s:
+            await self._rounds.sweep(name, remote, leads)
+            tended.sweep_at_s = self._loop.time() + SWEEP_S
+        tended.looked_at = remote.version, log.log_start_offset
+        interval_s = self._config.int("remote.log.manager.task.interval.ms") / 1000
+        tended.look_at_s = self._loop.time() + interval_s
+
+
+def _name(partition: Partition) -> TopicIdPartition:
+    return TopicIdPartition(partition.topic_id, partition.topic_partition)
+
+
+def _is_tiered(log: PartitionLog | None) -> bool:
+    """Also where the topic was tiered until lately and what is in the store is to be deleted."""
+    return log is not None and (log.config.remote_storage_enable or log.config.remote_log_delete_on_disable)
+
+
+def _tasks(tended: _Tended) -> list["asyncio.Task[None]"]:
+    return [task for task in (tended.copying, tended.removing) if task is not None]

@@ -1,0 +1,189 @@
+"""Copying closed segments to the remote store.
+
+A segment is copied once it is closed and everything in it is decided: it ends at or below the high watermark
+and the last stable offset. Oldest first, from `tiered_to` on, so that what is in the store has no holes. With
+it go its indexes, its aborted transactions, the producers as they were at its end and the leader epochs up to
+there: whoever starts from the store needs no more than that.
+
+The copy is announced, made, and told to be finished. Where a step fails, what is there is removed, and the
+segment's turn comes again with another id.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from headrace.base.errors import InvalidBytesError
+from headrace.log.checkpoints import encode_epochs
+from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.partition_log import PartitionLog
+from headrace.log.producer_replay import restore_producers
+from headrace.log.producer_snapshot import encode_snapshot
+from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.producer_states import ProducerStates
+from headrace.log.segment import Segment
+from headrace.tiered.remote_log import RemoteLog
+from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.removal import delete_objects, remove
+from headrace.tiered.steps import Steps, Tell, Teller, Work
+from headrace.tiered.store import RemoteStore, RemoteStoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Copyable:
+    """A segment whose turn it is; it ends before `following`."""
+
+    log: PartitionLog
+    segment: Segment
+    following: int
+
+
+def next_to_copy(log: PartitionLog) -> Copyable | None:
+    """The oldest closed segment that is not in the remote store yet; None where there is none, or where it
+    is not known what is there.
+    """
+    config = log.config
+    tiered_to = log.tiered_to
+    if tiered_to is None or not config.remote_storage_enable or config.remote_log_copy_disable:
+        return None
+    bound = log.last_stable_offset
+    if config.compacts:
+        bound = min(bound, log.cleaned_to or 0)
+    segments = log.segments
+    for number in range(max(segments.number_of(tiered_to), 0), len(segments) - 1):
+        following = segments.base_after(number)
+        if following is None or following > bound:
+            return None
+        if following > max(tiered_to, log.log_start_offset) and segments[number].size:
+            return Copyable(log, segments[number], following)
+    return None
+
+
+def bytes_to_copy(log: PartitionLog) -> int:
+    """How much of the log's closed segments is not in the remote store yet: the copy lag."""
+    tiered_to = log.tiered_to or 0
+    segments = log.segments
+    numbers = range(max(segments.number_of(tiered_to), 0), len(segments) - 1)
+    return sum(segments[number].size for number in numbers if (segments.base_after(number) or 0) > tiered_to)
+
+
+def describe(
+    found: Copyable, partition: TopicIdPartition, segment_id: bytes, teller: Teller
+) -> RemoteSegment:
+    """What is told of a copy before it is made."""
+    segment, end = found.segment, found.following - 1
+    return RemoteSegment(
+        partition,
+        segment_id,
+        segment.base_offset,
+        end,
+        segment.largest_timestamp(),
+        segment.size,
+        _epochs_within(found.log.epochs, segment.base_offset, end),
+        SegmentState.COPY_STARTED,
+        teller.broker_id,
+        teller.now_ms(),
+        has_aborted=segment.indexes.has_aborted,
+    )
+
+
+def _epochs_within(epochs: LeaderEpochs, first: int, last: int) -> tuple[tuple[int, int], ...]:
+    entries = [(epoch, max(start, first)) for epoch, start in epochs.entries() if start <= last]
+    found: dict[int, int] = {}
+    for epoch, start in entries:
+        if start == first:
+            found.clear()  # of those that began before, the last one wrote here
+        found[epoch] = start
+    if not found:
+        raise InvalidBytesError(
+            f"it is not known in which leader epoch the offsets {first} to {last} were written"
+        )
+    result = list(found.items())
+    return ((result[0][0], first), *result[1:])  # deleted records may have taken the epoch's beginning
+
+
+def copy(
+    found: Copyable,
+    new: RemoteSegment,
+    *,
+    remote: RemoteLog,
+    store: RemoteStore,
+    teller: Teller,
+    is_leading: Callable[[], bool],
+) -> Steps:
+    """Copy a segment. RemoteStoreError, OSError or InvalidBytesError: it failed, and what was left of it was
+    removed as far as that could be done.
+    """
+    log = found.log
+    generation = log.generation
+    if not (yield Tell(new)):
+        return False
+    try:
+        for work in _objects(found, new, store, teller.now_ms()):
+            yield work
+            if not is_leading() or log.failure is not None:
+                break
+    except (RemoteStoreError, OSError, InvalidBytesError):
+        if is_leading():
+            yield from remove(new, store, teller)
+        else:
+            yield partial(delete_objects, store, new)
+        raise
+    if not is_leading() or log.failure is not None:
+        # Only this node could finish the copy, and it will not. Who leads now sees to the records.
+        yield partial(delete_objects, store, new)
+        return False
+    if log.generation != generation:
+        return (yield from remove(new, store, teller)) and False
+    if not (yield teller.update(new, SegmentState.COPY_FINISHED)):
+        return False
+    finished = remote.get(new.segment_id)
+    if finished is None or finished.state is not SegmentState.COPY_FINISHED:
+        yield partial(delete_objects, store, new)  # another leader has given it up
+        return False
+    return True
+
+
+def _objects(found: Copyable, new: RemoteSegment, store: RemoteStore, now_ms: int) -> Iterator[Work]:
+    """One piece of work for each object, the long one first."""
+    log, segment = found.log, found.segment
+    yield partial(_put_file, log, segment.path, segment.size, new.object_name(LOG), store)
+    aborted = segment.indexes.aborted()
+    if aborted:
+        yield partial(_put, store, new.object_name(TXN_INDEX), b"".join(txn.encode() for txn in aborted))
+    yield partial(_put, store, new.object_name(INDEX), bytes(segment.offset_index().data))
+    yield partial(_put, store, new.object_name(TIME_INDEX), bytes(segment.time_index().data))
+    yield partial(_put, store, new.object_name(SNAPSHOT), _producers_at(log, found.following, now_ms))
+    epochs = LeaderEpochs(log.epochs.entries())
+    epochs.truncate_from_end(found.following)
+    yield partial(_put, store, new.object_name(EPOCHS), encode_epochs(epochs.entries()))
+
+
+def _put_file(log: PartitionLog, path: str, size: int, name: str, store: RemoteStore) -> int:
+    file = log.storage.disk.open(path, writable=False)
+    try:
+        store.put(name, file, size)
+    finally:
+        file.close()
+    return size
+
+
+def _put(store: RemoteStore, name: str, data: bytes) -> int:
+    store.put_bytes(name, data)
+    return len(data)
+
+
+def _producers_at(log: PartitionLog, offset: int, now_ms: int) -> bytes:
+    """The producers as everything below `offset` left them: there is a snapshot where a segment begins, and
+    where it was lost the batches tell.
+    """
+    if offset in log.snapshots.offsets:
+        try:
+            return log.storage.disk.read_file(log.snapshots.path(offset))
+        except FileNotFoundError:
+            pass
+    earlier = ProducerSnapshots(log.storage, log.folder, log.snapshots.below(offset))
+    producers = ProducerStates()
+    restore_producers(producers, earlier, log.segments, log.local_start_offset, offset, now_ms)
+    return encode_snapshot(producers.snapshot())

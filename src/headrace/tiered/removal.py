@@ -1,0 +1,165 @@
+"""Which remote segments have to go, and how they go.
+
+A removal is announced, done, and told to be done (`remove`), so that a crash in between is finished by
+whoever leads next. What has to go (`Removals.of`):
+
+- what lies below the log's start: deleted records, or older than `retention.ms` or beyond `retention.bytes`,
+  which hold for both tiers together. The log's start moves first, so that nobody is sent to what is going;
+- copies of a lineage that lost: a leader elected uncleanly has other records at those offsets;
+- copies whose place another has taken;
+- what is left of copies that were not finished and of removals that were not finished. A copy of another
+  leader is given up first, so that it cannot be finished meanwhile (see `remote_log`).
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from headrace.base.ids import uuid_text
+from headrace.log.partition_log import PartitionLog
+from headrace.tiered.remote_log import RemoteLog, lineage_end
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState
+from headrace.tiered.steps import Steps, Teller
+from headrace.tiered.store import RemoteStore
+
+OFFSET_DIGITS: Final = 20
+
+
+def remove(segment: RemoteSegment, store: RemoteStore, teller: Teller) -> Steps:
+    """Remove a segment that nobody may read or finish any more."""
+    is_told = segment.state is SegmentState.DELETE_STARTED or (
+        yield teller.update(segment, SegmentState.DELETE_STARTED)
+    )
+    if not is_told:
+        return False
+    yield partial(delete_objects, store, segment)
+    return bool((yield teller.update(segment, SegmentState.DELETE_FINISHED)))
+
+
+def give_up(segment: RemoteSegment, remote: RemoteLog, store: RemoteStore, teller: Teller) -> Steps:
+    """Remove what is left of a copy, unless it turns out to be finished."""
+    if not remote.is_given_up(segment):
+        if not (yield teller.update(segment, SegmentState.COPY_STARTED)):
+            return False
+        if not remote.is_given_up(segment):
+            return True
+    return (yield from remove(segment, store, teller))
+
+
+def delete_objects(store: RemoteStore, segment: RemoteSegment) -> int:
+    store.delete(segment.object_names())
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """Where the log is to start, and what has to go then."""
+
+    log_start: int
+    segments: tuple[RemoteSegment, ...] = ()
+
+    @classmethod
+    def of(
+        cls, log: PartitionLog, remote: RemoteLog, *, now_ms: int, in_progress: Collection[bytes] = ()
+    ) -> "Removals":
+        """What the leader of a tiered partition has to do now. `in_progress` are ids of copies that it is at
+        itself.
+        """
+        if not log.config.remote_storage_enable:
+            return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
+        readable = remote.readable(log.epochs)
+        start = _first_kept(log, readable, now_ms)
+        doomed = {segment.segment_id for segment in remote.replaced()}
+        doomed.update(s.segment_id for s in readable if lineage_end(log.epochs, s) <= start)
+        if _knows_lineage(log, start):
+            current = {segment.segment_id for segment in readable}
+            latest = log.epochs.latest
+            for segment in remote.in_states(SegmentState.COPY_FINISHED):
+                is_newer = segment.epochs[-1][0] > latest  # of a leader that this one does not know of yet
+                if segment.segment_id not in current and not is_newer:
+                    doomed.add(segment.segment_id)
+        return cls(start, tuple(_left_alone(remote, in_progress, doomed.__contains__)))
+
+
+def _left_alone(
+    remote: RemoteLog, in_progress: Collection[bytes], is_doomed: Callable[[bytes], bool]
+) -> list[RemoteSegment]:
+    """Doomed copies, and everything that was begun and is nobody's work now; by offset."""
+    found = [
+        segment
+        for segment in remote
+        if segment.segment_id not in in_progress
+        and (segment.state is not SegmentState.COPY_FINISHED or is_doomed(segment.segment_id))
+    ]
+    return sorted(found, key=lambda segment: segment.start_offset)
+
+
+def _knows_lineage(log: PartitionLog, start: int) -> bool:
+    """Whether the log's epochs tell of everything from its start on. Where a damaged checkpoint was made anew
+    from the segments that are here, nothing can be said about those that are not.
+    """
+    entries = log.epochs.entries()
+    return bool(entries) and entries[0][1] <= start
+
+
+def _first_kept(log: PartitionLog, readable: list[RemoteSegment], now_ms: int) -> int:
+    """Where the log starts once what the settings no longer keep has gone."""
+    start = _first_there(log, readable)
+    config = log.config
+    if not config.deletes:
+        return start
+    ends = [(segment, lineage_end(log.epochs, segment)) for segment in readable]
+    if config.retention_ms >= 0:
+        for segment, end in ends:
+            if now_ms - segment.max_timestamp <= config.retention_ms:
+                break
+            start = max(start, end)
+    if config.retention_bytes >= 0:
+        over_bytes = _bytes_in_both(log, readable, start) - config.retention_bytes
+        for segment, end in ends:
+            if end <= start:
+                continue
+            over_bytes -= segment.size
+            if over_bytes < 0:
+                break
+            start = end
+    return min(start, log.high_watermark)
+
+
+def _first_there(log: PartitionLog, readable: list[RemoteSegment]) -> int:
+    """The log's start, or behind what is no longer anywhere: a crash may have forgotten that it moved on."""
+    start = log.log_start_offset
+    local = log.segments.first.base_offset
+    for segment in readable:
+        if start >= local or segment.start_offset <= start <= segment.end_offset:
+            break
+        if segment.start_offset > start:
+            start = min(segment.start_offset, local)
+            break
+    else:
+        start = max(start, local) if _knows_lineage(log, start) else start
+    return start
+
+
+def _bytes_in_both(log: PartitionLog, readable: list[RemoteSegment], start: int) -> int:
+    """Remote bytes from `start` on, and local ones of what is not in the remote store."""
+    tiered_to = max((lineage_end(log.epochs, segment) for segment in readable), default=0)
+    local = sum(segment.size for segment in log.segments if segment.base_offset >= tiered_to)
+    return local + sum(segment.size for segment in readable if segment.end_offset >= start)
+
+
+def orphans(names: Iterable[str], remote: RemoteLog) -> list[str]:
+    """Of the names of a partition's objects in the store, those that belong to no segment of the records.
+
+    The records must have been read to their end after the names were listed: a copy is announced before its
+    first object is put. So what has no record was put by somebody who was slower than the removal of what it
+    was at.
+    """
+    known = {uuid_text(segment.segment_id) for segment in remote}
+    return [name for name in names if _id_in(name) not in known]
+
+
+def _id_in(name: str) -> str:
+    """The segment's id in the name of an object, behind the offset's digits; it may begin with a dash."""
+    return name.rpartition("/")[2][OFFSET_DIGITS + 1 :].partition(".")[0]
