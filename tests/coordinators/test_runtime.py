@@ -249,6 +249,21 @@ def test_a_write_waits_for_the_replicas_in_order(bench: Bench) -> None:
     assert first == second == [ErrorCode.NONE]
 
 
+def test_what_was_loaded_is_settled_when_the_replicas_have_it(bench: Bench) -> None:
+    """The leader before may have told nobody else: if this one ends too, it never was."""
+    bench.follow()
+    bench.lead(1, 2)
+    bench.write(offset("g"))
+    bench.runtime.drop(0)
+    bench.follow()
+    bench.run()
+    settled: list[ErrorCode] = []
+    bench.runtime.when_settled(0, settled.append)
+    assert (len(bench.machines[1].replayed), settled) == (1, [])
+    bench.lead(1)
+    assert settled == [ErrorCode.NONE]
+
+
 def test_who_waits_hears_that_the_leadership_went(bench: Bench) -> None:
     bench.follow()
     bench.lead(1, 2)

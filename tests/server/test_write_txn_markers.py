@@ -31,3 +31,25 @@ async def test_it_is_answered_when_all_replicas_have_it(world: NodeWorld) -> Non
     assert [(each.partition_index, each.error_code) for each in results] == [(0, 0), (1, 0)]
     assert await values(world, "t", committed=False) == [b"one"]
     assert await values(world, "t", committed=True) == []
+
+
+@simulated()
+async def test_one_that_was_written_before_is_not_answered_before_all_replicas_have_it(
+    world: NodeWorld,
+) -> None:
+    """Its coordinator would forget the transaction, which is open again if this leader ends now."""
+    await world.create_topic("t", 1)
+    client, again = await world.connect(), await world.connect()
+    who = await begin(client, "x")
+    await produce(client, who, "t", 0, b"one")
+    partition = world.partition("t", 0)
+    partition.follow_metadata(two_replicas(1, 2))
+    request = markers(who[1], who[2] + 1, "t", 0, commit=False, version=2)
+    asked = client.ask(request, 2)
+    repeated = again.ask(request, 2)
+    await world.pass_time(1_000)
+    assert (asked.done(), repeated.done()) == (False, False)
+    partition.follow_metadata(two_replicas(1))
+    for answer in (await asked, await repeated):
+        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+    assert partition.local_log().log_end_offset == 2  # the record and one marker

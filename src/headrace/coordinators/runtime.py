@@ -3,8 +3,9 @@
 A coordinator's state lives in an internal topic. The leader of one of its partitions runs a *machine* over
 that partition: a request reads the machine's state and yields records; the runtime appends them, replays
 them into the machine, and lets the request be answered once every in-sync replica has them. Loading after a
-restart or a change of leader is the same `replay`, over the partition from its start. A machine that lost
-its partition is thrown away.
+restart or a change of leader is the same `replay`, over the partition from its start; what was loaded beyond
+the high watermark is settled like a write, when the others have it. A machine that lost its partition is
+thrown away.
 
 Records may be part of a producer's transaction: they are `replay_pending` until its marker, which the
 transaction coordinator sends as to any other partition, says what becomes of them.
@@ -279,7 +280,7 @@ class Runtime(Generic[M]):
             self.drop(index)
             return
         if next_offset is None:
-            self._activate(shard)
+            self._activate(shard, shard.partition.local_log().log_end_offset)
         else:
             self._loop.call_soon(self._load_step, index, shard, next_offset)
 
@@ -319,8 +320,9 @@ class Runtime(Generic[M]):
             else:
                 shard.machine.replay(key, value)
 
-    def _activate(self, shard: Shard[M]) -> None:
+    def _activate(self, shard: Shard[M], end_offset: int) -> None:
         shard.active = True
+        self._when_replicated(shard, end_offset, lambda error: None)
         shard.machine.loaded()
         self._on_active()
 

@@ -1,7 +1,7 @@
 """Writing transaction markers into partitions that this node leads: for the coordinator of this node, and for
 those of others, who ask with WriteTxnMarkers.
 
-A marker is answered when every in-sync replica has it. Markers in `__consumer_offsets` go through the group
+A marker is answered when every in-sync replica has it, whoever wrote it. Markers in `__consumer_offsets` go through the group
 coordinator, whose pending offsets they settle.
 
 By transaction.version 2 a marker has a higher epoch than all it ends (KIP-890). One that has not comes late,
@@ -70,7 +70,8 @@ class MarkerWriting:
         try:
             partition = parts.replicas.find(topic, result.partition_index)
             if marker.transaction_version >= STRICT_SINCE and _was_written(partition, marker):
-                self._done(result, ErrorCode.NONE)
+                # By a leader that is gone, or asked again before it was replicated: it can still be lost.
+                self._await_replication(partition, partition.leading_log().log_end_offset, result)
                 return
             batch = build_txn_marker(
                 commit=marker.transaction_result,
@@ -94,7 +95,11 @@ class MarkerWriting:
     ) -> None:
         now_ms = self._parts.clock.now_ms()
         appended = partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, api_version=-1)
-        end_offset = appended.last_offset + 1
+        self._await_replication(partition, appended.last_offset + 1, result)
+
+    def _await_replication(
+        self, partition: Partition, end_offset: int, result: WritableTxnMarkerPartitionResult
+    ) -> None:
         if partition.replicated_to(end_offset):
             self._done(result, ErrorCode.NONE)
             return

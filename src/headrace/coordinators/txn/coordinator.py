@@ -271,6 +271,15 @@ class TxnCoordinator:
 
         machine.put(txn, decided)
 
+    def _send_markers_when_settled(self, partition: int, txn: Transaction) -> None:
+        """A decision that was found in the log: the leader before may have told nobody else of it."""
+
+        def settled(error: ErrorCode) -> None:
+            if not error:
+                self._send_markers(txn)
+
+        self.runtime.when_settled(partition, settled)
+
     def _send_markers(self, txn: Transaction) -> None:
         try:
             epoch = self.runtime.leader_epoch(self.partition_of(txn.transactional_id))
@@ -329,7 +338,7 @@ class TxnCoordinator:
         return TxnMachine(
             write=write,
             transaction_version=lambda: self.transaction_version,
-            on_prepared=self._send_markers,
+            on_prepared=lambda txn: self._send_markers_when_settled(partition, txn),
             on_unloaded=lambda txn: self.markers.drop(txn.transactional_id),
         )
 
