@@ -9,6 +9,7 @@ from headrace.base.errors import ApiError
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import Segment
 from headrace.records.batch import Record, batches, read_records
 from headrace.server.waiting import Waiting
 from headrace.testing.disk import VirtualDisk
@@ -16,7 +17,7 @@ from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.reader import ReaderLimits, RemoteReader, RemoteWindow
 from headrace.tiered.remote_log import RemoteLogs
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
-from headrace.tiered.store import RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError
 from headrace.tiered.stores.folder import FolderStore
 from headrace.tiered.window_memory import WindowMemory
 from tests.log.building import LogBuilder
@@ -67,7 +68,6 @@ class Tiered:
         self.logs = LogBuilder(self.disk, "/data")
         self.remote_logs = RemoteLogs()
         self.waiting = Waiting(asyncio.get_running_loop())
-        self._copied = 0
         self.indexes = self.new_indexes()
         self.reader = RemoteReader(
             self.store,
@@ -103,51 +103,10 @@ class Tiered:
 
     def copy(self, log: PartitionLog) -> list[RemoteSegment]:
         """Copy all closed segments that are not in the store yet."""
-        log.advance_high_watermark(log.log_end_offset)
-        copied = []
-        for number, segment in enumerate(log.segments):
-            following = log.segments.base_after(number)
-            if following is None or (log.tiered_to is not None and following <= log.tiered_to):
-                continue
-            copied.append(self._copy(log, segment, following))
-            log.tiered_to = following
-        return copied
-
-    def _copy(self, log: PartitionLog, segment: Any, end: int) -> RemoteSegment:
-        self._copied += 1
-        starts = [(epoch, start) for epoch, start in log.epochs.entries() if start < end]
-        epochs = tuple(
-            (epoch, max(start, segment.base_offset))
-            for number, (epoch, start) in enumerate(starts)
-            if number + 1 == len(starts) or starts[number + 1][1] > segment.base_offset
-        )
-        remote = RemoteSegment(
-            self.partition,
-            self._copied.to_bytes(16, "big"),
-            segment.base_offset,
-            end - 1,
-            segment.max_timestamp()[0],
-            segment.size,
-            epochs,
-            SegmentState.COPY_FINISHED,
-            broker_id=1,
-            event_ms=5,
-            has_aborted=segment.indexes.has_aborted,
-        )
-        suffixes = [LOG, INDEX, TIME_INDEX] + [TXN_INDEX] * segment.indexes.has_aborted
-        for suffix in suffixes:
-            file = self.disk.open(segment.stem + suffix)
-            self.store.put(remote.object_name(suffix), file, file.size())
-        snapshot = self.disk.open(log.snapshots.path(end))
-        self.store.put(remote.object_name(SNAPSHOT), snapshot, snapshot.size())
-        self.store.put_bytes(remote.object_name(EPOCHS), encode_epochs(starts))
-        self.remote.apply(remote)
-        return remote
+        return copy_closed(log, self.store, self.remote_logs)
 
     def drop_local(self, log: PartitionLog, count: int) -> None:
-        """The oldest local segments go; the log starts where it did."""
-        for segment in log.segments.drop_first(count):
-            segment.release()
+        drop_local(log, count)
 
     def remove(self, segment: RemoteSegment) -> None:
         self.store.delete(segment.object_names())
@@ -190,3 +149,57 @@ class Tiered:
         except ApiError as error:
             return error
         raise AssertionError(f"offset {offset} could be read")
+
+
+def drop_local(log: PartitionLog, count: int) -> None:
+    """The oldest local segments go; the log starts where it did."""
+    for segment in log.segments.drop_first(count):
+        segment.release()
+
+
+def copy_closed(log: PartitionLog, store: RemoteStore, logs: RemoteLogs) -> list[RemoteSegment]:
+    """Copy all closed segments that are not in the store yet, and apply the records of that."""
+    log.advance_high_watermark(log.log_end_offset)
+    partition = TopicIdPartition(log.topic_id, log.topic_partition)
+    logs.load(partition)
+    remote = logs.known(partition)
+    copied = []
+    for number, segment in enumerate(log.segments):
+        following = log.segments.base_after(number)
+        if following is None or (log.tiered_to is not None and following <= log.tiered_to):
+            continue
+        copied.append(_copy(log, segment, following, store, segment_id=(len(remote) + 1).to_bytes(16, "big")))
+        remote.apply(copied[-1])
+        log.tiered_to = following
+    return copied
+
+
+def _copy(
+    log: PartitionLog, segment: Segment, end: int, store: RemoteStore, *, segment_id: bytes
+) -> RemoteSegment:
+    starts = [(epoch, start) for epoch, start in log.epochs.entries() if start < end]
+    epochs = tuple(
+        (epoch, max(start, segment.base_offset))
+        for number, (epoch, start) in enumerate(starts)
+        if number + 1 == len(starts) or starts[number + 1][1] > segment.base_offset
+    )
+    remote = RemoteSegment(
+        TopicIdPartition(log.topic_id, log.topic_partition),
+        segment_id,
+        segment.base_offset,
+        end - 1,
+        segment.max_timestamp()[0],
+        segment.size,
+        epochs,
+        SegmentState.COPY_FINISHED,
+        broker_id=1,
+        event_ms=5,
+        has_aborted=segment.indexes.has_aborted,
+    )
+    disk = log.storage.disk
+    for suffix in [LOG, INDEX, TIME_INDEX] + [TXN_INDEX] * segment.indexes.has_aborted:
+        file = disk.open(segment.stem + suffix)
+        store.put(remote.object_name(suffix), file, file.size())
+    store.put_bytes(remote.object_name(SNAPSHOT), disk.read_file(log.snapshots.path(end)))
+    store.put_bytes(remote.object_name(EPOCHS), encode_epochs(starts))
+    return remote

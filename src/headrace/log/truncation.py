@@ -7,7 +7,11 @@ and flushes on their way, which no longer prove anything (`generation`).
 
 from typing import TYPE_CHECKING
 
+from headrace.log.checkpoints import encode_epochs
+from headrace.log.file_names import LEADER_EPOCHS
+from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_replay import rebuild_producers
+from headrace.log.producer_snapshot import SnapshotEntry, encode_snapshot
 from headrace.log.retention import discard
 from headrace.log.segment_files import create_segment
 
@@ -21,7 +25,12 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
         log.epochs.truncate_from_end(offset)
         return False
     if offset < log.segments.first.base_offset:
+        start, epochs = log.log_start_offset, LeaderEpochs(log.epochs.entries())
         truncate_fully_and_start_at(log, offset, now_ms)
+        if start < offset:  # what lies before is in the remote store, and stays part of the log
+            log.log_start_offset = start
+            epochs.truncate_from_end(offset)
+            log.epochs.take_over(epochs)
         return True
     number = log.segments.number_of(offset)
     _drop_durably(log, number + 1, now_ms)
@@ -51,6 +60,35 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -
     move_recovery_point_back(log, offset)
     log.epochs.clear()
     log.producers.clear(offset)
+
+
+def start_behind_remote(
+    log: "PartitionLog",
+    offset: int,
+    *,
+    log_start_offset: int,
+    epochs: list[tuple[int, int]],
+    producers: list[SnapshotEntry],
+    now_ms: int,
+) -> None:
+    """An empty log that goes on at `offset` and starts before, in the remote store. Blocks; rare.
+
+    Its epochs and producers cannot be found again in batches, so they are durable before the segment is there
+    that starts behind them. A crash on the way leaves an empty log at its start, or all of it.
+    """
+    disk = log.storage.disk
+    log.log_start_offset = log_start_offset
+    log.storage.on_start_apart(log)
+    _drop_durably(log, 0, now_ms)
+    log.snapshots.remove_outside(above=offset, up_to=offset)
+    disk.replace_file(f"{log.folder}/{LEADER_EPOCHS}", encode_epochs(epochs))
+    disk.replace_file(log.snapshots.path(offset), encode_snapshot(producers))
+    truncate_fully_and_start_at(log, offset, now_ms)
+    log.log_start_offset = log_start_offset
+    log.epochs.take_over(LeaderEpochs(epochs))
+    log.epochs.truncate_from_start(log_start_offset)
+    log.snapshots.offsets.append(offset)
+    log.producers.restore(producers, offset, now_ms=now_ms, expiry_ms=log.storage.producer_expiry_ms)
 
 
 def _drop_durably(log: "PartitionLog", number: int, now_ms: int) -> None:

@@ -12,9 +12,8 @@ A second Fetch may follow one that is under way, if partitions came meanwhile: a
 first at once then, and nobody waits for a long poll that was begun without them.
 
 A partition that fails is left out for a while, which grows; the others go on. One whose offset the leader
-does not have is asked about (`questions`): first where the leader's log starts (below that, start anew
-there), then where the follower's last epoch ends. Answers to what is no longer so (another epoch, another end
-of the log) are dropped.
+does not have is asked about (`resuming`). What the remote store must tell is in `tails_wanted`; the driver
+brings it (`take_tail`). Answers to what is no longer so (another epoch, another end of the log) are dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +23,14 @@ from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import NO_EPOCH, TopicId
+from headrace.base.ids import TopicId
 from headrace.replication.fetch_session import FetchSession, Key, Wish
-from headrace.replication.following import cut_back, start_anew, take_records
+from headrace.replication.following import cut_back, start_behind_remote, take_records
 from headrace.replication.partition import Partition
 from headrace.replication.questions import Answer, Need, Request, Response, answers_in, question
+from headrace.replication.resuming import NoTails, TailFinder, is_empty_and_tiered, learn
+from headrace.tiered.remote_segment import RemoteSegment
+from headrace.tiered.tails import Tail
 from headrace.wire.schemas.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 
 logger = logging.getLogger(__name__)
@@ -55,21 +57,38 @@ class FetchLimits(NamedTuple):
     partition_bytes: int = 1 << 20
     response_bytes: int = 10 << 20
     pause_ms: int = 1_000
+    starts_behind_tiered: bool = False
+    """follower.fetch.last.tiered.offset.enable"""
 
 
 class Followed:
     """A partition that follows the node, in one leader epoch."""
 
-    __slots__ = ("failures", "key", "leader_epoch", "leader_start", "need", "not_before_ms", "partition")
+    __slots__ = (
+        "failures",
+        "key",
+        "leader_epoch",
+        "leader_start",
+        "need",
+        "not_before_ms",
+        "partition",
+        "tail",
+        "tail_epoch",
+        "tail_offset",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key = key_of(partition)
         self.leader_epoch = partition.leader_epoch
-        self.leader_start = 0
+        self.leader_start = -1
         self.need: Need | None = None
         self.failures = 0
         self.not_before_ms = 0
+        # Where to start behind the remote tier, the epoch of the record before, and the segment that has it.
+        self.tail_offset = 0
+        self.tail_epoch = -1
+        self.tail: RemoteSegment | None = None
 
     @property
     def is_current(self) -> bool:
@@ -105,10 +124,19 @@ def key_of(partition: Partition) -> Key:
 class Fetcher:
     """All that this node follows of one other."""
 
-    def __init__(self, *, node_id: int, limits: FetchLimits, throttle: Throttle | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        limits: FetchLimits,
+        throttle: Throttle | None = None,
+        tails: TailFinder | None = None,
+    ) -> None:
         self._node_id = node_id
         self._limits = limits
         self._throttle = throttle or Throttle()
+        self._tails = tails or NoTails()
+        self.tails_wanted: list[Followed] = []
         self.broker_epoch = -1
         self._followed: dict[Key, Followed] = {}
         self._paused: dict[Key, Followed] = {}
@@ -135,6 +163,9 @@ class Fetcher:
             return
         self.leave(partition)
         self._followed[key] = Followed(partition)
+        if self._limits.starts_behind_tiered and is_empty_and_tiered(partition):
+            self._followed[key].need = Need.PENDING_UPLOAD
+            self._to_ask[key] = self._followed[key]
         self._session.look_at(key)
         self._came = True
         self._not_before_ms = 0
@@ -184,7 +215,7 @@ class Fetcher:
         about = tuple(each for each in self._to_ask.values() if each.need is need)
         for each in about:
             del self._to_ask[each.key]
-        request = question(need, [each.partition for each in about], node_id=self._node_id)
+        request = question(need, about, node_id=self._node_id)
         return Asked(request, self._next_number(), self._session, about)
 
     def _next_fetch(self) -> Asked | None:
@@ -275,6 +306,8 @@ class Fetcher:
         code = ErrorCode(data.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.need = Need.LOG_START
+        elif code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            followed.need, followed.leader_start = Need.LOCAL_START, data.log_start_offset
         if code is not ErrorCode.NONE:
             logger.info("%s: the leader answers %s", followed.partition.topic_partition, code.name)
             self._pause(followed)
@@ -314,26 +347,36 @@ class Fetcher:
 
     def _learn(self, followed: Followed, answer: Answer, wall_ms: int) -> None:
         """The answer to a question about a partition whose offset the leader does not have."""
-        partition = followed.partition
-        need, followed.need = followed.need, None
         try:
-            log = partition.local_log()
-            if answer.error is not ErrorCode.NONE:
-                followed.need = need
-                raise ApiError(answer.error)
-            if need is Need.LOG_START:
-                followed.leader_start = answer.offset
-                if log.log_end_offset < answer.offset or log.epochs.latest == NO_EPOCH:
-                    start_anew(partition, answer.offset, now_ms=wall_ms)
-                else:
-                    followed.need = Need.EPOCH_END
-                    self._to_ask[followed.key] = followed
-            elif answer.offset < 0:
-                start_anew(partition, followed.leader_start, now_ms=wall_ms)
-            else:
-                cut_back(partition, epoch=answer.epoch, end_offset=answer.offset, now_ms=wall_ms)
+            learn(followed, answer, self._tails, wall_ms=wall_ms)
+            if followed.need is Need.TAIL:
+                self.tails_wanted.append(followed)
+            elif followed.need is not None:
+                self._to_ask[followed.key] = followed
         except ApiError as error:
-            logger.info("%s does not know where to go on: %s", partition.topic_partition, error)
+            logger.info("%s does not know where to go on: %s", followed.partition.topic_partition, error)
+            self._pause(followed)
+        self._session.look_at(followed.key)
+        self._came = True
+
+    def take_tail(self, followed: Followed, tail: Tail | None, now_ms: int, wall_ms: int) -> None:
+        """What was wanted of the remote store; None where it could not be had."""
+        if self._followed.get(followed.key) is not followed or not followed.is_current:
+            return
+        self._now_ms = now_ms
+        followed.need = None
+        try:
+            if tail is None:
+                followed.need = Need.LOCAL_START
+                self._pause(followed)
+            else:
+                partition = followed.partition
+                start_behind_remote(partition, tail, log_start_offset=followed.leader_start, now_ms=wall_ms)
+                logger.info(
+                    "%s starts at %d, behind the remote tier", partition.topic_partition, tail.next_offset
+                )
+        except ApiError as error:
+            logger.error("%s cannot start: %s", followed.partition.topic_partition, error)
             self._pause(followed)
         self._session.look_at(followed.key)
         self._came = True

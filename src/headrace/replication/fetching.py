@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Protocol
 
 from headrace.base.clock import Clock
 from headrace.base.ids import NO_LEADER
-from headrace.replication.fetcher import Asked, Fetcher, FetchLimits, Throttle
+from headrace.replication.fetcher import Asked, Fetcher, FetchLimits, Followed, Throttle
 from headrace.replication.partition import Partition
 from headrace.replication.questions import Request, Response
+from headrace.tiered.tails import RemoteTails, Tail
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,8 @@ class Fetchers:
         throttle: Throttle | None = None,
         timeout_ms: int = SOCKET_TIMEOUT_MS,
     ) -> None:
+        self.tails: RemoteTails | None = None  # set before anything is followed, where topics can be tiered
+        self.executor: Executor | None = None  # for what blocks on the remote store
         self._connect = connect
         self._node_id = node_id
         self._loop = loop
@@ -125,7 +129,12 @@ class _Driven:
         self._woken: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self.core = Fetcher(node_id=fetchers._node_id, limits=fetchers._limits, throttle=fetchers._throttle)
+        self.core = Fetcher(
+            node_id=fetchers._node_id,
+            limits=fetchers._limits,
+            throttle=fetchers._throttle,
+            tails=fetchers.tails,
+        )
 
     def wake(self) -> None:
         """Look for something to ask, once for all that comes in this turn of the loop."""
@@ -150,6 +159,9 @@ class _Driven:
         now_ms = self._all._clock.monotonic_ms()
         while (asked := self.core.next_request(now_ms)) is not None:
             self._ask(asked)
+        wanted, self.core.tails_wanted = self.core.tails_wanted, []
+        for followed in wanted:
+            self._fetch_tail(followed)
         due_ms = self.core.due_ms()
         if due_ms is not None:
             self._timer = self._all._loop.call_later(max(due_ms - now_ms, 1) / 1000, self.wake)
@@ -174,4 +186,23 @@ class _Driven:
         if error is not None:
             logger.info("node %d does not answer: %s", self._leader_id, error)
             self.core.failed(asked, self._all._clock.monotonic_ms())
+        self.wake()
+
+    def _fetch_tail(self, followed: Followed) -> None:
+        tails, segment = self._all.tails, followed.tail
+        assert tails is not None, "only the remote tier finds segments"
+        assert segment is not None
+        done = self._all._loop.run_in_executor(self._all.executor, tails.read, segment)
+        done.add_done_callback(lambda over: self._tail_came(followed, over))
+
+    def _tail_came(self, followed: Followed, over: asyncio.Future[Tail]) -> None:
+        error = asyncio.CancelledError() if over.cancelled() else over.exception()
+        if self._stopped:
+            return
+        if error is not None:
+            logger.error("%s cannot start yet: %s", followed.partition.topic_partition, error)
+        clock = self._all._clock
+        self.core.take_tail(
+            followed, over.result() if error is None else None, clock.monotonic_ms(), clock.now_ms()
+        )
         self.wake()

@@ -1,4 +1,5 @@
-"""What a follower does with its leader's answers, for one partition: append, cut back, start anew.
+"""What a follower does with its leader's answers, for one partition: append, cut back, start anew, or start
+behind what is in the remote store.
 
 A follower's log is its leader's, byte for byte, up to where it ends. It is only ever cut where the two logs
 part, by leader epochs (KIP-101, KIP-279): the leader names the largest epoch that both may have, and its end
@@ -14,6 +15,7 @@ from headrace.base.ids import NO_EPOCH
 from headrace.log.partition_log import PartitionLog
 from headrace.records.header import HEADER_BYTES, read_header
 from headrace.replication.partition import Partition
+from headrace.tiered.tails import Tail
 
 
 def take_records(
@@ -62,4 +64,17 @@ def cut_back(partition: Partition, *, epoch: int, end_offset: int, now_ms: int) 
 def start_anew(partition: Partition, offset: int, *, now_ms: int) -> None:
     """The leader's log starts above this one's end: nothing here is of use to anybody."""
     partition.local_log().truncate_fully_and_start_at(offset, now_ms=now_ms)
+    partition.on_advance(partition.topic_partition)
+
+
+def start_behind_remote(partition: Partition, tail: Tail, *, log_start_offset: int, now_ms: int) -> None:
+    """What the leader does not have on its own disk any more is in the remote store, for this replica too."""
+    first = tail.epochs[0][1] if tail.epochs else tail.next_offset
+    partition.local_log().start_behind_remote(
+        tail.next_offset,
+        log_start_offset=min(log_start_offset if log_start_offset >= 0 else first, tail.next_offset),
+        epochs=tail.epochs,
+        producers=tail.producers,
+        now_ms=now_ms,
+    )
     partition.on_advance(partition.topic_partition)

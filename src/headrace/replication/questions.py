@@ -1,5 +1,5 @@
-"""What a follower asks besides records: where its leader's log starts (ListOffsets), and where an epoch ends
-in it (OffsetForLeaderEpoch).
+"""What a follower asks besides records: where its leader's log starts, or its local part of it (ListOffsets),
+and where an epoch ends in it (OffsetForLeaderEpoch).
 
 Both name topics by name, while a fetcher knows partitions by id: an answer is matched with what was asked.
 """
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 Request: TypeAlias = FetchRequest | ListOffsetsRequest | OffsetForLeaderEpochRequest
 Response: TypeAlias = FetchResponse | ListOffsetsResponse | OffsetForLeaderEpochResponse
 
+EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
-"""Where the log on the leader's own disk starts."""
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Need(Enum):
@@ -33,6 +34,17 @@ class Need(Enum):
 
     LOG_START = "where the leader's log starts"
     EPOCH_END = "where its last epoch ends in the leader's log"
+    LOCAL_START = "where the leader's log starts on its own disk"
+    PENDING_UPLOAD = "where what is not in the remote store yet starts"
+    EPOCH_BEFORE = "where the epoch before that of the leader's first local record ends"
+    TAIL = "what the remote store has of the log's state there"  # asked of nobody but the store
+
+
+_PLACES: Final = {
+    Need.LOG_START: EARLIEST,
+    Need.LOCAL_START: EARLIEST_LOCAL,
+    Need.PENDING_UPLOAD: EARLIEST_PENDING_UPLOAD,
+}
 
 
 class Answer(NamedTuple):
@@ -43,39 +55,42 @@ class Answer(NamedTuple):
     epoch: int
 
 
-def question(need: Need, partitions: Sequence[Partition], *, node_id: int) -> Request:
+def question(need: Need, about: Sequence["Followed"], *, node_id: int) -> Request:
     """Ask the same about several partitions."""
-    topics: dict[str, list[Partition]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic_partition.topic, []).append(partition)
-    if need is Need.LOG_START:
+    topics: dict[str, list[Followed]] = {}
+    for followed in about:
+        topics.setdefault(followed.partition.topic_partition.topic, []).append(followed)
+    if need in _PLACES:
         return ListOffsetsRequest(
             replica_id=node_id,
             topics=[
-                list_offsets.ListOffsetsTopic(name, [_ask_start(each) for each in found])
+                list_offsets.ListOffsetsTopic(name, [_ask_place(each.partition, need) for each in found])
                 for name, found in topics.items()
             ],
         )
     return OffsetForLeaderEpochRequest(
         replica_id=node_id,
         topics=[
-            offset_for_leader_epoch.OffsetForLeaderTopic(name, [_ask_epoch_end(each) for each in found])
+            offset_for_leader_epoch.OffsetForLeaderTopic(name, [_ask_epoch_end(each, need) for each in found])
             for name, found in topics.items()
         ],
     )
 
 
-def _ask_start(partition: Partition) -> list_offsets.ListOffsetsPartition:
+def _ask_place(partition: Partition, need: Need) -> list_offsets.ListOffsetsPartition:
     return list_offsets.ListOffsetsPartition(
-        partition.topic_partition.partition, partition.leader_epoch, EARLIEST_LOCAL
+        partition.topic_partition.partition, partition.leader_epoch, _PLACES[need]
     )
 
 
-def _ask_epoch_end(partition: Partition) -> offset_for_leader_epoch.OffsetForLeaderPartition:
-    log = partition.log
-    last_epoch = -1 if log is None else log.epochs.latest
+def _ask_epoch_end(followed: "Followed", need: Need) -> offset_for_leader_epoch.OffsetForLeaderPartition:
+    partition = followed.partition
+    if need is Need.EPOCH_BEFORE:
+        epoch = followed.tail_epoch - 1
+    else:
+        epoch = -1 if partition.log is None else partition.log.epochs.latest
     return offset_for_leader_epoch.OffsetForLeaderPartition(
-        partition.topic_partition.partition, partition.leader_epoch, last_epoch
+        partition.topic_partition.partition, partition.leader_epoch, epoch
     )
 
 

@@ -22,14 +22,13 @@ from headrace.log.offset_index import OffsetIndex
 from headrace.log.time_index import TimeIndex
 from headrace.log.txn_index import AbortedTxn, read_aborted
 from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
 T = TypeVar("T")
 
 FOLDER: Final = "remote-log-index-cache"
 
 _SUFFIXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
-_PIECE_BYTES: Final = 1 << 20
 _LOCKS: Final = 64
 
 
@@ -99,7 +98,7 @@ class IndexCache:
             found = self._cached(name, parse)
             if found is not None:
                 return found
-            data = self._fetch(segment.object_name(suffix))
+            data = read_whole(self._store, segment.object_name(suffix))
             try:
                 parsed = parse(data)
             except InvalidBytesError as error:
@@ -121,14 +120,6 @@ class IndexCache:
             pass
         self._drop(name)
         return None
-
-    def _fetch(self, name: str) -> bytes:
-        """A whole object, whose size nobody has noted."""
-        pieces: list[bytes] = []
-        while not pieces or len(pieces[-1]) == _PIECE_BYTES:
-            start = len(pieces) * _PIECE_BYTES
-            pieces.append(self._store.read(name, start, start + _PIECE_BYTES))
-        return b"".join(pieces)
 
     def _keep(self, name: str, data: bytes) -> None:
         self._disk.replace_file(self._path(name), data)

@@ -209,7 +209,7 @@ def _place(wanted: _Wish) -> int:
         return log.log_start_offset
     if timestamp == EARLIEST_LOCAL:
         return log.local_start_offset
-    if wanted.context.parts.remote is None or not log.config.remote_storage_enable:
+    if not log.config.remote_storage_enable:
         return NOT_FOUND[1]
     tiered_to = log.tiered_to
     if timestamp == LATEST_TIERED:
