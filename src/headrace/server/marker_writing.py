@@ -1,8 +1,8 @@
 """Writing transaction markers into partitions that this node leads: for the coordinator of this node, and for
 those of others, who ask with WriteTxnMarkers.
 
-A marker is answered when every in-sync replica has it, whoever wrote it. Markers in `__consumer_offsets` go through the group
-coordinator, whose pending offsets they settle.
+A marker is answered when every in-sync replica has it, whoever wrote it. Markers in `__consumer_offsets` go
+through the group coordinator, whose pending offsets they settle.
 
 By transaction.version 2 a marker has a higher epoch than all it ends (KIP-890). One that has not comes late,
 after its producer went on, and would end a later transaction: it is refused (KIP-1228). One that was written
