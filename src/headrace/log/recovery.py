@@ -28,6 +28,7 @@ from headrace.log.file_names import (
 )
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.leftovers import settle_leftovers
+from headrace.log.new_log import make_files, new_log
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_replay import rebuild_producers
 from headrace.log.producer_snapshots import ProducerSnapshots
@@ -79,9 +80,12 @@ def open_log(
     `starts_elsewhere`, in the remote store, may start before the first segment that is here.
     """
     disk = storage.disk
-    is_new = not disk.exists(folder)
-    disk.make_folder(folder)
-    files = [] if is_new else settle_leftovers(disk, folder)
+    if not disk.exists(folder):
+        make_files(disk, folder, log_start_offset, config, topic_id)
+        return new_log(
+            storage, folder, topic_partition, config, now_ms=now_ms, topic_id=topic_id, start=log_start_offset
+        )
+    files = settle_leftovers(disk, folder)
     aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
     indexed = {file.base_offset for file in files if file.suffix in (INDEX, TIME_INDEX)}
     bases = [file.base_offset for file in files if file.suffix == LOG]
@@ -98,11 +102,9 @@ def open_log(
         )
         for base_offset in bases
     ]
-    known_id = NO_TOPIC_ID if is_new else _load_topic_id(storage, folder)
+    known_id = _load_topic_id(storage, folder)
     if not segments:
-        segments.append(
-            create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms, new_folder=is_new)
-        )
+        segments.append(create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms))
     log = PartitionLog(
         storage,
         folder,
@@ -125,10 +127,7 @@ def open_log(
     log.cleaned_to = cleaned_to
     if not files:
         log.owed.note_folders(folder, folder.rpartition("/")[0])
-    if is_new:
-        log.producers.clear(log.log_end_offset)
-    else:
-        _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
+    _restore(log, clean=clean, now_ms=now_ms, on_progress=on_progress)
     if known_id == NO_TOPIC_ID != topic_id:
         log.assign_topic_id(topic_id)
     return log

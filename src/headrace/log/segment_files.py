@@ -7,23 +7,16 @@ from headrace.settings.topic import TopicConfig
 
 
 def create_segment(
-    storage: Storage,
-    folder: str,
-    base_offset: int,
-    *,
-    config: TopicConfig,
-    now_ms: int,
-    new_folder: bool = False,
+    storage: Storage, folder: str, base_offset: int, *, config: TopicConfig, now_ms: int
 ) -> Segment:
-    """A new, empty, active segment; files of that name that lie about are cut. In a `new_folder` none do."""
+    """A new, empty, active segment; files of that name that lie about are cut."""
     segment = Segment(
         storage, folder, base_offset, size=0, config=config, created_ms=now_ms, has_index_files=False
     )
     file = storage.disk.open(segment.path, create=True)
-    if not new_folder:
-        file.truncate(0)
-        for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
-            storage.disk.remove(segment.stem + suffix)
+    file.truncate(0)
+    for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
+        storage.disk.remove(segment.stem + suffix)
     if config.preallocate:
         file.preallocate(config.segment_bytes)
     segment.reset()
