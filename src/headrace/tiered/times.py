@@ -24,7 +24,7 @@ from headrace.tiered.store import RemoteStore, RemoteStoreError
 
 _PIECE_BYTES: Final = 1 << 20
 
-Found: TypeAlias = "asyncio.Future[TimestampOffset | None]"
+Found: TypeAlias = asyncio.Future[TimestampOffset | None]
 
 
 class RemoteTimes:

@@ -1,0 +1,97 @@
+"""Offsets by time in the remote tier: the answers that the local log gave, and no store where it can be told
+without."""
+
+import asyncio
+
+import pytest
+
+from headrace.base.errors import ApiError
+from headrace.log.file_names import LOG
+from headrace.log.partition_log import PartitionLog, TimestampOffset
+from headrace.tiered.store import RemoteStoreError
+from headrace.tiered.times import RemoteTimes
+from tests.log.building import append, batch_of
+from tests.tiered.reading import Tiered
+from tests.tiered.test_reader import simulated
+
+START_MS = 1_000
+
+
+def times_of(tiers: Tiered) -> RemoteTimes:
+    return RemoteTimes(
+        tiers.store, tiers.indexes, tiers.remote_logs, loop=asyncio.get_running_loop(), executor=None
+    )
+
+
+def with_times(tiers: Tiered) -> PartitionLog:
+    """Batches of five records, ten milliseconds apart, whose times go back now and then."""
+    log = tiers.open(segment_bytes=4_000, index_interval_bytes=300)
+    for number in range(200):
+        append(log, batch_of(5, timestamp=START_MS + 10 * number - 35 * (number % 7 == 0)))
+    tiers.copy(log)
+    return log
+
+
+async def find(times: RemoteTimes, log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    found = times.find(log, timestamp)
+    remote = None if found is None else await found
+    return remote or log.offset_for_timestamp(timestamp)
+
+
+@simulated
+async def test_both_tiers_together_answer_as_one_log() -> None:
+    tiers = Tiered()
+    log = with_times(tiers)
+    wanted = [0, *range(START_MS - 40, START_MS + 2_100, 7)]
+    before = {timestamp: log.offset_for_timestamp(timestamp) for timestamp in wanted}
+    tiers.drop_local(log, len(log.segments) // 2)
+    times = times_of(tiers)
+    for timestamp in wanted:
+        assert await find(times, log, timestamp) == before[timestamp], timestamp
+    log.advance_log_start(123)
+    assert (await find(times, log, 0)) == TimestampOffset(START_MS + 243, 123, 0)
+
+
+@simulated
+async def test_the_store_is_not_asked_where_no_segment_in_it_can_hold_the_record() -> None:
+    tiers = Tiered()
+    log = with_times(tiers)
+    tiers.drop_local(log, len(log.segments) // 2)
+    times = times_of(tiers)
+    assert times.find(log, START_MS + 1_990) is None
+    assert times.largest(log, START_MS + 1_994) is None
+    assert not tiers.store.reads
+    untiered = Tiered()
+    local = with_times(untiered)
+    assert times_of(untiered).find(local, 0) is None
+
+
+@simulated
+async def test_the_largest_timestamp_may_be_in_the_remote_tier() -> None:
+    tiers = Tiered()
+    log = tiers.open(segment_bytes=1_000)
+    for number in range(40):
+        append(log, batch_of(2, timestamp=START_MS + (5_000 if number == 7 else number)))
+    expected = log.offset_of_max_timestamp()
+    tiers.copy(log)
+    tiers.drop_local(log, len(log.segments) - 1)
+    local = log.offset_of_max_timestamp()
+    assert local is not None
+    found = times_of(tiers).largest(log, local.timestamp)
+    assert found is not None
+    assert await found == expected == TimestampOffset(START_MS + 5_001, 15, 0)
+
+
+@simulated
+async def test_a_store_that_fails_is_told() -> None:
+    tiers = Tiered()
+    log = with_times(tiers)
+    tiers.drop_local(log, len(log.segments) // 2)
+    tiers.store.failing.add(LOG)
+    found = times_of(tiers).find(log, START_MS)
+    assert found is not None
+    with pytest.raises(RemoteStoreError):
+        await found
+    tiers.remote_logs._loaded.clear()
+    with pytest.raises(ApiError):
+        times_of(tiers).find(log, START_MS)
