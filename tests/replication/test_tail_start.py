@@ -37,7 +37,7 @@ class TieredPair(Pair):
         self.tails = RemoteTails(self.remote_store, self.logs)
         self.fetcher = Fetcher(
             node_id=FOLLOWER,
-            limits=FetchLimits(wait_ms=0, pause_ms=100, starts_behind_tiered=starts_behind_tiered),
+            limits=FetchLimits(wait_ms=0, pause_ms=100, starts_behind_tiered=lambda: starts_behind_tiered),
             tails=self.tails,
         )
         self.fetcher.broker_epoch = 5

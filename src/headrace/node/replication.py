@@ -7,6 +7,7 @@ is known. A leader is found by the listener between brokers that it has register
 import asyncio
 import random
 from collections.abc import Callable
+from concurrent.futures import Executor
 
 from headrace.base.clock import Clock
 from headrace.metadata.image import ClusterImage
@@ -20,6 +21,7 @@ from headrace.replication.replicas import Replicas
 from headrace.replication.surroundings import ReplicaSurroundings
 from headrace.replication.throttles import FollowerThrottle, LeaderThrottle
 from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.tails import RemoteTails
 from headrace.transport.network import Network
 from headrace.transport.peer import Peer
 from headrace.transport.receive_memory import ReceiveMemory
@@ -92,6 +94,10 @@ class Replication:
             timeout_ms=config.int("replica.socket.timeout.ms"),
         )
 
+    def use_remote_tier(self, tails: RemoteTails, executor: Executor) -> None:
+        """Followers may start behind what is in the remote store. Called before anything is followed."""
+        self._fetchers.tails, self._fetchers.executor = tails, executor
+
     def begin(self, broker_epoch: int, replicas: Replicas) -> None:
         """The broker is registered: fetch, and look after who is in sync."""
         is_first = self._replicas is None
@@ -138,4 +144,5 @@ def _limits(config: BrokerConfig) -> FetchLimits:
         partition_bytes=config.int("replica.fetch.max.bytes"),
         response_bytes=config.int("replica.fetch.response.max.bytes"),
         pause_ms=config.int("replica.fetch.backoff.ms"),
+        starts_behind_tiered=lambda: config.bool("follower.fetch.last.tiered.offset.enable"),
     )

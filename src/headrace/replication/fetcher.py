@@ -19,6 +19,7 @@ brings it (`take_tail`). Answers to what is no longer so (another epoch, another
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
@@ -57,8 +58,8 @@ class FetchLimits(NamedTuple):
     partition_bytes: int = 1 << 20
     response_bytes: int = 10 << 20
     pause_ms: int = 1_000
-    starts_behind_tiered: bool = False
-    """follower.fetch.last.tiered.offset.enable"""
+    starts_behind_tiered: Callable[[], bool] = bool
+    """follower.fetch.last.tiered.offset.enable, which can change while a node runs. By default not."""
 
 
 class Followed:
@@ -163,7 +164,7 @@ class Fetcher:
             return
         self.leave(partition)
         self._followed[key] = Followed(partition)
-        if self._limits.starts_behind_tiered and is_empty_and_tiered(partition):
+        if self._limits.starts_behind_tiered() and is_empty_and_tiered(partition):
             self._followed[key].need = Need.PENDING_UPLOAD
             self._to_ask[key] = self._followed[key]
         self._session.look_at(key)
