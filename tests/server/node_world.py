@@ -24,6 +24,7 @@ from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import CAPACITY_BYTES, Crash
 from headrace.testing.machine import Surroundings
 from headrace.testing.world import World
+from headrace.tiered.store import RemoteStore
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.limits import ReceiveLimits
 from headrace.transport.network import Network
@@ -135,6 +136,7 @@ class NodeWorld:
         self.tracebacks = Tracebacks()
         self._network = self.world.network.attach("client", self.world.driver)
         self._node: Node | None = None
+        self.make_remote_store: Callable[[Surroundings], RemoteStore | None] = lambda own: None
 
     def __enter__(self) -> Self:
         logging.getLogger("headrace").addHandler(self.tracebacks)
@@ -194,6 +196,7 @@ class NodeWorld:
             rng=own.rng,
             on_progress=self.progress.append,
             on_failure=self.failures.append,
+            remote_store=self.make_remote_store(own),
         )
 
     async def stop(self) -> None:

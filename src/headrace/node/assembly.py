@@ -28,8 +28,10 @@ from headrace.node.control_plane import ControlPlane
 from headrace.node.directory_reports import DirectoryReports
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
+from headrace.node.remote_reading import RemoteReading
 from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, open_folders
+from headrace.node.tiers import Tiers
 from headrace.node.transactions import Transactions
 from headrace.raft.quorum import Quorum
 from headrace.replication.cleaning import Cleaning
@@ -44,6 +46,7 @@ from headrace.server.parts import AllowAll, Parts
 from headrace.server.replica_selection import selector_of
 from headrace.server.waiting import Waiting
 from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.store import RemoteStore
 from headrace.transport.attention import Attention
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
@@ -70,6 +73,7 @@ class Node:
         rng: random.Random,
         on_failure: OnFailure,
         attention: Attention | None = None,
+        remote_store: RemoteStore | None = None,
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
@@ -77,6 +81,7 @@ class Node:
         self._lifecycle: BrokerLifecycle | None = None
         self._has_logs = False
         self._coordinates = False
+        self._remote_store = remote_store
         self._store, self.cluster_id = open_folders(
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
@@ -135,6 +140,8 @@ class Node:
         self.parts = self._make_parts(clock, rng, network, memory)
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
+        self.tiers = self._make_tiers(clock, rng, network, memory)
+        self._remote_reading = None if self.tiers is None else self._read_remotely(self.tiers, disk)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
     def _make_parts(self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory) -> Parts:
@@ -207,6 +214,38 @@ class Node:
             fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
 
+    def _make_tiers(
+        self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory
+    ) -> Tiers | None:
+        if self._remote_store is None or not self._is_broker:
+            return None
+        return Tiers(
+            self.config,
+            self.image,
+            self._control.active,
+            self.parts.replicas,
+            self._remote_store,
+            network=network,
+            memory=memory,
+            loop=self._loop,
+            clock=clock,
+            rng=rng,
+        )
+
+    def _read_remotely(self, tiers: Tiers, disk: Disk) -> RemoteReading:
+        reading = RemoteReading(
+            self.config,
+            tiers.store,
+            tiers.logs,
+            disk=disk,
+            log_dir=self._store.online_folders()[0].path,
+            loop=self._loop,
+            on_arrival=self.parts.waiting.notify,
+        )
+        self.parts.remote, self.parts.remote_times = reading.reader, reading.times
+        self._replication.use_remote_tier(reading.tails, reading.executor)
+        return reading
+
     @property
     def quorum(self) -> Quorum:
         return self._control.quorum
@@ -246,6 +285,8 @@ class Node:
         self.parts.groups.apply(everything_in(self.image))
         self.parts.transactions.apply(everything_in(self.image))
         self._listeners.admit()
+        if self.tiers is not None:
+            self.tiers.start()
 
     async def _register(self) -> None:
         folders = [folder.meta for folder in self._store.online_folders() if folder.meta is not None]
@@ -289,6 +330,8 @@ class Node:
         if self._coordinates:
             self.parts.groups.apply(delta)
             self.parts.transactions.apply(delta)
+        if self.tiers is not None:
+            self.tiers.follow(delta)
         self._doubts.look_again()
 
     def _advanced(self, topic_partition: TopicPartition) -> None:
@@ -333,6 +376,10 @@ class Node:
         self._coordinates = False
         self.parts.waiting.close()
         self._doubts.close()
+        if self._remote_reading is not None:
+            self._remote_reading.close()
+        if self.tiers is not None:
+            await self.tiers.stop()
         self.parts.groups.stop()
         self._transactions.stop()
         await self._listeners.drain_clients(DRAIN_S)
@@ -358,6 +405,10 @@ class Node:
         self._directory_reports.stop()
         self._upkeep.stop()
         self.cleaning.abandon()
+        if self._remote_reading is not None:
+            self._remote_reading.close()
+        if self.tiers is not None:
+            self.tiers.abandon()
         self._control.abandon()
         self._store.unlock()
 
@@ -373,8 +424,11 @@ async def start_node(
     on_progress: Say | None = None,
     on_failure: OnFailure | None = None,
     attention: Attention | None = None,
+    remote_store: RemoteStore | None = None,
 ) -> Node:
-    """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped."""
+    """A node that serves clients. `on_failure` is told of a fault after which it can only be stopped.
+    Segments of tiered topics go to the `remote_store`.
+    """
     node = Node(
         config,
         loop=loop,
@@ -384,6 +438,7 @@ async def start_node(
         rng=rng,
         on_failure=on_failure or (lambda error: logger.critical("the node failed: %s", error)),
         attention=attention,
+        remote_store=remote_store,
     )
     try:
         await node.start(on_progress)

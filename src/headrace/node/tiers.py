@@ -1,0 +1,117 @@
+"""The remote tier, joined for one node: the store, what is known of the segments in it, copying and removing.
+
+Only a broker with `remote.log.storage.system.enable` has one. What blocks on the store runs in threads of its
+own, so that a slow store keeps nothing else waiting.
+"""
+
+import asyncio
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.base.clock import Clock
+from headrace.controller.requests import ControllerRequests
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import ClusterImage
+from headrace.node.deleted_topics import DeletedTopics
+from headrace.node.remote_metadata import RemoteMetadata
+from headrace.replication.replicas import Replicas
+from headrace.replication.tier_rounds import TierRounds
+from headrace.replication.tiering import Tiering
+from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.remote_log import RemoteLogs
+from headrace.tiered.remote_segment import TopicIdPartition
+from headrace.tiered.steps import Teller
+from headrace.tiered.store import RemoteStore
+from headrace.transport.network import Network
+from headrace.transport.receive_memory import ReceiveMemory
+
+
+class Tiers:
+    """One node's share in the remote tier. `logs` is what is known of remote segments."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        controller: ControllerRequests,
+        replicas: Replicas,
+        store: RemoteStore,
+        *,
+        network: Network,
+        memory: ReceiveMemory,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.store = store
+        self._executor = ThreadPoolExecutor(
+            config.int("remote.log.manager.copier.thread.pool.size")
+            + config.int("remote.log.manager.expiration.thread.pool.size"),
+            thread_name_prefix="remote-log",
+        )
+        self._metadata = RemoteMetadata(
+            config,
+            image,
+            controller,
+            held=lambda: self.tiering.held(),
+            on_change=self._changed,
+            network=network,
+            memory=memory,
+            loop=loop,
+            clock=clock,
+            rng=rng,
+        )
+        rounds = TierRounds(
+            self._metadata,
+            store,
+            Teller(config.node_id, clock.now_ms),
+            loop=loop,
+            bytes_per_second=lambda: config.int("remote.log.manager.copy.max.bytes.per.second"),
+            executor=self._executor,
+        )
+        self.tiering = Tiering(rounds, replicas=replicas, config=config, loop=loop, rng=rng)
+        self._deleted = DeletedTopics(
+            self._metadata,
+            rounds,
+            image,
+            controller,
+            loop=loop,
+            interval_s=lambda: config.int("remote.log.manager.task.interval.ms") / 1000,
+        )
+
+    @property
+    def logs(self) -> RemoteLogs:
+        return self._metadata.logs
+
+    def start(self) -> None:
+        self._metadata.start()
+        self.tiering.start()
+        self._deleted.start()
+
+    def follow(self, delta: Delta) -> None:
+        """The cluster has changed."""
+        if delta.topics_deleted or delta.topics_changed or delta.topic_configs_changed:
+            self._metadata.look()
+        if delta.topics_deleted or delta.topics_changed:
+            self._deleted.note()
+
+    async def stop(self) -> None:
+        """Give up what is under way, and return once no thread works on it any more."""
+        self._halt()
+        await self.tiering.stop()
+        await self._deleted.stop()
+        self._executor.shutdown(wait=False)
+        self.store.close()
+
+    def abandon(self) -> None:
+        """A start that failed: nothing is under way."""
+        self._halt()
+        self._executor.shutdown(wait=False)
+
+    def _halt(self) -> None:
+        self.tiering.abandon()
+        self._deleted.abandon()
+        self._metadata.stop()
+
+    def _changed(self, partition: TopicIdPartition) -> None:
+        self.tiering.note(partition)

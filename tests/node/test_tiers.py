@@ -1,0 +1,257 @@
+"""The remote tier on a whole node, in virtual time: what is copied, what goes, what a crash leaves."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.log.append import Origin
+from headrace.log.checkpoints import decode_epochs
+from headrace.log.producer_snapshot import decode_snapshot
+from headrace.records.batch import Record, batches, build_batch
+from headrace.testing.disk import Crash
+from headrace.testing.machine import Surroundings
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.stores.folder import FolderStore
+from headrace.wire.schemas.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.server.node_world import NodeWorld
+
+ROOT = "/remote"
+SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "1000",
+    "remote.log.manager.task.retry.backoff.max.ms": "2000",
+    "log.retention.check.interval.ms": "1000",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+}
+TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "local.retention.ms": "1"}
+
+
+class TieredWorld(NodeWorld):
+    """A node with a folder for its remote store."""
+
+    def __init__(self, settings: dict[str, str] | None = None, *, seed: int = 1) -> None:
+        super().__init__(SETTINGS | (settings or {}), seed=seed)
+        self.make_remote_store = self._store_on
+
+    def _store_on(self, own: Surroundings) -> FolderStore:
+        own.disk.make_folder(ROOT)
+        return FolderStore(own.disk, ROOT)
+
+    @property
+    def store(self) -> FolderStore:
+        return FolderStore(self.machine.disk, ROOT)
+
+    def objects(self) -> list[str]:
+        return [name for name, _ in self.store.list("")]
+
+    def write(self, topic: str, count: int, *, producer_id: int = 7) -> None:
+        """So many batches of 600 bytes; three make a segment."""
+        partition = self.partition(topic)
+        log = partition.log
+        assert log is not None
+        for _ in range(count):
+            known = log.producers.producers.get(producer_id)
+            sequence = 0 if known is None else known.last_sequence + 1
+            batch = build_batch(
+                [Record(timestamp=self.machine.clock.now_ms(), key=b"k", value=b"v" * 530)],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+            partition.append(
+                batch, now_ms=self.machine.clock.now_ms(), origin=Origin.CLIENT, acks=1, api_version=9
+            )
+
+    def segments(self, topic: str, *states: SegmentState) -> list[RemoteSegment]:
+        assert self.node.tiers is not None
+        name = TopicIdPartition(self.partition(topic).topic_id, TopicPartition(topic, 0))
+        remote = self.node.tiers.logs.get(name)
+        return [] if remote is None else remote.in_states(*(states or tuple(SegmentState)))
+
+    async def copied_to(self, topic: str, offset: int) -> None:
+        await self.until(lambda: (self.log(topic).tiered_to or 0) >= offset, f"copied to {offset}")
+
+    async def configure(self, topic: str, **settings: str) -> None:
+        changes = [AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, topic, changes)])
+
+        async def ask() -> Any:
+            return await self.node.parts.controller.incremental_alter_configs(request)
+
+        response = await self.on_node(ask())
+        assert response.responses[0].error_code == 0, response
+
+    def check_no_orphans(self, *topics: str) -> None:
+        """Every object belongs to a finished segment of the records, and each of those has its objects."""
+        known = {
+            name for topic in topics for segment in self.segments(topic) for name in segment.object_names()
+        }
+        assert set(self.objects()) <= known
+        for topic in topics:
+            for segment in self.segments(topic):
+                assert segment.state is SegmentState.COPY_FINISHED
+                assert segment.object_name(".log") in self.objects()
+
+
+def tiered(
+    test: Callable[[TieredWorld], Coroutine[Any, Any, None]],
+) -> Callable[[], None]:
+    def run() -> None:
+        async def script(world: TieredWorld) -> None:
+            await world.start()
+            await test(world)
+            if world.is_running:
+                await world.stop()
+
+        with TieredWorld() as world:
+            world.run(script(world))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@tiered
+async def test_closed_segments_are_copied_with_all_that_belongs_to_them(world: TieredWorld) -> None:
+    topic_id = await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "-2"})
+    world.write("rows", 10)
+    await world.copied_to("rows", 9)
+    segments = world.segments("rows")
+    assert [(s.start_offset, s.end_offset, s.state.name) for s in segments] == [
+        (0, 2, "COPY_FINISHED"),
+        (3, 5, "COPY_FINISHED"),
+        (6, 8, "COPY_FINISHED"),
+    ]
+    prefix = f"rows-{uuid_text(topic_id)}/0/"
+    assert all(name.startswith(prefix) for name in world.objects())
+    assert len(world.objects()) == 3 * 5, "no transaction was aborted"
+    middle, log = segments[1], world.log("rows")
+    data = world.store.read(middle.object_name(".log"), 0, 1 << 20)
+    assert data == log.segments[1].file.read(0, 1 << 20)
+    assert [header.base_offset for _, header in batches(data)] == [3, 4, 5]
+    snapshot = decode_snapshot(world.store.read(middle.object_name(".snapshot"), 0, 1 << 20))
+    assert [(entry.producer_id, entry.last_offset) for entry in snapshot] == [(7, 5)]
+    epochs = decode_epochs(world.store.read(middle.object_name(".epochs"), 0, 1 << 20))
+    assert [start for _, start in epochs] == [0]
+    assert middle.size == len(data)
+
+
+@tiered
+async def test_the_local_tail_is_short_and_a_restart_knows_it(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.copied_to("rows", 9)
+    await world.until(lambda: world.log("rows").local_start_offset == 9)
+    assert world.log("rows").log_start_offset == 0
+    world.kill()
+    await world.start()
+    log = world.log("rows")
+    assert (log.log_start_offset, log.local_start_offset, log.log_end_offset) == (0, 9, 10)
+    await world.copied_to("rows", 9)
+    world.write("rows", 6)
+    await world.copied_to("rows", 15)
+    world.check_no_orphans("rows")
+
+
+@tiered
+async def test_total_retention_by_size_removes_remote_segments(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC | {"retention.bytes": "6000", "retention.ms": "-1"})
+    world.write("rows", 19)
+    await world.copied_to("rows", 18)
+    await world.until(lambda: world.log("rows").log_start_offset > 0)
+    await world.until(lambda: len(world.segments("rows")) == 3)
+    assert world.log("rows").log_start_offset == 9
+    assert [s.start_offset for s in world.segments("rows")] == [9, 12, 15]
+    world.check_no_orphans("rows")
+
+
+@tiered
+async def test_total_retention_by_time_removes_remote_segments(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC | {"retention.ms": "60000"})
+    world.write("rows", 7)
+    await world.copied_to("rows", 6)
+    await world.pass_time(40_000)
+    world.write("rows", 3)
+    await world.copied_to("rows", 9)
+    await world.until(lambda: world.log("rows").log_start_offset == 6, timeout_s=60)
+    await world.until(lambda: len(world.segments("rows")) == 1)
+    world.check_no_orphans("rows")
+
+
+@tiered
+async def test_deleted_records_leave_the_store(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.copied_to("rows", 9)
+    world.partition("rows").delete_records(5)
+    await world.until(lambda: len(world.segments("rows")) == 2)
+    assert [s.start_offset for s in world.segments("rows")] == [3, 6]
+    world.partition("rows").delete_records(-1)
+    await world.until(lambda: not world.segments("rows"))
+    assert world.objects() == []
+
+
+@tiered
+async def test_a_deleted_topic_leaves_nothing(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.copied_to("rows", 9)
+    await world.delete_topic("rows")
+    await world.until(lambda: not world.objects())
+
+
+@tiered
+async def test_a_topic_deleted_right_before_a_crash_leaves_nothing(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.copied_to("rows", 6)
+    await world.delete_topic("rows")
+    world.kill(Crash.KILL)
+    assert world.objects() != []
+    await world.start()
+    await world.until(lambda: not world.objects())
+
+
+@tiered
+async def test_turning_tiering_off_takes_everything_back(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.copied_to("rows", 9)
+    await world.until(lambda: world.log("rows").local_start_offset == 9)
+    await world.configure("rows", remote_log_delete_on_disable="true", remote_storage_enable="false")
+    await world.until(lambda: not world.objects())
+    assert world.log("rows").log_start_offset == 9
+    world.write("rows", 6)
+    await world.pass_time(5_000)
+    assert world.objects() == []
+
+
+@tiered
+async def test_a_topic_may_stop_copying_and_stay_readable(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "-2"})
+    world.write("rows", 4)
+    await world.copied_to("rows", 3)
+    await world.configure("rows", remote_log_copy_disable="true")
+    world.write("rows", 9)
+    await world.pass_time(10_000)
+    assert len(world.segments("rows")) == 1
+    await world.configure("rows", remote_log_copy_disable="false")
+    await world.copied_to("rows", 12)
+
+
+@tiered
+async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredWorld) -> None:
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 4)
+    await world.copied_to("rows", 3)
+    (segment,) = world.segments("rows")
+    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
+    world.store.put_bytes(stray, b"late")
+    await world.stop()
+    await world.start()
+    await world.until(lambda: stray not in world.objects())
+    await world.copied_to("rows", 3)
+    world.check_no_orphans("rows")
