@@ -13,6 +13,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Java consumers on threads of their own, for bench/rebalances.py. Usage: RebalanceMembers TOPIC NAME=VALUE...
+ * First there is one in a group of its own, so that the JVM has loaded what it needs before anything is measured.
  * Reads `join`, `leave N` and `close`; prints `N` with its partitions whenever they change, and `N gone`.
  */
 public final class RebalanceMembers implements Runnable {
@@ -46,6 +47,19 @@ public final class RebalanceMembers implements Runnable {
         }
     }
 
+    private static void warmUp(String topic, Properties settings) {
+        Properties own = new Properties();
+        own.putAll(settings);
+        own.put("group.id", settings.get("group.id") + " warm-up");
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(own, bytes, bytes)) {
+            consumer.subscribe(List.of(topic));
+            while (consumer.assignment().isEmpty()) {
+                consumer.poll(Duration.ofMillis(20));
+            }
+        }
+    }
+
     private void tell(String text) {
         System.out.println(number + " " + text);
     }
@@ -56,6 +70,7 @@ public final class RebalanceMembers implements Runnable {
             String[] parts = arguments[at].split("=", 2);
             settings.put(parts[0], parts[1]);
         }
+        warmUp(arguments[0], settings);
         List<RebalanceMembers> members = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
         System.out.println("ready");

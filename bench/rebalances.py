@@ -5,7 +5,8 @@ Members of stock clients share 100 partitions: ten join at once, an eleventh joi
 session is short enough to wait for its end, one is killed. Seconds until every partition has one owner and no
 member has two more than another, with each broker's defaults. Before each step the group is left alone for a
 few seconds, a little longer from round to round: a classic member can be told of a rebalance only when it
-asks, which stock clients do for the first time three seconds after they joined.
+asks, which stock clients do for the first time three seconds after they joined. A JVM has had a consumer
+before: loading its classes takes a second or more, whatever the broker does.
 """
 
 import argparse

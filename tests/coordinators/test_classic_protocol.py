@@ -160,6 +160,17 @@ def test_an_empty_group_waits_a_moment_for_more_members() -> None:
     assert first[0].generation_id == second[0].generation_id == 1
 
 
+def test_who_has_asked_for_an_id_is_waited_for_as_a_member_is() -> None:
+    world = World(ClassicLimits(initial_rebalance_delay_ms=3_000))
+    _, first = world.join_new("a")
+    world.pass_time(2_999)
+    second_id = world.join(client_id="b")[0].member_id
+    world.pass_time(2_999)
+    second = world.join(second_id, client_id="b")
+    world.pass_time(3_000)
+    assert first[0].generation_id == second[0].generation_id == 1
+
+
 def test_an_empty_group_does_not_wait_for_ever_for_more_members() -> None:
     world = World(ClassicLimits(initial_rebalance_delay_ms=3_000))
     _, first = world.join_new("a", rebalance_ms=5_000)

@@ -188,7 +188,42 @@ def test_who_is_kept_and_asks_again_is_told() -> None:
     assert older[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert idle.joined[0].generation_id == 3
     idle.sync()
-    assert idle.take() == []
+    assert idle.synced == [], "it has nothing to give up"
+    rich.take()
+    rich.join()
+    assert idle.synced[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    idle.join()
+    assert [each.joined[0].generation_id for each in (idle, rich, newcomer)] == [4] * 3
+
+
+def test_a_leader_that_has_nothing_to_give_up_hears_of_the_second_round_at_once() -> None:
+    """Which of those who own the same keeps it, only the assignor knows."""
+    world = World()
+    first, second = stable(world, [0, 1], [2, 3])
+    newcomer = Member(world, "new")
+    leader = first_round(world, [first, second], newcomer)
+    (giver,) = {first, second} - {leader}
+    leader.sync({leader: leader.owned, giver: giver.owned[:1], newcomer: []})
+    giver.sync()
+    assert leader.synced == []
+    assert len(giver.take()) == 1
+    giver.join()
+    assert leader.synced[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    leader.join()
+    assert [each.joined[0].generation_id for each in (first, second, newcomer)] == [4] * 3
+
+
+def test_a_leader_with_nothing_to_give_up_has_its_share_where_no_second_round_comes() -> None:
+    world = World()
+    first, second = stable(world, [0, 1], [2, 3])
+    newcomer = Member(world, "new")
+    leader = first_round(world, [first, second], newcomer)
+    (giver,) = {first, second} - {leader}
+    leader.sync({leader: leader.owned, giver: giver.owned[:1], newcomer: []})
+    giver.sync()
+    world.pass_time(KEPT_MS_MAX)
+    assert leader.take() == []
+    assert world.heartbeat(leader.id) is ErrorCode.NONE
 
 
 def test_who_leaves_while_it_is_kept_is_gone() -> None:

@@ -103,7 +103,8 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)
     pending_sync: set[str] = field(default_factory=set)
-    pending_givers: set[str] = field(default_factory=set)  # see `second_rounds`
+    givers: set[str] = field(default_factory=set)  # who will begin a second round: see `second_rounds`
+    pending_givers: set[str] = field(default_factory=set)  # those of them who have not asked for a share yet
     first_until_ms: int = 0  # when an empty group stops waiting for more members, at the latest
 
     def move(self, state: GroupState) -> None:
@@ -127,6 +128,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         self.pending_ids.discard(member_id)
         self.pending_sync.discard(member_id)
+        self.givers.discard(member_id)
         self.pending_givers.discard(member_id)
         if member is not None and member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
@@ -140,11 +142,18 @@ class ClassicGroup:
         del self.members[member.id]
         was_leader = self.leader_id == member.id
         self.pending_sync.discard(member.id)
+        self.givers.discard(member.id)
+        self.pending_givers.discard(member.id)
         member.id = new_id
         self.members[new_id] = member
         self.static_members[member.instance_id] = new_id
         if was_leader:
             self.leader_id = new_id
+
+    def forget_givers(self) -> None:
+        """The second round has begun, or is not waited for any more."""
+        self.givers.clear()
+        self.pending_givers.clear()
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id

@@ -158,6 +158,7 @@ class ClassicProtocol:
                     now_ms + member.session_timeout_ms,
                     lambda now: self._rebalances.expire_pending(group, new_id, now),
                 )
+                self._rebalances.expect_more(group, now_ms)
                 answer(join_error(new_id, ErrorCode.MEMBER_ID_REQUIRED))
                 return
         member.id = new_id

@@ -5,7 +5,7 @@
 It also holds what may start one: a member that falls silent, leaves, or never asks for its share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from headrace.base.error_codes import ErrorCode
@@ -51,7 +51,7 @@ class Rebalances:
             if ("initial", group.id) not in self._timers:
                 self._complete_join_if_all_here(group, now_ms)
             elif for_new_member:
-                self._wait_for_more(group, now_ms)
+                self.expect_more(group, now_ms)
             return
         self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         if group.is_in(GroupState.COMPLETING):
@@ -59,7 +59,7 @@ class Rebalances:
                 member.assignment = b""
         was_empty = group.is_in(GroupState.EMPTY)
         group.pending_sync.clear()
-        group.pending_givers.clear()
+        group.forget_givers()
         self._timers.cancel(("sync", group.id))
         group.move(GroupState.PREPARING)
         self._timers.cancel(("second", group.id))
@@ -82,6 +82,11 @@ class Rebalances:
             lambda now: self._complete_join(group, now),
         )
         self._complete_join_if_all_here(group, now_ms)
+
+    def expect_more(self, group: ClassicGroup, now_ms: int) -> None:
+        """A member came, or asked for an id to come with: a group that waits for more members waits on."""
+        if ("initial", group.id) in self._timers:
+            self._wait_for_more(group, now_ms)
 
     def _wait_for_more(self, group: ClassicGroup, now_ms: int) -> None:
         """An empty group waits a moment for more members, and from each one on again (KIP-134). Kafka counts
@@ -187,6 +192,7 @@ class Rebalances:
             self._let_go(group, now_ms)
             return
         # All of them have their shares before the first can begin the next round.
+        group.givers = {member.id for member in givers}
         group.pending_givers = {member.id for member in givers if member.kept is not None}
         self._timers.set(("second", group.id), now_ms + KEPT_MS_MAX, lambda now: self._let_go(group, now))
         for member in givers:
@@ -194,12 +200,14 @@ class Rebalances:
         self.give_shares(group)
 
     def give_shares(self, group: ClassicGroup) -> None:
-        """Answer who has asked for a share of what is assigned, if all are here who must be."""
+        """Answer who has asked for a share of what is assigned, if all are here who must be. While a second
+        round is waited for, only those have it who begin that.
+        """
         if not group.pending_givers:
-            self._answer_syncs(group, ErrorCode.NONE)
+            self._answer_syncs(group, ErrorCode.NONE, group.givers)
 
     def _let_go(self, group: ClassicGroup, now_ms: int) -> None:
-        group.pending_givers.clear()
+        group.forget_givers()
         for member in list(group.members.values()):
             self._let_go_one(group, member, now_ms)
         self._answer_syncs(group, ErrorCode.NONE)
@@ -210,8 +218,10 @@ class Rebalances:
             self._tell_generation(group, member, kept, now_ms)
 
     @staticmethod
-    def _answer_syncs(group: ClassicGroup, error: ErrorCode) -> None:
+    def _answer_syncs(group: ClassicGroup, error: ErrorCode, only: Collection[str] = ()) -> None:
         for member in group.members.values():
+            if only and member.id not in only:
+                continue
             answer, member.syncing = member.syncing, None
             if answer is not None:
                 ok = error is ErrorCode.NONE

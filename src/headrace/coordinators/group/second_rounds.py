@@ -8,8 +8,9 @@ Here those who have nothing to give up are kept in the first round: their JoinGr
 have joined the second round before it begins. What they said in the first is still true in it, but for the
 generation that they name (KIP-792): it becomes that of the first round, as if they had joined again. Who
 brings the assignment of the first round cannot be kept: it should be one who has to join again anyway, and
-those who own most have to give most. A second round that does not begin soon is not waited for, and nobody is
-kept in it.
+those who own most have to give most. Where it has nothing to give up after all, its SyncGroup waits for the
+second round, and is answered that one has begun; so it is for others who could not be kept. A second round
+that does not begin soon is not waited for, and nobody is kept in it.
 
 A member that is kept goes on as a member of the generation it knows.
 """
@@ -27,9 +28,10 @@ from headrace.wire.schemas.consumer_protocol import (
 
 COOPERATIVE: Final = "cooperative-sticky"
 GENERATION_SINCE: Final = 2
-# Giving partitions up takes milliseconds unless the user's code takes longer. Who is kept cannot commit in
-# some clients.
-KEPT_MS_MAX: Final = 1_000
+# Giving partitions up takes milliseconds unless the user's code, or the machine, takes longer. Who is kept
+# cannot commit in some clients, as in any rebalance; with Apache Kafka that lasts as long as it takes all to
+# send a heartbeat, which is this with their defaults.
+KEPT_MS_MAX: Final = 3_000
 
 Places = frozenset[tuple[str, int]]
 
