@@ -13,7 +13,7 @@ from tests.log.test_log_store import TOPIC_ID, Node
 MANY = [TopicPartition("many", number) for number in range(TOGETHER_FROM)]
 FEW = MANY[:3]
 LONG = b"v" * TopicConfig().index_interval_bytes
-SHORT_FILES = [f"{0:020}.log", "leader-epoch-checkpoint", "partition.metadata"]
+SHORT_FILES = [f"{0:020}.log", "partition.metadata"]
 
 
 def filled(disk, partitions):
@@ -107,6 +107,30 @@ def test_a_short_log_is_closed_without_indexes_and_is_none_the_worse(disk, root)
     log.roll(NOW_MS)
     assert disk.size(f"{log.folder}/{0:020}.timeindex") == 12, "only the last one does without"
     assert f"{6:020}.snapshot" in disk.list(log.folder)
+
+
+@pytest.mark.parametrize("why", ["it is there", "the log starts later", "a batch is damaged"])
+def test_epochs_of_a_short_log_are_written_where_its_batches_do_not_tell_them(disk, root, why):
+    node = Node(disk, f"{root}/one")
+    store = node.start()
+    log = store.create(FEW[0], TOPIC_ID, TopicConfig())
+    append(log, batch_of(2), leader_epoch=4)
+    if why == "it is there":
+        flush = log.begin_flush()
+        flush.sync()
+        log.finish_flush(flush, now_ms=0)
+    append(log, batch_of(2), leader_epoch=6)
+    if why == "the log starts later":
+        log.advance_high_watermark(4)
+        log.advance_log_start(1)
+    elif why == "a batch is damaged":
+        log.segments.active.file.write(log.segments.active.locate(2) + 8, (b"\xff" * 4,))
+    store.close(7)
+    assert disk.read_file(f"{log.folder}/leader-epoch-checkpoint").startswith(b"0\n2\n4 ")
+    log = node.start().get(FEW[0])
+    whole = why != "a batch is damaged"
+    assert log.log_end_offset == (4 if whole else 2)
+    assert log.epochs.latest == (6 if whole else 4)
 
 
 def test_a_short_log_with_a_producer_keeps_what_it_said_in_a_snapshot(disk, root):

@@ -48,6 +48,11 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self.version += 1
 
+    def note(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch starts here; the batches are told in order."""
+        if epoch > self.latest:
+            self.assign(epoch, start_offset)
+
     def take_over(self, other: "LeaderEpochs") -> None:
         """Have what the original of a copied log has: also an epoch in which nothing was written yet."""
         if (self._epochs, self._starts) != (other._epochs, other._starts):

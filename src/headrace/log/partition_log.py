@@ -21,6 +21,7 @@ from headrace.log import (
     append,
     append_run,
     cleaner_swap,
+    closing,
     flush,
     read,
     retention,
@@ -318,15 +319,7 @@ class PartitionLog:
     def close(self) -> Flush | None:
         """Write out what is only in memory; after the returned flush is synced the log needs no recovery."""
         with self._trusting_disk():
-            active = self.segments.active
-            active.seal(is_last=True)
-            self.producers.end_offset = self.log_end_offset
-            # Without producers a short log is as quickly walked as a snapshot of none is read.
-            is_walked = len(self.segments) == 1 and active.is_short and not self.producers.producers
-            snapshot = self.snapshots.take(self.producers) if self.size_bytes and not is_walked else None
-            if snapshot is not None:
-                self.owed.note_files(snapshot)
-            self.owed.note_files(active.path, *active.indexes.paths())
+            closing.write_out(self)
         return self.begin_flush()
 
     def let_go(self, refusal: ApiError) -> None:

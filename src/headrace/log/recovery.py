@@ -251,7 +251,7 @@ def _load_epochs(log: PartitionLog, whole: int) -> None:
         for segment in segments:
             with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
                 for _, header in segment.headers():
-                    _note_epoch(log.epochs, header)
+                    log.epochs.note(header.leader_epoch, header.base_offset)
 
 
 def _epochs_fit(log: PartitionLog, last_segment: Segment) -> bool:
@@ -287,11 +287,6 @@ def _batch_at(log: PartitionLog, offset: int) -> BatchHeader | None:
         return next((header for _, header in segment.headers(segment.locate(offset))), None)
     except (ApiError, InvalidBytesError):
         return None  # recovery decides what to do about it
-
-
-def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
-    if header.leader_epoch > epochs.latest:
-        epochs.assign(header.leader_epoch, header.base_offset)
 
 
 # -- batches -------------------------------------------------------------------------------------------------
@@ -358,7 +353,7 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> int:
                 file.write(position, (batch,))
             segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
             end_offset = header.next_offset
-            _note_epoch(log.epochs, header)
+            log.epochs.note(header.leader_epoch, header.base_offset)
             completed = log.producers.apply(header, batch)
             if completed is not None:
                 aborted = log.producers.complete(completed)
