@@ -8,8 +8,8 @@
     cluster.world.run(script())
 
 All nodes are brokers and voters, unless `roles` says otherwise. With `first_voters` the log says who votes
-(kraft.version 1), those at first, and nodes find the quorum through their addresses. What a node keeps in
-memory can be looked at from outside, as a debugger would.
+(kraft.version 1), those at first, and nodes find the quorum through their addresses. All share a remote store
+if there is one. What a node keeps in memory can be looked at from outside, as a debugger would.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
 from headrace.testing.world import World
+from headrace.tiered.store import RemoteStore
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class NodeCluster:
         roles: Mapping[int, str] | None = None,
         settings: Mapping[str, str] | None = None,
         first_voters: Sequence[int] = (),
+        remote_store: RemoteStore | None = None,
     ) -> None:
         self.world = world
         self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
@@ -55,6 +57,7 @@ class NodeCluster:
         self._moved: dict[int, int] = {}
         self._cluster_id = uuid_text(world.rng.randbytes(16))
         self._first_voters = tuple(first_voters)
+        self._remote_store = remote_store
         voters = VoterSet(
             Voter(n, world.rng.randbytes(16), {"CONTROLLER": (f"node{n}", CONTROLLER_PORT)})
             for n in first_voters
@@ -149,6 +152,7 @@ class NodeCluster:
             network=own.network,
             rng=own.rng,
             on_failure=failed,
+            remote_store=self._remote_store,
         )
         self.booted[node_id] = node
         try:
