@@ -124,7 +124,6 @@ def test_wrong_settings_are_named(properties_file: Path) -> None:
     "overrides",
     [
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-        {"remote.log.storage.system.enable": "true"},
         {"config.providers": "file"},
     ],
 )

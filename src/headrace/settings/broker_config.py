@@ -44,11 +44,21 @@ class BrokerConfig(TypedValues):
         self.static: dict[str, str] = _with_both_ids(properties)
         self.dynamic_broker: dict[str, str] = {}
         self.dynamic_default: dict[str, str] = {}
-        self._static_values = {name: parse_broker_setting(name, text) for name, text in self.static.items()}
+        self._static_values = self._parse_file()
         self._refresh()
         if check:
             self._require(setting for setting in BROKER.values() if isinstance(setting.default, NoDefault))
             check_together(self)
+
+    def _parse_file(self) -> dict[str, Value]:
+        """The file's values. It may say with which prefix it names the settings of its remote store."""
+        store_prefix = self.static.get("remote.log.storage.manager.impl.prefix") or "rsm.config."
+        return {
+            name: text
+            if name.startswith(store_prefix) and broker_setting(name) is None
+            else parse_broker_setting(name, text)
+            for name, text in self.static.items()
+        }
 
     # Where values come from
 
@@ -66,6 +76,10 @@ class BrokerConfig(TypedValues):
             (Source.DYNAMIC_DEFAULT, self.dynamic_default),
             (Source.STATIC, self.static),
         )
+
+    def starting_with(self, prefix: str) -> dict[str, Value]:
+        """All values whose names begin so, as a plugin gets its own."""
+        return {name: value for name, value in self._values.items() if name.startswith(prefix)}
 
     # Changes
 

@@ -2,7 +2,7 @@
 
 A setting that only tunes something (how often, how large) is taken, so that a file of Kafka's works, and
 says in its `effect` that nothing depends on it. One that asks for protection or for a service (who may do
-what, a remote store, more nodes) is refused: a node that ignores it would not be what its file says.
+what, values from elsewhere) is refused: a node that ignores it would not be what its file says.
 Whoever builds one of these takes its line out here; a test compares the lines with what the code reads.
 """
 
@@ -20,7 +20,6 @@ _QUOTAS: Final = "quotas are not built yet."
 _SECURITY: Final = "only PLAINTEXT listeners, open to everyone, are built as yet."
 _SHARE: Final = "share groups are not built yet."
 _STREAMS: Final = "streams groups are not built yet."
-_TIERED: Final = "tiered storage is not built yet."
 
 _READ: Final = ""
 
@@ -40,7 +39,6 @@ NOT_YET: Final = {
     "controller.socket.timeout.ms": _ALONE,
     "delegation.token.": _SECURITY,
     "early.start.listeners": _SECURITY,
-    "follower.fetch.last.tiered.offset.enable": _TIERED,
     "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics change.",
     "group.coordinator.append.linger.ms": _DEFAULTS,
     "group.coordinator.rebalance.protocols": _DEFAULTS,
@@ -57,7 +55,6 @@ NOT_YET: Final = {
     "offsets.load.buffer.size": _DEFAULTS,
     "offsets.topic.compression.codec": _DEFAULTS,
     "quota.window.": _QUOTAS,
-    "remote.": _TIERED,
     "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
     "replication.quota.": _QUOTAS,
     "sasl.": _SECURITY,
@@ -103,8 +100,6 @@ def refuse_what_is_missing(config: "BrokerConfig") -> None:
         raise SettingError(
             "authorizer.class.name", "no authorizer is built yet: without it everyone may do everything"
         )
-    if config.bool("remote.log.storage.system.enable"):
-        raise SettingError("remote.log.storage.system.enable", _TIERED.rstrip("."))
     if config.list("config.providers"):
         raise SettingError(
             "config.providers", "values from elsewhere cannot be looked up yet: write them out"
