@@ -24,6 +24,7 @@ from headrace.log.system_disk import SystemDisk
 from headrace.node.assembly import Node, start_node
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.sources import Source
+from headrace.tiered.stores.opening import open_store
 from headrace.transport.attention import Attention
 from headrace.transport.system_network import SocketOptions, SystemNetwork
 
@@ -99,17 +100,19 @@ async def _serve(
         loop.add_signal_handler(number, _on_signal, stop, number)
     if supervised:
         loop.add_reader(STDIN, _on_stdin, loop, stop)
+    disk = SystemDisk()
     starting = loop.create_task(
         start_node(
             config,
             loop=loop,
             clock=SystemClock(),
-            disk=SystemDisk(),
+            disk=disk,
             network=system_network(config),
             rng=random.SystemRandom(),
             on_progress=on_progress,
             on_failure=partial(_on_failure, stop),
             attention=Attention(loop, time.perf_counter_ns, getattr(os, "sched_yield", int)),
+            remote_store=open_store(config, disk),
         )
     )
     # A node of a cluster may wait for the others for as long as it takes: a signal ends that, too.

@@ -26,6 +26,7 @@ from headrace.node.assembly import Node, start_node
 from headrace.node.config import load
 from headrace.node.fleet import fleet_configs, format_fleet
 from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.stores.opening import open_store
 from headrace.transport.client_connection import connect
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.transport.system_network import SystemNetwork
@@ -127,13 +128,15 @@ class Cluster:
         await asyncio.gather(*(node.stop() for node in nodes))
 
     async def _start(self, node_id: int) -> None:
+        config, disk = self._configs[node_id], SystemDisk()
         self._nodes[node_id] = await start_node(
-            self._configs[node_id],
+            config,
             loop=self._loop,
             clock=SystemClock(),
-            disk=SystemDisk(),
+            disk=disk,
             network=SystemNetwork(),
             rng=random.SystemRandom(),
+            remote_store=open_store(config, disk),
         )
 
     async def _create_topic(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
