@@ -100,6 +100,7 @@ def sim(
     replication  the replicas of two partitions, message by message
     log          one partition on a disk that cannot be trusted
     compaction   keyed logs that are cleaned on such a disk
+    tiers        tiered topics and a remote store that fails, on whole nodes
     echo         the transport
     """
     names = sorted(SCENARIOS) if "all" in scenarios else list(dict.fromkeys(scenarios))

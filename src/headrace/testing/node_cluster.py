@@ -57,7 +57,7 @@ class NodeCluster:
         self._moved: dict[int, int] = {}
         self._cluster_id = uuid_text(world.rng.randbytes(16))
         self._first_voters = tuple(first_voters)
-        self._remote_store = remote_store
+        self.remote_store_of: Callable[[int], RemoteStore | None] = lambda node_id: remote_store
         voters = VoterSet(
             Voter(n, world.rng.randbytes(16), {"CONTROLLER": (f"node{n}", CONTROLLER_PORT)})
             for n in first_voters
@@ -152,7 +152,7 @@ class NodeCluster:
             network=own.network,
             rng=own.rng,
             on_failure=failed,
-            remote_store=self._remote_store,
+            remote_store=self.remote_store_of(node_id),
         )
         self.booted[node_id] = node
         try:

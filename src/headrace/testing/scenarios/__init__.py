@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import cluster, compaction, echo, log, node, quorum, replication
+from headrace.testing.scenarios import cluster, compaction, echo, log, node, quorum, replication, tiers
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
@@ -16,4 +16,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "node": node.play,
     "quorum": quorum.play,
     "replication": replication.play,
+    "tiers": tiers.play,
 }
