@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.clients.consuming.positions import PartitionState
-from headrace.clients.consuming.records import Chunk, ConsumedRecord
-from headrace.clients.consuming.taking import Taking
+from headrace.base.ids import TopicPartition
+from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients.consuming.records import Chunk
 from headrace.coordinators.runtime import Done
 from headrace.coordinators.txn import beginning
 from headrace.coordinators.txn.coordinator import TxnCoordinator
@@ -21,7 +21,7 @@ from headrace.coordinators.txn.states import TxnState
 from headrace.coordinators.txn.transaction import Transaction
 from headrace.log import read
 from headrace.log.partition_log import PartitionLog
-from headrace.log.producer_states import BatchMark, ProducerStates
+from headrace.log.producer_states import BatchMark, ProducerState, ProducerStates
 from headrace.records.batch import BatchHeader
 from headrace.replication.partition import Partition
 from headrace.wire.schemas.write_txn_markers import WriteTxnMarkersRequest
@@ -108,16 +108,12 @@ def _a_repetition_is_written_again(patch: Patch) -> None:
 
 
 def _a_new_epoch_is_taken_for_a_repetition(patch: Patch) -> None:
-    def check(states: ProducerStates, header: BatchHeader, *, sequence: bool) -> BatchMark | None:
-        state = states.producers.get(header.producer_id)
-        if sequence and state is not None and header.producer_epoch > state.epoch:
-            found = state.find(header.base_sequence, header.last_sequence)
-            if found is not None:
-                return found
-        return rightly(states, header, sequence=sequence)
+    """Its sequence starts anew, and the last batches of the old one are not forgotten."""
 
-    rightly = ProducerStates.check
-    patch.setattr(ProducerStates, "check", check)
+    def use_epoch(state: ProducerState, epoch: int) -> None:
+        state.epoch = epoch
+
+    patch.setattr(ProducerState, "use_epoch", use_epoch)
 
 
 def _a_new_leader_cuts_to_its_high_watermark(patch: Patch) -> None:
@@ -129,6 +125,15 @@ def _a_new_leader_cuts_to_its_high_watermark(patch: Patch) -> None:
 
     rightly = Partition._begin_leading
     patch.setattr(Partition, "_begin_leading", begin_leading)
+
+
+def _a_leader_answers_before_the_others_have_it(patch: Patch) -> None:
+    """If it ends now, the next one gives the same offsets to others."""
+
+    def replicated_to(partition: Partition, offset: int) -> bool:
+        return partition.log is not None and partition.log.log_end_offset >= offset
+
+    patch.setattr(Partition, "replicated_to", replicated_to)
 
 
 def _who_aborted_once_is_passed_over(patch: Patch) -> None:
@@ -144,15 +149,12 @@ def _who_aborted_once_is_passed_over(patch: Patch) -> None:
     patch.setattr(Chunk, "_is_aborted", is_aborted)
 
 
-def _the_last_row_of_a_poll_comes_again(patch: Patch) -> None:
-    def take_from(own: Taking, state: PartitionState, wanted: int) -> list[ConsumedRecord]:
-        found = rightly(own, state, wanted)
-        if len(found) > 3:
-            state.rows_at -= 1
-        return found
+def _a_reader_goes_on_one_record_too_early(patch: Patch) -> None:
+    def seek(consumer: AsyncConsumer, partition: TopicPartition, offset: int) -> None:
+        rightly(consumer, partition, max(0, offset - 1))
 
-    rightly = Taking._take_from
-    patch.setattr(Taking, "_take_from", take_from)
+    rightly = AsyncConsumer.seek
+    patch.setattr(AsyncConsumer, "seek", seek)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +169,10 @@ def _the_last_row_of_a_poll_comes_again(patch: Patch) -> None:
         (_a_fence_keeps_the_epoch, Kind.ZOMBIE),
         (_a_repetition_is_written_again, Kind.DUPLICATE_WRITE),
         (_a_new_epoch_is_taken_for_a_repetition, Kind.LOST_WRITE),
-        (_a_new_leader_cuts_to_its_high_watermark, Kind.DUPLICATE_OFFSET),
+        (_a_new_leader_cuts_to_its_high_watermark, Kind.LOST_WRITE),
+        (_a_leader_answers_before_the_others_have_it, Kind.DUPLICATE_OFFSET),
         (_who_aborted_once_is_passed_over, Kind.POLL_SKIP),
-        (_the_last_row_of_a_poll_comes_again, Kind.NON_MONOTONIC),
+        (_a_reader_goes_on_one_record_too_early, Kind.NON_MONOTONIC),
     ],
 )
 def test_a_mistake_is_found(mistake: Callable[[Patch], None], kind: Kind, monkeypatch: Patch) -> None:

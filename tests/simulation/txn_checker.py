@@ -10,7 +10,7 @@ terms of a log, with Adya's names where he has one:
 | aborted read (G1a) | a record is read whose transaction was aborted, or was never asked to be committed |
 | intermediate read (G1b) | a record is read before its writer had asked for the commit |
 | torn transaction | some of its records are there, others not |
-| poll skip | a reader passes over a record that is there |
+| poll skip | a reader passes over a committed record |
 | non-monotonic poll | a reader is handed an offset that it had passed |
 | duplicate offset | two values at one offset, as told to writers or readers |
 | duplicate write | one value at two offsets |
@@ -117,21 +117,17 @@ class History:
 def check(history: History, log: Log) -> list[Anomaly]:
     """Everything that is wrong, with a few examples of each kind."""
     writers = {place: each for each in history.attempts.values() for place in each.written}
+    due = _due(history, log)
     found = [
         *_check_log(writers, log),
         *_check_attempts(history, log),
         *_check_offsets(history, log),
-        *(anomaly for rows in history.readers.values() for anomaly in _check_reader(rows, writers, log)),
+        *(anomaly for rows in history.readers.values() for anomaly in _check_reader(rows, writers, due)),
     ]
     kept: dict[Kind, list[Anomaly]] = defaultdict(list)
     for anomaly in found:
         kept[anomaly.kind].append(anomaly)
     return [each for examples in kept.values() for each in examples[:TOLD_MAX]]
-
-
-def assert_right(history: History, log: Log) -> None:
-    if anomalies := check(history, log):
-        raise AnomalyError(anomalies)
 
 
 def _check_log(writers: Mapping[tuple[int, bytes], Attempt], log: Log) -> Iterator[Anomaly]:
@@ -200,13 +196,22 @@ def _check_offsets(history: History, log: Log) -> Iterator[Anomaly]:
             yield from told(row.partition, row.offset, row.value, reader)
 
 
+def _due(history: History, log: Log) -> Log:
+    """What a reader has to come across: what is there, and what a writer knows to be there."""
+    due = {partition: set(records) for partition, records in log.items()}
+    for attempt in history.attempts.values():
+        if attempt.outcome is Outcome.COMMITTED:
+            for (partition, value), (offset, _) in attempt.acknowledged.items():
+                due[partition].add((offset, value))
+    return {partition: sorted(records) for partition, records in due.items()}
+
+
 def _check_reader(
-    rows: Sequence[Seen], writers: Mapping[tuple[int, bytes], Attempt], log: Log
+    rows: Sequence[Seen], writers: Mapping[tuple[int, bytes], Attempt], due: Log
 ) -> Iterator[Anomaly]:
     """What one reader was handed: in order, without a gap, and nothing too early."""
-    due = {partition: list(records) for partition, records in log.items()}
-    upto = dict.fromkeys(log, 0)  # how much of `due` lies behind the reader
-    last = dict.fromkeys(log, -1)
+    upto = dict.fromkeys(due, 0)  # how much of `due` lies behind the reader
+    last = dict.fromkeys(due, -1)
     for at, partition, offset, value in rows:
         where = f"{value!r} at {partition}/{offset}"
         if offset <= last[partition]:
@@ -217,7 +222,7 @@ def _check_reader(
             yield Anomaly(
                 Kind.POLL_SKIP, f"{skipped[1]!r} at {partition}/{skipped[0]} was passed over by {where}"
             )
-        if upto[partition] < len(due[partition]) and due[partition][upto[partition]][0] == offset:
+        while upto[partition] < len(due[partition]) and due[partition][upto[partition]][0] == offset:
             upto[partition] += 1
         last[partition] = max(last[partition], offset)
         writer = writers.get((partition, value))

@@ -262,12 +262,12 @@ class TxnCoordinator:
         self._prepare(machine, ending.abort_fenced(fenced, version=version, now_ms=now_ms), done)
 
     def _prepare(self, machine: TxnMachine, txn: Transaction, done: Done) -> None:
-        """Write a decision; once it is replicated tell the partitions."""
+        """Write a decision; once it is replicated tell the partitions, after the answer has left."""
 
         def decided(error: ErrorCode) -> None:
             done(error)
             if not error:
-                self._send_markers(txn)
+                self._loop.call_soon(self._send_markers, txn)
 
         machine.put(txn, decided)
 
