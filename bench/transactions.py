@@ -1,8 +1,9 @@
 """python -m bench.transactions [--rounds N]: what transactions cost, beside Apache Kafka.
 
 One librdkafka producer writes transactions of 1,000 records of 100 bytes to six partitions, and as many
-records without transactions: records a second, and the milliseconds that a commit takes. Both brokers run at
-the same time and take turns, so that the machine's moods hit both.
+records without transactions: records a second, how much slower transactions are than plain idempotent writes,
+and the milliseconds that a commit takes. Both brokers run at the same time and take turns, so that the
+machine's moods hit both.
 """
 
 import argparse
@@ -92,6 +93,9 @@ def main() -> None:
         for number in range(rounds):
             for name, broker in brokers.items():
                 found = plain(broker, "bench") | transactional(broker, "bench", f"round-{number}")
+                found["plain over transactions"] = (
+                    found["plain, records/s"] / found["transactions, records/s"]
+                )
                 for kind, value in found.items():
                     figures[kind][name].append(value)
             print(f"round {number + 1} of {rounds} done", flush=True)
