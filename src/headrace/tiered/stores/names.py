@@ -24,12 +24,12 @@ def checked_name(name: str) -> str:
     return name
 
 
-def pieces(name: str, source: File, size: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The first `size` bytes of a file; RemoteStoreError where it has fewer."""
-    position = 0
-    while position < size:
-        piece = source.read(position, min(piece_bytes, size - position))
-        if not piece:
-            raise RemoteStoreError(f"{name}: {source.path} ends at byte {position} of {size}")
-        yield piece
-        position += len(piece)
+def pieces(name: str, source: File, size: int) -> Iterator[bytes]:
+    """The first `size` bytes of a file; RemoteStoreError at once where it has fewer, so that nothing was begun
+    that would have to be given up.
+    """
+    if source.size() < size:
+        raise RemoteStoreError(f"{name}: {source.path} ends at byte {source.size()} of {size}")
+    return (
+        source.read(position, min(PIECE_BYTES, size - position)) for position in range(0, size, PIECE_BYTES)
+    )

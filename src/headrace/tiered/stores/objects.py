@@ -5,8 +5,9 @@ multipart upload out of an iterator with a bounded number of parts in memory, an
 on the way. It is imported when a store is opened and not before.
 
 Credentials come from where the store's users keep them (environment, instance, workload identity; a profile
-by `profile`, which needs boto3), or from settings. A put that fails gives up its upload; one whose process is
-killed leaves parts that no listing shows, which the bucket's own rule for unfinished uploads removes.
+by `profile`, which needs boto3), or from settings. A put that fails gives up its upload. Parts that were on
+their way then, or those of a process that was killed, are shown by no listing: the bucket's own rule for
+unfinished uploads removes them.
 """
 
 from collections.abc import Iterator, Mapping
