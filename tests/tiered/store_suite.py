@@ -3,7 +3,6 @@
 import random
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ class StoreSuite:
 
         def work(number: int) -> None:
             try:
-                for turn in range(10):
+                for turn in range(6):
                     name = f"t/{turn % 3}/{number}.log"
                     store.put_bytes(name, name.encode())
                     assert store.read(name, 0, 100) == name.encode()
@@ -123,8 +122,3 @@ class StoreSuite:
             thread.join()
         assert not failures
         assert list(store.list("")) == []
-
-
-def objects_in(store: RemoteStore) -> Iterator[str]:
-    """The names of all objects."""
-    return (name for name, _ in store.list(""))

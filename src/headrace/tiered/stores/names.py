@@ -25,7 +25,7 @@ def checked_name(name: str) -> str:
 
 
 def pieces(name: str, source: File, size: int) -> Iterator[bytes]:
-    """The first `size` bytes of a file; RemoteStoreError at once where it has fewer, so that nothing was begun
+    """The first `size` bytes of a file; RemoteStoreError at once where it has fewer, so that nothing is begun
     that would have to be given up.
     """
     if source.size() < size:
