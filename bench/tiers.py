@@ -1,0 +1,156 @@
+"""python -m bench.tiers [--mb N] [--rounds N] [--seconds N]: reads from the remote tier beside local ones.
+python -m bench.tiers --replica [--mb N]: how long it takes to add a replica to a partition with a remote
+tail.
+
+Reading: one broker with a folder as its remote store, and two topics of the same records. One stays on the
+disk; of the other a tenth does, and the rest is in the store. librdkafka's benchmark reads both from the
+beginning, in turns. Then how long acknowledgements take at the tail of a third topic: alone, beside a reader
+of the local topic, and beside one of the tiered topic, who go round and round. All files are in the page
+cache, for both; what is compared is the way through the broker.
+
+Replica: three nodes, a partition with one replica whose segments are in the store, all but the last few. A
+second replica is added, and the time runs until the controller says that it is in sync. --mb 10000 is the
+tail of 10 GB.
+"""
+
+import argparse
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench import loads
+from bench.brokers import Headrace
+
+SEGMENT_BYTES = 16 << 20
+RECORD_BYTES = 1000
+TIERS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+}
+PATIENCE_S = 600.0
+
+
+class TieredHeadrace(Headrace):
+    settings: ClassVar[dict[str, str]] = {**Headrace.settings, **TIERS}
+
+    def prepare(self) -> None:
+        store = self.folder / "store"
+        store.mkdir()
+        self.settings = {**self.settings, "rsm.config.url": str(store)}  # type: ignore[misc]
+
+
+def create_tiered(broker: Headrace, topic: str, local_bytes: int, replicas: list[int] | None = None) -> None:
+    config = {
+        "remote.storage.enable": "true",
+        "segment.bytes": str(SEGMENT_BYTES),
+        "local.retention.bytes": str(local_bytes),
+    }
+    placed = {"replica_assignment": [replicas]} if replicas else {"num_partitions": 1}
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic, config=config, **placed)])[topic].result(60)
+
+
+def local_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.log"))
+
+
+def wait_until_tiered(folder: Path, bytes_max: int) -> None:
+    """Until no more than so much is on the disk."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := local_bytes(folder)) > bytes_max:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{folder} still has {left} bytes after {PATIENCE_S} s")
+        time.sleep(0.1)
+
+
+class GoesRound:
+    """A reader of a topic from the beginning, again and again, until it is left alone."""
+
+    def __init__(self, broker: Headrace, topic: str, count: int) -> None:
+        self._read = lambda: loads.consume(broker, topic, size=RECORD_BYTES, count=count)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.rates: list[float] = []
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self.rates.append(self._read()["mb_s"])
+
+    def __enter__(self) -> "GoesRound":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def measure_reading(mb: int, rounds: int, seconds: float) -> None:
+    count = mb * 1_000_000 // RECORD_BYTES
+    with TieredHeadrace() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        config = {"segment.bytes": str(SEGMENT_BYTES)}
+        admin.create_topics([NewTopic("local", 1, config=config)])["local"].result(60)
+        create_tiered(broker, "tiered", mb * 1_000_000 // 10)
+        for topic in ("local", "tiered"):
+            loads.produce(broker, topic, size=RECORD_BYTES, count=count, acks=1)
+        folder = broker.folder / "data" / "tiered-0"
+        wait_until_tiered(folder, mb * 1_000_000 // 10 + SEGMENT_BYTES)
+        print(f"  {mb} MB, of which {local_bytes(folder) / 1e6:.0f} MB are on the disk", flush=True)
+        found: dict[str, list[loads.Figures]] = {"local": [], "tiered": []}
+        for number in range(rounds + 1):
+            for topic, figures in found.items():
+                figure = loads.consume(broker, topic, size=RECORD_BYTES, count=count)
+                print(f"  {topic:7} {figure}", flush=True)
+                if number:  # the first one warms up
+                    figures.append(figure)
+        report_reading(found)
+        if seconds:
+            measure_latency(broker, count, seconds)
+
+
+def report_reading(found: dict[str, list[loads.Figures]]) -> None:
+    def median(topic: str, name: str) -> float:
+        return statistics.median(figures[name] for figures in found[topic])
+
+    for name, unit in (("mb_s", "MB/s"), ("cpu_s_per_gb", "broker CPU s/GB")):
+        local, tiered = median("local", name), median("tiered", name)
+        print(f"read {unit:16} local {local:8.2f}  remote {tiered:8.2f}  ratio {tiered / local:.2f}")
+
+
+def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
+    """At the tail of another topic; the three ways in turns, so that what else the machine does meets all."""
+    loads.create(broker, "tail")
+    loads.latency(broker, "tail", rate=500, seconds=2)
+    found: dict[str, list[loads.Figures]] = {"alone": [], "beside local reads": [], "beside remote reads": []}
+    for _ in range(3):
+        found["alone"].append(loads.latency(broker, "tail", rate=500, seconds=seconds))
+        for topic, name in (("local", "beside local reads"), ("tiered", "beside remote reads")):
+            with GoesRound(broker, topic, count) as reader:
+                found[name].append(loads.latency(broker, "tail", rate=500, seconds=seconds))
+            print(f"  {name}: {statistics.median(reader.rates):.0f} MB/s", flush=True)
+    for name, figures in found.items():
+        cuts = {cut: statistics.median(each[cut] for each in figures) for cut in ("ack_p50_ms", "ack_p99_ms")}
+        print(f"acknowledged {name:20} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mb", type=int, default=600, help="megabytes of records in each topic")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each topic is read")
+    parser.add_argument("--seconds", type=float, default=8, help="how long latencies are measured; 0: not")
+    arguments = parser.parse_args()
+    measure_reading(arguments.mb, arguments.rounds, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()
