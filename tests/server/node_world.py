@@ -235,6 +235,7 @@ class NodeWorld:
 
         response = await self.on_node(create())
         assert response.topics[0].error_code == 0, response
+        await self.on_node(self.node.image_following.settle())
         return bytes(response.topics[0].topic_id)
 
     async def delete_topic(self, name: str) -> None:

@@ -5,13 +5,15 @@ the part on the loop gathers what must be written or removed, and returns an obj
 thread calls. The driver in `node` calls these at Kafka's intervals:
 
     take_flushes         log.flush.scheduler.interval.ms, and soon after a roll (`storage.to_flush`)
+    begin_making         before many logs are created
     begin_checkpoint     log.flush.offset.checkpoint.interval.ms and its siblings
     apply_retention      log.retention.check.interval.ms
     take_removals        a few seconds
     expire_producers     producer.id.expiration.check.interval.ms
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -20,19 +22,20 @@ from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown, encode_offsets
+from headrace.log.checkpoint_writing import CHECKPOINTS, CheckpointWrite, checkpoint_of, write_checkpoint
+from headrace.log.checkpoints import NO_BROKER_EPOCH, encode_clean_shutdown
 from headrace.log.closing import close_logs
 from headrace.log.disk import Disk
-from headrace.log.faults import FULL
 from headrace.log.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
 )
 from headrace.log.flush import Flush
+from headrace.log.folder_usage import FolderUsage, usage_of
 from headrace.log.log_folder import ConfigOf, LogFolder
+from headrace.log.making import Making, NewLog
 from headrace.log.meta_properties import MetaProperties
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import OnProgress
@@ -40,30 +43,9 @@ from headrace.log.storage import INDEX_BYTES_MAX, OPEN_FILES_MAX, Pool, Storage,
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.topic import TopicConfig
 
-CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+NONE_PLANNED: Final[Mapping[LogFolder, int]] = {}
 
 OnFolderFailed = Callable[[LogFolder], None]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointWrite:
-    """Checkpoints of one folder as they were when the write began."""
-
-    folder: LogFolder
-    number: int
-    files: tuple[tuple[str, bytes], ...]
-
-    def write(self) -> None:
-        """Blocks: call it from a thread. OSError means that the folder must go offline.
-
-        A full disk is no failure: the checkpoint stays as it was, and tells less than it could.
-        """
-        for name, data in self.files:
-            try:
-                self.folder.write_checkpoint(name, data, self.number)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +58,6 @@ class Removal:
     def run(self) -> None:
         """Blocks: call it from a thread."""
         remove_paths(self.folder.disk, self.paths)
-
-
-@dataclass(frozen=True, slots=True)
-class FolderUsage:
-    """What DescribeLogDirs tells of a folder; sizes are -1 where it is offline."""
-
-    path: str
-    directory_id: bytes
-    error: ErrorCode
-    total_bytes: int
-    usable_bytes: int
-    logs: tuple[PartitionLog, ...]
-    future_logs: tuple[PartitionLog, ...]
 
 
 class LogStore:
@@ -109,6 +78,7 @@ class LogStore:
         self.clock = clock
         self._on_folder_failed = on_folder_failed
         self._where: dict[TopicPartition, LogFolder] = {}
+        self._made: dict[tuple[TopicPartition, TopicId], LogFolder] = {}
         files, indexes = Pool(open_files_max), Pool(index_bytes_max)
         self.to_flush: set[PartitionLog] = set()
         self.folders = [
@@ -140,7 +110,7 @@ class LogStore:
 
         def write(_: PartitionLog) -> None:
             if folder.is_open:
-                _write_checkpoint(folder, name)
+                write_checkpoint(folder, name)
 
         return write
 
@@ -197,9 +167,9 @@ class LogStore:
         for folder in self.online_folders():
             try:
                 folder.open_logs(config_of, now_ms=now_ms, on_progress=on_progress)
-                _write_checkpoint(folder, RECOVERY_POINTS)
+                write_checkpoint(folder, RECOVERY_POINTS)
                 if folder.cleaned_is_stale:
-                    _write_checkpoint(folder, CLEANER_OFFSETS)
+                    write_checkpoint(folder, CLEANER_OFFSETS)
                 for partition in list(folder.logs):
                     self._take_in(partition, folder, is_stray)
             except OSError as error:
@@ -263,16 +233,47 @@ class LogStore:
     ) -> PartitionLog:
         """A new partition's log: in the folder named by `directory_id`, or where the fewest are."""
         assert partition not in self._where, f"{partition} is here already"
-        folder = self._place(directory_id)
+        made_in = self._made.pop((partition, topic_id), None)
+        is_made = made_in is not None and made_in.online
+        folder = made_in if made_in is not None and is_made else self._place(directory_id)
         try:
-            log = folder.create_log(partition, topic_id, config, now_ms=self.clock.now_ms())
+            log = folder.create_log(partition, topic_id, config, now_ms=self.clock.now_ms(), is_made=is_made)
         except OSError as error:
             self.fail_folder(folder, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
         self._where[partition] = folder
         return log
 
-    def _place(self, directory_id: bytes | None) -> LogFolder:
+    def begin_making(self, wanted: Iterable[NewLog]) -> Making:
+        """What a thread makes of logs that will be created, each where `create` would put it."""
+        places: list[tuple[NewLog, LogFolder]] = []
+        planned: Counter[LogFolder] = Counter()
+        for new in wanted:
+            try:
+                folder = self._place(new.directory_id, planned)
+            except ApiError:
+                continue
+            planned[folder] += 1
+            places.append((new, folder))
+        return Making(places)
+
+    def finish_making(self, making: Making) -> None:
+        """The thread is done: `create` finds what it made."""
+        self._made.update(((new.partition, new.topic_id), folder) for new, folder in making.made)
+
+    def drop_unused(self) -> None:
+        """Have the folders removed that were made for logs that nobody wants any more."""
+        made, self._made = self._made, {}
+        for (partition, _), folder in made.items():
+            if folder.online:
+                try:
+                    folder.drop_made(partition, now_ms=self.clock.now_ms())
+                except OSError as error:
+                    self.fail_folder(folder, error)
+
+    def _place(
+        self, directory_id: bytes | None, planned: Mapping[LogFolder, int] = NONE_PLANNED
+    ) -> LogFolder:
         folders = self.online_folders()
         for folder in folders:
             if directory_id is not None and folder.meta and folder.meta.directory_id == directory_id:
@@ -281,7 +282,7 @@ class LogStore:
         free = [folder for folder in folders if folder.path not in cordoned and "*" not in cordoned]
         if not free:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory takes new partitions")
-        return min(free, key=lambda folder: len(folder.logs) + len(folder.future_logs))
+        return min(free, key=lambda each: len(each.logs) + len(each.future_logs) + planned.get(each, 0))
 
     def place(self, log: PartitionLog, folder: LogFolder) -> None:
         """A log that was moved lies in this folder now."""
@@ -329,7 +330,7 @@ class LogStore:
         """The offset checkpoints of every folder, to be written by a thread."""
         writes = []
         for folder in self.online_folders():
-            files = tuple((name, _checkpoint(folder, name)) for name in names)
+            files = tuple((name, checkpoint_of(folder, name)) for name in names)
             writes.append(CheckpointWrite(folder, folder.next_write(), files))
         return writes
 
@@ -352,7 +353,7 @@ class LogStore:
 
     def usage(self) -> list[FolderUsage]:
         """What lies where."""
-        return [_usage(folder) for folder in self.folders]
+        return [usage_of(folder) for folder in self.folders]
 
     # -- stopping --------------------------------------------------------------------------------------------
 
@@ -371,45 +372,5 @@ class LogStore:
 def _close_folder(folder: LogFolder, broker_epoch: int) -> None:
     close_logs([*folder.logs.values(), *folder.future_logs.values()], folder.sync_file_system)
     for name in CHECKPOINTS:
-        _write_checkpoint(folder, name)
+        write_checkpoint(folder, name)
     folder.disk.replace_file(f"{folder.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
-
-
-def _write_checkpoint(folder: LogFolder, name: str) -> None:
-    folder.write_checkpoint(name, _checkpoint(folder, name), folder.next_write())
-
-
-def _checkpoint(folder: LogFolder, name: str) -> bytes:
-    """Log starts are written only where they differ from what the files say, as Kafka does, or may differ
-    before the next time."""
-    logs = folder.logs
-    if name == RECOVERY_POINTS:
-        return encode_offsets({tp: log.recovery_point for tp, log in logs.items()})
-    if name == HIGH_WATERMARKS:
-        return encode_offsets({tp: log.high_watermark for tp, log in logs.items()})
-    if name == CLEANER_OFFSETS:
-        cleaned = {tp: log.cleaned_to for tp, log in logs.items()}
-        return encode_offsets({tp: offset for tp, offset in cleaned.items() if offset is not None})
-    moved = {
-        tp: log
-        for tp, log in logs.items()
-        if log.config.remote_storage_enable or log.log_start_offset > log.segments.first.base_offset
-    }
-    return encode_offsets({tp: log.log_start_offset for tp, log in moved.items()})
-
-
-def _usage(folder: LogFolder) -> FolderUsage:
-    directory_id = folder.meta.directory_id if folder.meta is not None else bytes(16)
-    total_bytes = usable_bytes = -1
-    error = ErrorCode.NONE if folder.online else ErrorCode.KAFKA_STORAGE_ERROR
-    if folder.online:
-        total_bytes, usable_bytes = folder.disk.usage(folder.path)
-    return FolderUsage(
-        folder.path,
-        directory_id,
-        error,
-        total_bytes,
-        usable_bytes,
-        tuple(folder.logs.values()),
-        tuple(folder.future_logs.values()),
-    )

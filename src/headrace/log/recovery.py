@@ -25,6 +25,7 @@ from headrace.log.file_names import (
     SNAPSHOT,
     TIME_INDEX,
     TXN_INDEX,
+    SegmentFile,
 )
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.leftovers import settle_leftovers
@@ -86,22 +87,7 @@ def open_log(
             storage, folder, topic_partition, config, now_ms=now_ms, topic_id=topic_id, start=log_start_offset
         )
     files = settle_leftovers(disk, folder)
-    aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
-    indexed = {file.base_offset for file in files if file.suffix in (INDEX, TIME_INDEX)}
-    bases = [file.base_offset for file in files if file.suffix == LOG]
-    segments = [
-        _closed_segment(
-            storage,
-            folder,
-            base_offset,
-            config,
-            now_ms,
-            has_aborted=base_offset in aborted,
-            has_index_files=base_offset in indexed,
-            is_last=base_offset == bases[-1],
-        )
-        for base_offset in bases
-    ]
+    segments = _segments_of(storage, folder, files, config, now_ms)
     known_id = _load_topic_id(storage, folder)
     if not segments:
         segments.append(create_segment(storage, folder, log_start_offset, config=config, now_ms=now_ms))
@@ -133,29 +119,31 @@ def open_log(
     return log
 
 
-def _closed_segment(
-    storage: Storage,
-    folder: str,
-    base_offset: int,
-    config: TopicConfig,
-    now_ms: int,
-    *,
-    has_aborted: bool,
-    has_index_files: bool,
-    is_last: bool,
-) -> Segment:
-    size = storage.disk.size(f"{folder}/{base_offset:020}{LOG}")
-    return Segment(
-        storage,
-        folder,
-        base_offset,
-        size=size,
-        config=config,
-        created_ms=now_ms,
-        has_aborted=has_aborted,
+def _segments_of(
+    storage: Storage, folder: str, files: list[SegmentFile], config: TopicConfig, now_ms: int
+) -> list[Segment]:
+    """The segments that files make up, all of them closed as yet."""
+    aborted = {file.base_offset for file in files if file.suffix == TXN_INDEX}
+    indexed = {file.base_offset for file in files if file.suffix in (INDEX, TIME_INDEX)}
+    bases = [file.base_offset for file in files if file.suffix == LOG]
+    segments = []
+    for base_offset in bases:
+        size = storage.disk.size(f"{folder}/{base_offset:020}{LOG}")
         # Only a last, short segment may do without: any other's are rebuilt where they are missing.
-        has_index_files=has_index_files or size > (config.index_interval_bytes if is_last else 0),
-    )
+        size_without = config.index_interval_bytes if base_offset == bases[-1] else 0
+        segments.append(
+            Segment(
+                storage,
+                folder,
+                base_offset,
+                size=size,
+                config=config,
+                created_ms=now_ms,
+                has_aborted=base_offset in aborted,
+                has_index_files=base_offset in indexed or size > size_without,
+            )
+        )
+    return segments
 
 
 def _load_topic_id(storage: Storage, folder: str) -> TopicId:

@@ -6,6 +6,7 @@ itself. A topic that was deleted and made again under its name in one commit is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.base.ids import TopicId
@@ -50,6 +51,31 @@ class Delta:
     def topic_configs_changed(self) -> set[str]:
         """Names of topics whose own settings changed."""
         return {key.name for key in self.configs_changed if key.resource_type == ResourceType.TOPIC}
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions are new or different."""
+        return sum(map(len, self.topics_changed.values()))
+
+    def slices(self, partitions_max: int) -> Iterator[Delta]:
+        """The same in pieces of so many partitions at most; the first has all that is not of partitions."""
+        piece = Delta()
+        for name in self.__slots__:
+            if name not in ("topics_created", "topics_changed"):
+                setattr(piece, name, getattr(self, name))
+        room = partitions_max
+        for topic_id, numbers in self.topics_changed.items():
+            left = sorted(numbers)
+            if topic_id in self.topics_created:
+                piece.topics_created.add(topic_id)
+            while True:
+                piece.topics_changed[topic_id] = set(left[:room])
+                left, room = left[room:], room - len(left[:room])
+                if not left:
+                    break
+                yield piece
+                piece, room = Delta(), partitions_max
+        yield piece
 
     def note_created(self, topic_id: TopicId) -> None:
         self.topics_created.add(topic_id)

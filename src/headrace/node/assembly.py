@@ -26,6 +26,7 @@ from headrace.metadata.publisher import everything_in
 from headrace.metadata.resources import ResourceType
 from headrace.node.control_plane import ControlPlane
 from headrace.node.directory_reports import DirectoryReports
+from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
 from headrace.node.remote_reading import RemoteReading
@@ -138,6 +139,14 @@ class Node:
             rng=rng,
         )
         self.parts = self._make_parts(clock, rng, network, memory)
+        self.image_following = ImageFollowing(
+            self._store,
+            self.parts.replicas,
+            self._follow,
+            is_starting=lambda: self._lifecycle is None,
+            loop=loop,
+            on_failure=self._on_failure,
+        )
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
         self.tiers = self._make_tiers(clock, rng, network, memory)
@@ -274,7 +283,8 @@ class Node:
             say=say,
         )
         self._has_logs = True
-        self._control.publisher.follow(self._follow)
+        self._control.publisher.follow(self.image_following)
+        await self.image_following.settle()
         self.parts.groups.start()
         self.parts.transactions.start()
         self._upkeep.start()
@@ -302,7 +312,7 @@ class Node:
             self._control.active,
             identity,
             self.config,
-            replayed_to=lambda: self.image.offset,
+            replayed_to=lambda: self.image_following.replayed_to(self.image),
             loop=self._loop,
             clock=self.parts.clock,
             on_new_epoch=self._begin_epoch,
@@ -389,6 +399,7 @@ class Node:
         self._upkeep.stop()
         self._control.stop_controllers()
         await self._control.stop_quorum()
+        await self.image_following.stop()
         await self._listeners.drain(DRAIN_S)
         await self.cleaning.stop()
         await self.parts.flushing.settle()
@@ -410,6 +421,7 @@ class Node:
         if self.tiers is not None:
             self.tiers.abandon()
         self._control.abandon()
+        self.image_following.abandon()
         self._store.unlock()
 
 
