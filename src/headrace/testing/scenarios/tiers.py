@@ -29,6 +29,7 @@ from headrace.node.assembly import Node
 from headrace.records.batch import Record, batches, build_batch, read_records
 from headrace.testing.conditions import Conditions
 from headrace.testing.disk import Crash
+from headrace.testing.disk_faults import ProcessEndedError
 from headrace.testing.machine import Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import PORT, NodeCluster
@@ -267,6 +268,8 @@ class TiersRun:
                     partition.append(batch, now_ms=now_ms, origin=Origin.CLIENT, acks=1, api_version=9)
             except ApiError as error:
                 self.world.note(f"nothing is written to {name}: {error}")
+            except ProcessEndedError:
+                self.world.note(f"a node has died of a write to {name}")
 
     # --- the rules ---
 

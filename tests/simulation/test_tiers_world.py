@@ -1,0 +1,10 @@
+"""Tiered topics on simulated clusters; `headrace sim --scenario tiers --seeds 1000` is the long form."""
+
+import pytest
+
+from headrace.testing.simulate import play
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_tiers(seed: int) -> None:
+    play("tiers", seed)
