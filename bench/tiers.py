@@ -14,6 +14,7 @@ tail of 10 GB.
 """
 
 import argparse
+import random
 import statistics
 import threading
 import time
@@ -23,7 +24,11 @@ from typing import ClassVar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import loads
-from bench.brokers import Headrace
+from bench.brokers import Broker, Headrace
+from bench.clusters import NODES, Cluster, HeadraceCluster
+from headrace.base.ids import TopicPartition
+from headrace.clients import Admin
+from headrace.node.fleet import fleet_configs, format_fleet
 
 SEGMENT_BYTES = 16 << 20
 RECORD_BYTES = 1000
@@ -46,15 +51,15 @@ class TieredHeadrace(Headrace):
         self.settings = {**self.settings, "rsm.config.url": str(store)}  # type: ignore[misc]
 
 
-def create_tiered(broker: Headrace, topic: str, local_bytes: int, replicas: list[int] | None = None) -> None:
+def create_tiered(broker: Broker, topic: str, local_bytes: int, replicas: list[int] | None = None) -> None:
     config = {
         "remote.storage.enable": "true",
         "segment.bytes": str(SEGMENT_BYTES),
         "local.retention.bytes": str(local_bytes),
     }
-    placed = {"replica_assignment": [replicas]} if replicas else {"num_partitions": 1}
+    placed = {"replica_assignment": [replicas]} if replicas else {"replication_factor": 1}
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, config=config, **placed)])[topic].result(60)
+    admin.create_topics([NewTopic(topic, 1, config=config, **placed)])[topic].result(60)
 
 
 def local_bytes(folder: Path) -> int:
@@ -141,6 +146,52 @@ def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
         print(f"acknowledged {name:20} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
 
 
+# -- a replica is added --------------------------------------------------------------------------------------
+
+
+class TieredCluster(HeadraceCluster):
+    """Three nodes with one remote store."""
+
+    def prepare(self) -> None:
+        store = self.folder / "store"
+        store.mkdir()
+        settings = {**TIERS, "log.segment.delete.delay.ms": "100", "rsm.config.url": str(store)}
+        self._configs = fleet_configs(NODES, 0, str(self.folder), settings)
+        format_fleet(self._configs, random.SystemRandom())
+        self.ports = [config.listeners[0].port for config in self._configs]
+
+
+def measure_replica(mb: int) -> None:
+    """Add a replica, and write meanwhile: it is in sync once it has what is written, too."""
+    with TieredCluster() as cluster:
+        create_tiered(cluster, "grown", 2 * SEGMENT_BYTES, replicas=[1])
+        began = time.monotonic()
+        loads.produce(cluster, "grown", size=RECORD_BYTES, count=mb * 1_000_000 // RECORD_BYTES, acks=1)
+        folders = {
+            number: Path(config.log_dirs[0]) / "grown-0"
+            for number, config in enumerate(cluster._configs, start=1)
+        }
+        wait_until_tiered(folders[1], 4 * SEGMENT_BYTES)
+        print(f"  {mb} MB were written and copied within {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        reassign(cluster, "grown", [1, 2])
+        admin = AdminClient({"bootstrap.servers": cluster.address})
+        while len(admin.list_topics("grown", timeout=30).topics["grown"].partitions[0].isrs) < 2:
+            time.sleep(0.02)
+        seconds = time.monotonic() - began
+        print(
+            f"a replica of {mb} MB was in sync after {seconds:.2f} s, "
+            f"with {local_bytes(folders[2]) / 1e6:.0f} MB on its disk"
+        )
+
+
+def reassign(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    with Admin(bootstrap_servers=cluster.address) as admin:
+        refused = admin.reassign({TopicPartition(topic, 0): replicas})
+    if refused:
+        raise RuntimeError(f"the replica cannot be added: {refused}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -148,8 +199,12 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=600, help="megabytes of records in each topic")
     parser.add_argument("--rounds", type=int, default=3, help="how often each topic is read")
     parser.add_argument("--seconds", type=float, default=8, help="how long latencies are measured; 0: not")
+    parser.add_argument("--replica", action="store_true", help="add a replica instead")
     arguments = parser.parse_args()
-    measure_reading(arguments.mb, arguments.rounds, arguments.seconds)
+    if arguments.replica:
+        measure_replica(arguments.mb)
+    else:
+        measure_reading(arguments.mb, arguments.rounds, arguments.seconds)
 
 
 if __name__ == "__main__":
