@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.log.append import Origin
 from headrace.log.checkpoints import decode_epochs
@@ -76,6 +77,9 @@ class TieredWorld(NodeWorld):
         await self.until(lambda: (self.log(topic).tiered_to or 0) >= offset, f"copied to {offset}")
 
     async def configure(self, topic: str, **settings: str) -> None:
+        assert await self.try_to_configure(topic, **settings) == 0
+
+    async def try_to_configure(self, topic: str, **settings: str) -> int:
         changes = [AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, topic, changes)])
 
@@ -83,7 +87,7 @@ class TieredWorld(NodeWorld):
             return await self.node.parts.controller.incremental_alter_configs(request)
 
         response = await self.on_node(ask())
-        assert response.responses[0].error_code == 0, response
+        return int(response.responses[0].error_code)
 
     def check_no_orphans(self, *topics: str) -> None:
         """Every object belongs to a finished segment of the records, and each of those has its objects."""
@@ -221,6 +225,7 @@ async def test_turning_tiering_off_takes_everything_back(world: TieredWorld) -> 
     world.write("rows", 10)
     await world.copied_to("rows", 9)
     await world.until(lambda: world.log("rows").local_start_offset == 9)
+    assert await world.try_to_configure("rows", remote_storage_enable="false") == ErrorCode.INVALID_CONFIG
     await world.configure("rows", remote_log_delete_on_disable="true", remote_storage_enable="false")
     await world.until(lambda: not world.objects())
     assert world.log("rows").log_start_offset == 9

@@ -30,6 +30,9 @@ def check_settings(
     """Whether a resource may have all of `settings`, its own once those in `changed` have been changed."""
     if key.resource_type == ResourceType.TOPIC:
         check_topic_settings(cluster.config, settings)
+        _raise(
+            changes.check_tier_kept(cluster.config, cluster.image.topic_config_of(key.name), after=settings)
+        )
     elif key.resource_type == ResourceType.BROKER:
         _check_broker_settings(cluster, key, settings, changed)
     elif key.resource_type == ResourceType.GROUP:

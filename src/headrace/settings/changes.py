@@ -29,6 +29,22 @@ def check_topic_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> 
     return None
 
 
+def check_tier_kept(
+    broker: BrokerConfig, before: Mapping[str, str], *, after: Mapping[str, str]
+) -> SettingError | None:
+    """A topic that is no longer tiered would leave what is in the remote store to nobody (KIP-950)."""
+    was, will_be = resolve_topic_config(broker, before), resolve_topic_config(broker, after)
+    if was.remote_storage_enable and not (
+        will_be.remote_storage_enable or will_be.remote_log_delete_on_disable
+    ):
+        return SettingError(
+            "remote.storage.enable",
+            "what is in the remote store must not be forgotten there: to keep it and copy no more set"
+            " remote.log.copy.disable=true, to delete it set remote.log.delete.on.disable=true as well",
+        )
+    return None
+
+
 def check_broker_settings(
     broker: BrokerConfig, settings: Mapping[str, str], *, per_broker: bool, changed: frozenset[str]
 ) -> SettingError | None:
