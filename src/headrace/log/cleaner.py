@@ -2,7 +2,8 @@
 
 A round fills the table of keys from the dirty part of the log (`cleaner_mapping`), writes the segments from
 the log's start to where the table ends anew without what is superseded (`cleaner_rewriting`), and swaps them
-in group by group (`cleaner_swap`). Then everything before that end is clean.
+in group by group (`cleaner_swap`). Then everything before that end is clean. What takes the place of earlier
+records is synced before they go: a power cut must not take both.
 
 `clean` is a generator that runs on the event loop and yields the work that blocks, piece by piece, for a
 thread; the driver sends back how many bytes a piece has moved. Between two pieces the log may change:
@@ -23,6 +24,7 @@ from headrace.log.cleaner_rewriting import Producers, Rewriting
 from headrace.log.cleaner_swap import are_in_place
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
+from headrace.log.disk import File
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment
 from headrace.log.txn_index import AbortedTxn
@@ -129,17 +131,24 @@ def _fill(found: Cleanable, table: KeyTable, mapping: Mapping, limits: Limits) -
     log = found.log
     yield partial(_begin, table, found.first_dirty, found.bound)
     offset = found.first_dirty
+    names_are_durable = True
     while offset < found.bound and not mapping.is_full:
         number = log.segments.number_of(offset)
         if log.failure is not None or number < 0:
             return
         segment = log.segments[number]
-        mapping.open(segment.file, segment.near(offset), segment.size)
+        file = segment.file
+        mapping.open(file, segment.near(offset), segment.size)
         while not mapping.is_done:
             yield partial(mapping.step, limits.piece_bytes)
         offset = log.segments.base_after(log.segments.number_of(segment.base_offset)) or found.bound
         if not mapping.is_full:
             table.skip_to(min(offset, found.bound) - 1)
+        if offset > log.recovery_point:
+            yield partial(_sync, file)
+            names_are_durable = False
+    if not names_are_durable:
+        yield partial(_sync_folder, log)
 
 
 def _begin(table: KeyTable, start: int, end: int) -> int:
@@ -209,6 +218,11 @@ def _count(done: Cleaned, group: list[Segment], rewriting: Rewriting) -> None:
     done.bytes_after += rewriting.size
     done.records_read += rewriting.records_read
     done.records_kept += rewriting.records_kept
+
+
+def _sync(file: File) -> int:
+    file.sync()
+    return 0
 
 
 def _sync_folder(log: PartitionLog) -> int:
