@@ -18,7 +18,7 @@ from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
 
 TOPIC = "rows"
-KILLS = 3
+KILLS = 2
 METADATA_PARTITIONS = 2
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
