@@ -1,9 +1,9 @@
 """Tiered topics on a whole cluster, with a store that fails and processes that die at every step of a copy
 and of a removal.
 
-One node or three, real ones; an idempotent writer; an operator that moves leaders, and makes and deletes
-tiered topics. Local retention is short, so most of what was written is in the store alone. Rules, once faults
-have stopped and everything is quiet:
+One node or three, real ones; an idempotent writer; a reader that begins again and again; an operator that
+moves leaders, and makes and deletes tiered topics. Local retention is short, so most of what was written is
+in the store alone. Rules, once faults have stopped and everything is quiet:
 
 - what was acknowledged is there, at its offset, in one tier or the other, from the log's start on; and a log
   whose topic keeps everything still starts at 0;
@@ -35,6 +35,7 @@ from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.scenarios.cluster_clients import FOREVER_MS, Writer, surroundings
 from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.tiers_reading import Wanderer
 from headrace.testing.scenarios.tiers_store import TroubledStore
 from headrace.testing.world import CheckFailedError, World
 from headrace.tiered.remote_log import RemoteLog
@@ -123,6 +124,7 @@ class TiersRun:
             where: Acknowledged(where) for where in self.partitions
         }
         self.writer = Writer(world, 0, self.ledger, self._producer_settings())
+        self.wanderer = Wanderer(world, self.ledger, self._client_settings(), whole=frozenset({KEPT}))
         self.operator_is_done = False
 
     # --- what the seed draws ---
@@ -183,6 +185,7 @@ class TiersRun:
         operator.retire()
         self.world.machine(self.writer.name).boot(self.writer.run)
         operator.boot(self._operate)
+        self.world.machine(self.wanderer.name).boot(self.wanderer.run)
         nemesis = Nemesis(
             self.world,
             [self.cluster.machine(node_id) for node_id in self.cluster.ids],
@@ -197,6 +200,8 @@ class TiersRun:
         await self._restart_all()
         await self.until(self._is_quiet, "everything that is closed is copied, and nothing is left over")
         self._check_everything()
+        self.wanderer.is_last_round = True
+        await self.until(lambda: self.wanderer.is_done, "a client has read everything")
 
     def _kinds(self) -> list[Trouble]:
         kinds = [kind for kind in KINDS if self.rng.random() < 0.5]
