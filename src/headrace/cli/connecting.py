@@ -7,6 +7,7 @@ import click
 
 if TYPE_CHECKING:
     from headrace.clients import Admin, Consumer, Producer
+    from headrace.clients.remote_logs import ClusterRemoteLogs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +66,13 @@ def open_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> "
         "allow_auto_create_topics": False,
     }
     return Consumer(_settings(bootstrap, request_timeout_ms), **patience, **settings)
+
+
+def open_remote_logs(bootstrap: str, request_timeout_ms: int) -> "ClusterRemoteLogs":
+    """What the cluster that the options name has in its remote store."""
+    from headrace.clients.remote_logs import ClusterRemoteLogs
+
+    return ClusterRemoteLogs(_settings(bootstrap, request_timeout_ms))
 
 
 def _settings(bootstrap: str, request_timeout_ms: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import print_json_line
+from headrace.log.disk import Disk
 from headrace.log.dump import Decode, DumpedBatch, DumpedRecord, Problem, dump_file
 from headrace.log.system_disk import SystemDisk
 from headrace.records.batch import Record
@@ -29,29 +30,40 @@ def log() -> None:
         "headrace log dump --records data/orders-0/*.log",
         "headrace log dump --decode metadata data/__cluster_metadata-0/*.log",
         "headrace log dump data/orders-0/00000000000000000000.index data/meta.properties",
+        "headrace log dump --config server.properties s3://bucket/kafka/orders-ID/0/OFFSET-ID.log",
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE…")
 @click.option("--records", "-r", is_flag=True, help="Also the records of each batch.")
 @click.option(
     "--decode",
-    type=click.Choice(["metadata", "offsets", "transactions"]),
+    type=click.Choice(["metadata", "offsets", "remote", "transactions"]),
     help="Read records as what the internal topics hold.",
 )
+@click.option(
+    "--config",
+    "-c",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A broker's file, for its remote store's settings (rsm.config.…).",
+)
 @json_option
-def dump(files: tuple[str, ...], records: bool, decode: str | None, as_json: bool) -> None:
+def dump(
+    files: tuple[str, ...], records: bool, decode: str | None, config: str | None, as_json: bool
+) -> None:
     """Print what log segments, indexes, snapshots and checkpoints hold.
+
+    A FILE may be an object of a remote store: s3://…, gs://…, az://… or hdfs://….
 
     Reads only, so a running node's files can be looked at. Ends with exit code 1 where a file is damaged.
     """
-    disk = SystemDisk()
     decoder = None if decode is None else _DECODERS[decode]
     problems = 0
     for path in files:
         if not as_json:
             click.echo(f"# {path}")
         try:
-            for item in dump_file(disk, path, records=records, decode=decoder):
+            disk, name = _located(path, config)
+            for item in dump_file(disk, name, records=records, decode=decoder):
                 problems += isinstance(item, Problem)
                 _print_item(path, item, as_json)
         except ValueError as error:
@@ -59,6 +71,20 @@ def dump(files: tuple[str, ...], records: bool, decode: str | None, as_json: boo
     if problems:
         click.echo(f"{problems} problem{'' if problems == 1 else 's'} found", err=True)
         sys.exit(1)
+
+
+def _located(path: str, config: str | None) -> tuple[Disk, str]:
+    """Where a file is, and its name there."""
+    if "://" not in path:
+        return SystemDisk(), path
+    from headrace.node.config import read_properties_file
+    from headrace.tiered.stores.object_disk import ObjectDisk
+    from headrace.tiered.stores.opening import open_url, store_settings
+
+    folder, _, name = path.rpartition("/")
+    settings = {} if config is None else store_settings(read_properties_file(config))
+    settings.pop("url", None)
+    return ObjectDisk(open_url(folder, settings, SystemDisk(), setting="FILE")), name
 
 
 def _print_item(path: str, item: Any, as_json: bool) -> None:
@@ -187,6 +213,12 @@ def _decode_offsets(record: Record) -> object:
     return _decode_keyed(record, GROUP)
 
 
+def _decode_remote(record: Record) -> object:
+    from headrace.wire.record_frames import REMOTE_LOG, decode_metadata_record
+
+    return None if record.value is None else decode_metadata_record(record.value, REMOTE_LOG)
+
+
 def _decode_transactions(record: Record) -> object:
     from headrace.wire.record_frames import TRANSACTION
 
@@ -203,5 +235,6 @@ def _decode_keyed(record: Record, family: tuple[str, ...]) -> Keyed:
 _DECODERS: Final[dict[str, Decode]] = {
     "metadata": _decode_metadata,
     "offsets": _decode_offsets,
+    "remote": _decode_remote,
     "transactions": _decode_transactions,
 }

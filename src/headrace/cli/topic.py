@@ -1,17 +1,23 @@
 """`headrace topic`: make, list, describe, alter and delete topics."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.base.error_codes import ErrorCode
-from headrace.cli.connecting import cluster_options, open_admin
+from headrace.cli.connecting import cluster_options, open_admin, open_remote_logs
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import note, print_facts, print_json, print_table
 from headrace.clients.administering.configs import ConfigValue, ResourceKind
 from headrace.clients.administering.topics import TopicDescription
 from headrace.clients.errors import RefusedError
 from headrace.settings.sources import Source
+
+if TYPE_CHECKING:
+    from headrace.cli.topic_tiers import Tiers
+    from headrace.clients import Admin
+    from headrace.clients.remote_logs import ClusterRemoteLogs
 
 set_option = click.option(
     "--set", "-s", "settings", multiple=True, metavar="NAME=VALUE", help="One of Kafka's topic settings."
@@ -132,13 +138,17 @@ def describe(
         settings = {
             each.name: _own(admin.describe_configs(ResourceKind.TOPIC, each.name)) for each in described
         }
+        tiered = [each for each in described if settings[each.name].get("remote.storage.enable") == "true"]
+        tiers = _tiers(admin, open_remote_logs(bootstrap, request_timeout_ms), tiered) if tiered else {}
     if as_json:
-        print_json([_as_json(each, settings[each.name]) for each in described])
+        print_json([_as_json(each, settings[each.name], tiers.get(each.name)) for each in described])
         return
     for number, each in enumerate(described):
         if number:
             click.echo()
         _print_topic(each, settings[each.name])
+        if each.name in tiers:
+            _print_tiers(tiers[each.name])
 
 
 def _filtered(
@@ -164,9 +174,23 @@ def _own(values: list[ConfigValue]) -> dict[str, str | None]:
     return {each.name: each.value for each in values if each.source == Source.TOPIC}
 
 
-def _as_json(described: TopicDescription, settings: dict[str, str | None]) -> dict[str, object]:
+def _tiers(
+    admin: "Admin", remote: "ClusterRemoteLogs", described: list[TopicDescription]
+) -> dict[str, list["Tiers"]]:
+    """How tiered topics are spread over the brokers' disks and the remote store."""
+    from headrace.cli.topic_tiers import tiers_of
+
+    return {each.name: tiers_of(admin, remote, each) for each in described}
+
+
+def _as_json(
+    described: TopicDescription, settings: dict[str, str | None], tiers: list["Tiers"] | None
+) -> dict[str, object]:
     partitions = [each._asdict() for each in described.partitions]
-    return {**described._asdict(), "partitions": partitions, "settings": settings}
+    more = {}
+    if tiers is not None:
+        more["tiers"] = [{**each._asdict(), "copy_lag": each.copy_lag} for each in tiers]
+    return {**described._asdict(), "partitions": partitions, "settings": settings, **more}
 
 
 def _print_topic(described: TopicDescription, settings: dict[str, str | None]) -> None:
@@ -186,6 +210,26 @@ def _print_topic(described: TopicDescription, settings: dict[str, str | None]) -
         for each in described.partitions
     ]
     print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "ELIGIBLE", "OFFLINE"), rows)
+
+
+def _print_tiers(tiers: list["Tiers"]) -> None:
+    columns = ("PARTITION", "START", "LOCAL START", "REMOTE END", "END", "LOCAL BYTES", "REMOTE BYTES")
+    rows = [
+        (
+            each.partition,
+            each.start,
+            each.local_start,
+            each.tiered_to,
+            each.end,
+            each.local_bytes,
+            each.remote_bytes,
+            each.remote_segments,
+            each.copy_lag,
+        )
+        for each in tiers
+    ]
+    click.echo()
+    print_table((*columns, "REMOTE SEGMENTS", "COPY LAG"), rows)
 
 
 @topic.command(

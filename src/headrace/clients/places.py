@@ -9,3 +9,7 @@ class Place(IntEnum):
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    """Where a tiered partition's local part starts; of others, where the log does."""
+    LATEST_TIERED = -5
+    """The last offset in the remote store; none where nothing is there."""

@@ -2,8 +2,9 @@
 
 `dump_file` knows a file by its name and yields what it holds, one plain value each; what is wrong with the
 file comes as a `Problem` among them, and never as an exception. Indexes are compared with the `.log` file
-beside them. Nothing here writes, so a running node's files can be looked at; the end of its active segment
-may then look cut off, and its indexes may be behind.
+beside them. Objects of a remote store are dumped like the files that they are copies of. Nothing here writes,
+so a running node's files can be looked at; the end of its active segment may then look cut off, and its
+indexes may be behind.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from headrace.log.checkpoints import decode_epochs, decode_offsets, decode_parti
 from headrace.log.disk import Disk
 from headrace.log.file_names import (
     CLEANER_OFFSETS,
+    EPOCHS,
     HIGH_WATERMARKS,
     INDEX,
     LEADER_EPOCHS,
@@ -29,6 +31,7 @@ from headrace.log.file_names import (
     TIME_INDEX,
     TXN_INDEX,
     parse_segment_file,
+    parse_segment_object,
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.offset_index import OffsetIndex
@@ -152,7 +155,7 @@ def _dump_small_file(name: str, suffix: str, data: bytes) -> Iterator[Dumped]:
         yield from read_aborted(data)
     elif suffix == SNAPSHOT:
         yield from decode_snapshot(data)
-    elif name == LEADER_EPOCHS:
+    elif name == LEADER_EPOCHS or suffix == EPOCHS:
         yield from (EpochStart(epoch, start) for epoch, start in decode_epochs(data))
     elif name in _OFFSETS:
         yield from (
@@ -220,7 +223,8 @@ def _decoded(record: Record, decode: Decode | None) -> Any:
 
 
 def _base_offset(path: str) -> int:
-    parsed = parse_segment_file(path.rpartition("/")[2])
+    name = path.rpartition("/")[2]
+    parsed = parse_segment_file(name) or parse_segment_object(name)
     if parsed is None:
         raise InvalidBytesError("the name does not start with a base offset of 20 digits")
     return parsed.base_offset

@@ -15,6 +15,9 @@ INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TXN_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
+EPOCHS: Final = ".epochs"
+"""Only in a remote store: the leader epochs up to a segment's end, as `leader-epoch-checkpoint` has them."""
+
 SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 DELETED: Final = ".deleted"
@@ -43,6 +46,9 @@ _PARTITION: Final = re.compile(r"(.+)-(\d+)", re.DOTALL)
 _MARKED: Final = re.compile(r"(.+)-(\d+)\.[0-9a-f]+(-delete|-future|-stray)", re.DOTALL)
 
 
+_OBJECT: Final = re.compile(r"(\d{20})-[A-Za-z0-9_-]{22}(\.(?:log|index|timeindex|txnindex|snapshot|epochs))")
+
+
 class SegmentFile(NamedTuple):
     """A segment's file by its name; `state` is "" or .deleted, .cleaned, .swap."""
 
@@ -67,6 +73,12 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     """None for what is not a segment's or snapshot's file."""
     match = _SEGMENT_FILE.fullmatch(name)
     return SegmentFile(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def parse_segment_object(name: str) -> SegmentFile | None:
+    """A segment's object in a remote store, which has the copy's id behind the offset; None for others."""
+    match = _OBJECT.fullmatch(name)
+    return SegmentFile(int(match[1]), match[2], "") if match else None
 
 
 def parse_partition_folder(name: str) -> PartitionFolder | None:

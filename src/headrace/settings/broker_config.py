@@ -77,10 +77,6 @@ class BrokerConfig(TypedValues):
             (Source.STATIC, self.static),
         )
 
-    def starting_with(self, prefix: str) -> dict[str, Value]:
-        """All values whose names begin so, as a plugin gets its own."""
-        return {name: value for name, value in self._values.items() if name.startswith(prefix)}
-
     # Changes
 
     def set_dynamic(self, *, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:

@@ -42,8 +42,11 @@ T = TypeVar("T")
 # A start takes a fraction of a second; a machine under full load gets its time too.
 START_S_MAX: Final = 60.0
 
-# Every partition of the offsets topic is a folder with files: a test needs few. `settings` may say otherwise.
-COMFORT: Final = {"offsets.topic.num.partitions": "5"}
+# Every partition of a topic of the system is a folder with files: a test needs few. `settings` may say more.
+COMFORT: Final = {
+    "offsets.topic.num.partitions": "5",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+}
 
 
 class Cluster:

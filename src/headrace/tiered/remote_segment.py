@@ -12,10 +12,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition, uuid_text
+from headrace.log.file_names import EPOCHS as EPOCHS
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, offset_name
-
-EPOCHS: Final = ".epochs"
-"""The leader epochs up to the segment's end, as `leader-epoch-checkpoint` has them."""
 
 _TOPIC_CHARACTERS_MAX: Final = 200
 """A file system takes names of 255 bytes, and a topic's may have 249 before its id is added."""

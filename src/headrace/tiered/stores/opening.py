@@ -22,6 +22,7 @@ from headrace.tiered.store import RemoteStore
 from headrace.tiered.stores.folder import FolderStore
 
 _CLASS: Final = "remote.log.storage.manager.class.name"
+_PREFIX: Final = "remote.log.storage.manager.impl.prefix"
 _CALLS: Final = ("put", "put_bytes", "read", "delete", "list", "close")
 
 
@@ -31,8 +32,8 @@ def open_store(config: BrokerConfig, disk: Disk) -> RemoteStore | None:
     """
     if not config.bool("remote.log.storage.system.enable"):
         return None
-    prefix = config.str("remote.log.storage.manager.impl.prefix")
-    settings = {name.removeprefix(prefix): str(value) for name, value in config.starting_with(prefix).items()}
+    prefix = config.str(_PREFIX)
+    settings = store_settings(config.static)
     if own_class := config.str(_CLASS):
         return _own(own_class, settings)
     if "url" not in settings:
@@ -40,6 +41,16 @@ def open_store(config: BrokerConfig, disk: Disk) -> RemoteStore | None:
             f"{prefix}url", "must name the remote store (/folder, s3://…, gs://…, az://…, hdfs://…)"
         )
     return open_url(settings.pop("url"), settings, disk, setting=f"{prefix}url")
+
+
+def store_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a broker's file says to its store."""
+    prefix = properties.get(_PREFIX) or "rsm.config."
+    return {
+        name.removeprefix(prefix): value.strip()
+        for name, value in properties.items()
+        if name.startswith(prefix)
+    }
 
 
 def open_url(url: str, settings: Mapping[str, str], disk: Disk, *, setting: str = "URL") -> RemoteStore:

@@ -1,0 +1,80 @@
+"""What lies in a cluster's remote store, as a client finds out: by reading `__remote_log_metadata`.
+
+No request tells it. The topic's records do, and every broker lives by the same ones. They are read as far as
+they go when somebody asks, and only what is new the next time.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.base.ids import TopicPartition
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.clients.errors import NoSuchTopicError, TimedOutError
+from headrace.clients.places import Place
+from headrace.tiered.metadata_partition import metadata_partition_of
+from headrace.tiered.remote_log import RemoteLog, RemoteLogs
+from headrace.tiered.remote_segment import TopicIdPartition
+from headrace.tiered.segment_records import decode_record
+from headrace.wire.record_frames import UnknownRecordError
+
+if TYPE_CHECKING:
+    from headrace.clients import Admin
+
+_POLL_S: Final = 1.0
+# Polls without a record before the topic counts as out of reach: its end was told by a leader just before.
+_EMPTY_POLLS_MAX: Final = 30
+
+
+class ClusterRemoteLogs:
+    """Reads with a consumer of these settings; remembers what it has read."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self._logs = RemoteLogs()
+        self._read_to: dict[TopicPartition, int] = {}
+
+    def of(self, admin: "Admin", partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, RemoteLog]:
+        """What the remote store holds of these partitions now."""
+        wanted = list(partitions)
+        try:
+            (topic,) = admin.describe_topics([REMOTE_LOG_TOPIC])
+        except NoSuchTopicError:
+            return {each: RemoteLog() for each in wanted}
+        numbers = {metadata_partition_of(each, len(topic.partitions)) for each in wanted}
+        sources = [TopicPartition(REMOTE_LOG_TOPIC, number) for number in sorted(numbers)]
+        ends = admin.find_offsets(dict.fromkeys(sources, Place.LATEST))
+        starts = admin.find_offsets(dict.fromkeys(sources, Place.EARLIEST))
+        for each in sources:
+            self._read_to[each] = max(self._read_to.get(each, 0), starts[each].offset)
+        self._read({each: ends[each].offset for each in sources if self._read_to[each] < ends[each].offset})
+        return {each: self._logs.known(each) for each in wanted}
+
+    def _read(self, ends: Mapping[TopicPartition, int]) -> None:
+        if not ends:
+            return
+        from headrace.clients import Consumer
+
+        with Consumer(
+            self._settings, enable_auto_commit=False, isolation_level="read_uncommitted"
+        ) as consumer:
+            consumer.assign(ends)
+            for partition in ends:
+                consumer.seek(partition, self._read_to[partition])
+            empty = 0
+            while any(self._read_to[partition] < end for partition, end in ends.items()):
+                records = consumer.poll(_POLL_S)
+                for record in records:
+                    self._apply(record.value)
+                self._read_to.update(consumer.positions())
+                empty = 0 if records else empty + 1
+                if empty > _EMPTY_POLLS_MAX:
+                    raise TimedOutError(f"{REMOTE_LOG_TOPIC} cannot be read to its end: {consumer.trouble}")
+
+    def _apply(self, value: bytes | None) -> None:
+        """A kind of record that only a later version knows tells nothing: brokers pass it over too."""
+        try:
+            record = None if value is None else decode_record(value)
+        except UnknownRecordError:
+            return
+        if record is not None:
+            self._logs.apply(record)
