@@ -27,12 +27,12 @@ HANDED_ON = {
 def read_by_the_code() -> set[str]:
     """Settings whose names stand in the broker's code outside of the tables; start-up defaults do not count.
 
-    Clients, and those of the simulator, have settings of their own, some under the same names.
+    Clients, those of Spark and of the simulator, have settings of their own, some under the same names.
     """
     quoted: set[str] = set()
     for path in SOURCES.rglob("*.py"):
         room = path.relative_to(SOURCES).parts[0]
-        if room not in ("settings", "clients", "cli", "testing") and path != SOURCES / "node/config.py":
+        if room not in ("settings", "clients", "cli", "spark", "testing") and path != SOURCES / "node/config.py":
             quoted.update(re.findall(r'"([a-z][a-z0-9.]+)"', path.read_text()))
     return quoted & BROKER.keys()
 
