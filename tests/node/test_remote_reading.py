@@ -6,6 +6,11 @@ from typing import Any
 from headrace.base.error_codes import ErrorCode
 from headrace.records.batch import batches
 from headrace.testing.loop import SimulatedLoop
+from headrace.wire.schemas.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.node.test_tiers import TOPIC, TieredWorld, tiered
@@ -78,6 +83,26 @@ async def test_a_fetch_waits_for_the_store_also_where_it_would_not_wait_for_reco
     client = await with_remote_part(world)
     found = await fetch(client, {"rows": wish(3)}, max_wait_ms=0, min_bytes=0)
     assert bases(found["rows"])[0] == 3
+
+
+@tiered
+async def test_what_came_from_the_store_is_not_held_back_for_more(world: TieredWorld) -> None:
+    client = await with_remote_part(world)
+    started = world.world.driver.time()
+    found = await fetch(client, {"rows": wish(3)}, max_wait_ms=20_000, min_bytes=1 << 19)
+    assert bases(found["rows"])[0] == 3
+    assert world.world.driver.time() - started < 1
+
+
+@tiered
+async def test_deleted_records_are_gone_from_both_tiers(world: TieredWorld) -> None:
+    client = await with_remote_part(world)
+    request = DeleteRecordsRequest([DeleteRecordsTopic("rows", [DeleteRecordsPartition(0, 10)])], 5_000)
+    result = (await client.ask(request, 2)).topics[0].partitions[0]
+    assert (result.error_code, result.low_watermark) == (0, 10)
+    assert (await fetch(client, {"rows": wish(9)}))["rows"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert bases((await fetch(client, {"rows": wish(10)}))["rows"])[0] == 10
+    assert (await place(client, -2))[1] == (await place(client, 0))[1] == 10
 
 
 @tiered

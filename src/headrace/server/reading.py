@@ -213,6 +213,7 @@ class Reading:
             self.awaits_remote = True
         elif len(found.records) > 0:
             self.bytes_read += len(found.records)
+            self.bytes_min = 0  # more comes with the next request: nobody waits for it, as in Kafka
             data.records = found.records
         elif found.upper_offset > wanted.fetch_offset:  # compaction took the rest of the remote tier
             self._read_records(log, wanted, data, room=room, end=end, offset=found.upper_offset)
