@@ -1,12 +1,14 @@
 """A broker that gets many partitions at once makes them while it serves others."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicId, TopicPartition
 from headrace.metadata.delta import Delta
-from headrace.node.image_following import AT_ONCE, SLICE
+from headrace.metadata.image import ClusterImage
+from headrace.node.image_following import AT_ONCE, PIECE, SLICE, SLICE_MS, ImageFollowing
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.api_versions import ApiVersionsRequest
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
@@ -52,14 +54,23 @@ async def settle(world: NodeWorld) -> None:
     await world.on_node(world.node.image_following.settle())
 
 
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices others get a little virtual time, as they do on a machine that has to work."""
+
+    async def let_others(_: ImageFollowing) -> None:
+        await asyncio.sleep(0.02)
+
+    monkeypatch.setattr(ImageFollowing, "_let_others", let_others)
+
+
+@pytest.mark.usefixtures("slowly")
 @simulated()
 async def test_partitions_come_slice_by_slice_while_others_are_served(world: NodeWorld) -> None:
     client = await world.connect()
     await create(world)
     assert len(world.node.image.topics_by_name["t"].partitions) == MANY
-    assert len(here(world)) < MANY
-    before = world.node.image.offset
-    assert world.node.image_following.replayed_to(world.node.image) < before
+    assert world.node.image_following.replayed_to(world.node.image) < world.node.image.offset
     seen = {len(here(world))}
     while len(here(world)) < MANY:
         await client.ask(ApiVersionsRequest(), 0)
@@ -77,6 +88,7 @@ async def test_a_small_topic_is_there_when_its_maker_hears_of_it(world: NodeWorl
     assert len(here(world)) == AT_ONCE // 2
 
 
+@pytest.mark.usefixtures("slowly")
 @simulated()
 async def test_a_small_topic_waits_behind_a_large_one(world: NodeWorld) -> None:
     await create(world)
@@ -86,6 +98,7 @@ async def test_a_small_topic_waits_behind_a_large_one(world: NodeWorld) -> None:
     assert (len(here(world)), here(world, "small")) == (MANY, [0])
 
 
+@pytest.mark.usefixtures("slowly")
 @simulated()
 async def test_a_topic_that_goes_while_it_is_made_leaves_nothing(world: NodeWorld) -> None:
     await create(world)
@@ -95,6 +108,7 @@ async def test_a_topic_that_goes_while_it_is_made_leaves_nothing(world: NodeWorl
     assert not [name for name in folders(world) if not name.endswith("-delete")]
 
 
+@pytest.mark.usefixtures("slowly")
 @simulated()
 async def test_a_topic_that_is_made_anew_while_it_is_made_has_the_new_id(world: NodeWorld) -> None:
     await create(world)
@@ -105,6 +119,7 @@ async def test_a_topic_that_is_made_anew_while_it_is_made_has_the_new_id(world: 
     assert {world.log("t", index).topic_id for index in range(MANY)} == {topic_id}
 
 
+@pytest.mark.usefixtures("slowly")
 @pytest.mark.parametrize("end", ["stop", "kill", "power cut"])
 @simulated()
 async def test_what_was_not_made_yet_is_made_by_the_next_start(world: NodeWorld, end: str) -> None:
@@ -118,6 +133,66 @@ async def test_what_was_not_made_yet_is_made_by_the_next_start(world: NodeWorld,
     assert len(here(world)) == MANY
     assert {world.log("t", index).topic_id for index in range(MANY)} == {topic_id}
     assert world.node.parts.logs.get(TopicPartition("t", MANY)) is None
+
+
+class Clock:
+    """Time that passes with what is followed."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+@pytest.mark.parametrize(("piece_ms", "at_once"), [(0, SLICE), (SLICE_MS // 2, 2 * PIECE), (SLICE_MS, PIECE)])
+def test_a_slice_is_short_in_number_and_in_time(piece_ms: int, at_once: int) -> None:
+    async def scenario() -> list[int]:
+        clock, seen = Clock(), [0]
+
+        def follow(_: ClusterImage, piece: Delta) -> None:
+            seen[-1] += piece.partition_count
+            clock.ms += piece_ms
+
+        following = ImageFollowing(
+            follow, loop=asyncio.get_running_loop(), clock=clock, on_failure=failures.append
+        )
+        delta = Delta()
+        for index in range(4 * SLICE + AT_ONCE):
+            delta.note_partition(TopicId(b"t" * 16), index)
+        following(ClusterImage(), delta)
+        while following._task is not None:
+            await asyncio.sleep(0)
+            seen.append(0)
+        return [count for count in seen if count]
+
+    failures: list[Exception] = []
+    seen = asyncio.run(scenario())
+    assert set(seen) == {at_once}
+    assert sum(seen) == 4 * SLICE + AT_ONCE
+    assert failures == []
+
+
+def test_what_cannot_be_followed_ends_the_node() -> None:
+    async def scenario() -> None:
+        def follow(_: ClusterImage, piece: Delta) -> None:
+            raise ValueError("what is this?")
+
+        following = ImageFollowing(
+            follow, loop=asyncio.get_running_loop(), clock=Clock(), on_failure=failures.append
+        )
+        delta = Delta()
+        for index in range(AT_ONCE + 1):
+            delta.note_partition(TopicId(b"t" * 16), index)
+        following(ClusterImage(), delta)
+        await following.settle()
+
+    failures: list[Exception] = []
+    asyncio.run(scenario())
+    assert [str(error) for error in failures] == ["what is this?"]
 
 
 def test_a_delta_in_slices_says_the_same_as_a_whole() -> None:

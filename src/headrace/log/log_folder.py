@@ -30,7 +30,6 @@ from headrace.log.file_names import (
     parse_partition_folder,
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
-from headrace.log.new_log import new_log
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import OnProgress, open_log
 from headrace.log.storage import Storage
@@ -177,22 +176,12 @@ class LogFolder:
 
     # -- logs ------------------------------------------------------------------------------------------------
 
-    def path_of(self, partition: TopicPartition) -> str:
-        return f"{self.path}/{partition}"
-
     def create_log(
-        self,
-        partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
-        *,
-        now_ms: int,
-        is_made: bool = False,
+        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, now_ms: int
     ) -> PartitionLog:
-        """A new partition's log; its folder and what is in it are made, unless a thread has (`making.py`)."""
-        create = new_log if is_made else open_log
-        path = self.path_of(partition)
-        log = create(self.storage, path, partition, config, now_ms=now_ms, topic_id=topic_id)
+        """Make the folder and the first segment of a new partition."""
+        path = f"{self.path}/{partition}"
+        log = open_log(self.storage, path, partition, config, now_ms=now_ms, topic_id=topic_id)
         self.logs[partition] = log
         return log
 
@@ -201,12 +190,6 @@ class LogFolder:
         log = self.logs.pop(partition)
         path = self._rename_away(log, DELETE_FOLDER)
         self.storage.removals.schedule(path, now_ms + log.config.file_delete_delay_ms)
-
-    def drop_made(self, partition: TopicPartition, *, now_ms: int) -> None:
-        """Have a folder removed that was made for a log and never became one."""
-        gone = f"{self.path}/{marked_folder(partition, unique_part(self.storage.rng), DELETE_FOLDER)}"
-        self.disk.rename(self.path_of(partition), gone)
-        self.storage.removals.schedule(gone, now_ms)
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Set aside a log that the cluster does not place here, for an operator to look at."""

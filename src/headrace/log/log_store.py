@@ -5,18 +5,15 @@ the part on the loop gathers what must be written or removed, and returns an obj
 thread calls. The driver in `node` calls these at Kafka's intervals:
 
     take_flushes         log.flush.scheduler.interval.ms, and soon after a roll (`storage.to_flush`)
-    begin_making         before many logs are created
     begin_checkpoint     log.flush.offset.checkpoint.interval.ms and its siblings
     apply_retention      log.retention.check.interval.ms
     take_removals        a few seconds
     expire_producers     producer.id.expiration.check.interval.ms
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
@@ -35,15 +32,12 @@ from headrace.log.file_names import (
 from headrace.log.flush import Flush
 from headrace.log.folder_usage import FolderUsage, usage_of
 from headrace.log.log_folder import ConfigOf, LogFolder
-from headrace.log.making import Making, NewLog
 from headrace.log.meta_properties import MetaProperties
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import OnProgress
 from headrace.log.storage import INDEX_BYTES_MAX, OPEN_FILES_MAX, Pool, Storage, remove_paths
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.topic import TopicConfig
-
-NONE_PLANNED: Final[Mapping[LogFolder, int]] = {}
 
 OnFolderFailed = Callable[[LogFolder], None]
 
@@ -78,7 +72,6 @@ class LogStore:
         self.clock = clock
         self._on_folder_failed = on_folder_failed
         self._where: dict[TopicPartition, LogFolder] = {}
-        self._made: dict[tuple[TopicPartition, TopicId], LogFolder] = {}
         files, indexes = Pool(open_files_max), Pool(index_bytes_max)
         self.to_flush: set[PartitionLog] = set()
         self.folders = [
@@ -233,47 +226,16 @@ class LogStore:
     ) -> PartitionLog:
         """A new partition's log: in the folder named by `directory_id`, or where the fewest are."""
         assert partition not in self._where, f"{partition} is here already"
-        made_in = self._made.pop((partition, topic_id), None)
-        is_made = made_in is not None and made_in.online
-        folder = made_in if made_in is not None and is_made else self._place(directory_id)
+        folder = self._place(directory_id)
         try:
-            log = folder.create_log(partition, topic_id, config, now_ms=self.clock.now_ms(), is_made=is_made)
+            log = folder.create_log(partition, topic_id, config, now_ms=self.clock.now_ms())
         except OSError as error:
             self.fail_folder(folder, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
         self._where[partition] = folder
         return log
 
-    def begin_making(self, wanted: Iterable[NewLog]) -> Making:
-        """What a thread makes of logs that will be created, each where `create` would put it."""
-        places: list[tuple[NewLog, LogFolder]] = []
-        planned: Counter[LogFolder] = Counter()
-        for new in wanted:
-            try:
-                folder = self._place(new.directory_id, planned)
-            except ApiError:
-                continue
-            planned[folder] += 1
-            places.append((new, folder))
-        return Making(places)
-
-    def finish_making(self, making: Making) -> None:
-        """The thread is done: `create` finds what it made."""
-        self._made.update(((new.partition, new.topic_id), folder) for new, folder in making.made)
-
-    def drop_unused(self) -> None:
-        """Have the folders removed that were made for logs that nobody wants any more."""
-        made, self._made = self._made, {}
-        for (partition, _), folder in made.items():
-            if folder.online:
-                try:
-                    folder.drop_made(partition, now_ms=self.clock.now_ms())
-                except OSError as error:
-                    self.fail_folder(folder, error)
-
-    def _place(
-        self, directory_id: bytes | None, planned: Mapping[LogFolder, int] = NONE_PLANNED
-    ) -> LogFolder:
+    def _place(self, directory_id: bytes | None) -> LogFolder:
         folders = self.online_folders()
         for folder in folders:
             if directory_id is not None and folder.meta and folder.meta.directory_id == directory_id:
@@ -282,7 +244,7 @@ class LogStore:
         free = [folder for folder in folders if folder.path not in cordoned and "*" not in cordoned]
         if not free:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory takes new partitions")
-        return min(free, key=lambda each: len(each.logs) + len(each.future_logs) + planned.get(each, 0))
+        return min(free, key=lambda folder: len(folder.logs) + len(folder.future_logs))
 
     def place(self, log: PartitionLog, folder: LogFolder) -> None:
         """A log that was moved lies in this folder now."""

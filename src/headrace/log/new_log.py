@@ -1,8 +1,4 @@
-"""A new partition's log: its folder with an empty segment and the topic's id in it, and the log they make.
-
-The files may be made by a thread before, because a file system may take a millisecond for each: a broker
-that gets thousands of partitions at once could not serve anybody else meanwhile. See `making.py`.
-"""
+"""A new partition's log: its folder with an empty segment and the topic's id in it, and the log they make."""
 
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.checkpoints import encode_partition_metadata

@@ -140,12 +140,7 @@ class Node:
         )
         self.parts = self._make_parts(clock, rng, network, memory)
         self.image_following = ImageFollowing(
-            self._store,
-            self.parts.replicas,
-            self._follow,
-            is_starting=lambda: self._lifecycle is None,
-            loop=loop,
-            on_failure=self._on_failure,
+            self._follow, loop=loop, clock=clock, on_failure=self._on_failure
         )
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
@@ -399,7 +394,7 @@ class Node:
         self._upkeep.stop()
         self._control.stop_controllers()
         await self._control.stop_quorum()
-        await self.image_following.stop()
+        self.image_following.stop()
         await self._listeners.drain(DRAIN_S)
         await self.cleaning.stop()
         await self.parts.flushing.settle()
@@ -421,7 +416,7 @@ class Node:
         if self.tiers is not None:
             self.tiers.abandon()
         self._control.abandon()
-        self.image_following.abandon()
+        self.image_following.stop()
         self._store.unlock()
 
 

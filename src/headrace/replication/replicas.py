@@ -17,7 +17,6 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.log_store import LogStore
-from headrace.log.making import NewLog
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.delta import Delta
 from headrace.metadata.directories import LOST, is_reserved
@@ -101,20 +100,6 @@ class Replicas:
                         self._drop(topic_image, index)
         for name in delta.topic_configs_changed:
             self._follow_config(name)
-
-    def new_logs(self, image: ClusterImage, delta: Delta, *, starting: bool = False) -> Iterator[NewLog]:
-        """The logs that `apply` will create, unless the image has changed by then."""
-        for topic_id, numbers in delta.topics_changed.items():
-            topic = image.topics_by_id.get(topic_id)
-            if topic is None:
-                continue
-            config = self._topic_config(topic.name)
-            for index in sorted(numbers):
-                partition, topic_partition = topic.partitions[index], TopicPartition(topic.name, index)
-                if self._node_id in partition.replicas and self._store.get(topic_partition) is None:
-                    where = self._where_to_make(partition, starting) or self.wanted_directory(topic_partition)
-                    if where is not LOST:
-                        yield NewLog(topic_partition, topic.id, config, where)
 
     def look_for_laggards(self) -> None:
         """Of all partitions led here: whose followers lag for too long."""
