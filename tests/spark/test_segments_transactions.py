@@ -8,15 +8,19 @@ import pytest
 
 from headrace.log.file_names import SNAPSHOT, TXN_INDEX
 from headrace.log.txn_index import ENTRY_BYTES
+from headrace.spark.segments import splitting
+from headrace.spark.segments.direct import read_segments
 from headrace.spark.segments.errors import DamagedSegmentError
 from tests.log.building import append, append_marker, batch_of, sequenced
 from tests.spark.segment_logs import (
+    DISK,
     bounds,
     builder,
     log_records,
     manifest_of,
     offsets,
     options,
+    plan,
     read,
     write_high_watermark,
 )
@@ -61,6 +65,25 @@ def test_readers_of_committed_records_see_those_and_no_others(tmp_path, seed):
     for _ in range(15):
         first, last = sorted(rng.sample(range(stable + 1), 2))
         assert offsets(read(given, first, last)) == [each for each in committed if first <= each < last]
+
+
+def test_a_task_that_ends_before_a_transactions_marker_leaves_its_records_out(tmp_path, monkeypatch):
+    """The list of aborted transactions that has it lies beside a segment that the task does not read."""
+    monkeypatch.setattr(splitting, "TASK_BYTES", 600)
+    logs = builder(tmp_path)
+    log, seen, committed, _ = random_transactions(logs, random.Random(3), segment_bytes=600)
+    write_high_watermark(logs.root, log.log_end_offset)
+    log.close().sync()
+    for given, expected in ((options(logs.root), seen), (options(logs.root, committed=True), committed)):
+        tasks = plan(given)
+        assert len(tasks) > 10
+        found = [
+            row["offset"]
+            for piece, manifest in tasks
+            for batch in read_segments(piece, given, manifest, None, DISK)
+            for row in batch.to_pylist()
+        ]
+        assert found == expected
 
 
 def test_a_marker_behind_the_high_watermark_has_decided_nothing(tmp_path):

@@ -40,12 +40,20 @@ class PartitionManifest:
     """Whether a broker can be asked for what is not in the files."""
 
     def within(self, start: int, end: int) -> "PartitionManifest":
-        """Without the segments and transactions that a task has nothing to do with: it is sent to each."""
+        """Without the segments and transactions that a task has nothing to do with: it is sent to each.
+
+        Who reads only what is committed keeps later segments with lists of aborted transactions: a
+        transaction is in the list of the segment that has its marker.
+        """
         first = max(number_of(self.segments, start), 0)
+        segments = tuple(
+            each
+            for each in self.segments[first:]
+            if each.base_offset < end or (each.has_aborted and self.aborted is not None)
+        )
         aborted = self.aborted
         if aborted is not None:
             aborted = tuple(txn for txn in aborted if txn.last_offset >= start and txn.first_offset < end)
-        segments = tuple(each for each in self.segments[first:] if each.base_offset < end)
         return replace(self, segments=segments, aborted=aborted)
 
 
