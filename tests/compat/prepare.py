@@ -55,6 +55,46 @@ def connector_libs() -> Path:
     return libs
 
 
+def jars(name: str, *coordinates: str) -> Path:
+    """Artifacts, as group:artifact:version, and what they need, from Maven Central."""
+    _need("java", "a Java runtime, 17 or newer")
+    pom = _pom(coordinates)
+    libs = _folder_of(name, pom.encode())
+    if not libs.exists():
+        _need("mvn", "Maven, which fetches Java libraries")
+
+        def fetch(work: Path) -> None:
+            (work / "pom.xml").write_text(pom)
+            command = ["mvn", "-B", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={work}"]
+            _call(command, work, "Maven Central")
+
+        _build(libs, fetch)
+    return libs
+
+
+def _pom(coordinates: tuple[str, ...]) -> str:
+    def dependency(group: str, artifact: str, version: str) -> str:
+        names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        return f"<dependency>{names}</dependency>"
+
+    return (
+        "<project><modelVersion>4.0.0</modelVersion>"
+        "<groupId>headrace.tests</groupId><artifactId>libraries</artifactId><version>1</version><dependencies>"
+        + "".join(dependency(*each.split(":")) for each in coordinates)
+        + "</dependencies></project>"
+    )
+
+
+def java_class(source: Path, libs: Path) -> Path:
+    """A folder with the classes of one source, compiled against these jars."""
+    _need("javac", "a Java development kit, 17 or newer")
+    classes = _folder_of(source.stem, source.read_bytes() + libs.name.encode())
+    if not classes.exists():
+        command = ["javac", "-nowarn", "-cp", f"{libs}/*", str(source)]
+        _build(classes, lambda work: _call([*command, "-d", str(work)], HERE, "javac"))
+    return classes
+
+
 def java_command(*flags: str, classes: Path | None = None) -> list[str]:
     """The start of a command line that runs a main class out of Kafka's jars."""
     path = f"{kafka_libs()}/*" if classes is None else f"{classes}:{kafka_libs()}/*"
@@ -110,9 +150,12 @@ def node_program() -> Path:
 
 
 def _program_folder(name: str, sources: list[Path]) -> Path:
+    return _folder_of(name, b"\0".join(path.read_bytes() for path in sources))
+
+
+def _folder_of(name: str, content: bytes) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    content = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
-    return cache / "headrace-tests" / f"{name}-{content[:16]}"
+    return cache / "headrace-tests" / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _need(command: str, what: str) -> None:
