@@ -35,6 +35,9 @@ from headrace.tiered.windows import EVERYTHING, Aborted, Window, find_aborted, l
 
 logger = logging.getLogger(__name__)
 
+FIRST_WINDOW_BYTES: Final = 1 << 20
+"""For who has just come: what one Fetch takes, by default. Who goes on gets more at a time."""
+
 RETRY_PAUSE_S: Final = 0.25
 """How long a segment that could not be read is left alone: clients ask again at once."""
 
@@ -72,12 +75,22 @@ class _Wish(NamedTuple):
 class _Job:
     """A window on its way, or what a window lacks."""
 
-    __slots__ = ("aborted_in", "is_ahead", "known_to", "size", "waiting", "window", "wish")
+    __slots__ = (
+        "aborted_in",
+        "is_ahead",
+        "is_sequential",
+        "known_to",
+        "size",
+        "waiting",
+        "window",
+        "wish",
+    )
 
-    def __init__(self, wish: _Wish, window: Window | None, *, is_ahead: bool) -> None:
+    def __init__(self, wish: _Wish, window: Window | None, *, is_ahead: bool, is_sequential: bool) -> None:
         self.wish = wish
         self.window = window
         self.is_ahead = is_ahead
+        self.is_sequential = is_sequential
         self.size = 0
         self.waiting: set[TopicPartition] = set()
         # Where aborted transactions are to be looked for; None: nobody has asked for them.
@@ -258,7 +271,8 @@ class RemoteReader:
                 if not ahead:
                     self._starved.add(log.topic_partition)
                 return
-            job = self._jobs[wish.key] = _Job(wish, window, is_ahead=ahead)
+            is_sequential = ahead or self._memory.goes_on(log.topic_partition, wish.offset)
+            job = self._jobs[wish.key] = _Job(wish, window, is_ahead=ahead, is_sequential=is_sequential)
             (self._ahead if ahead else self._urgent).append(job)
             if committed:
                 job.aborted_in, job.known_to = self._aborted_from(wish.segment, remote, log)
@@ -282,7 +296,9 @@ class RemoteReader:
                 return
             queue = self._urgent or self._ahead
             job = queue[0]
-            size = self._memory.window_bytes() if job.window is None else 0
+            size = 0 if job.window is not None else self._memory.window_bytes()
+            if not job.is_sequential:
+                size = min(size, FIRST_WINDOW_BYTES)
             if not self._memory.reserve(size, now, ahead=job.is_ahead):
                 if job.is_ahead:
                     self._give_up(queue.popleft())
