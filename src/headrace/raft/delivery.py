@@ -122,26 +122,25 @@ class Delivery:
         """A batch was appended by this node; `answer` is for when it is committed."""
         self._waiting.append(_Waiting(commit, answer))
 
-    def deliver(self, committed_to: int) -> None:
-        """Hand over what is below an offset, then answer those who wait for it. What must be read from the
-        log is not all handed over at once where it is much: `delivered` tells how far it went."""
+    def deliver(self, committed_to: int) -> bool:
+        """Hand over what is below an offset, then answer those who wait for it. Where a snapshot or much of
+        the log is to be read, that is a slice of it: True says that there is more."""
         if self._loading is not None:
             self._load_slice(*self._loading)
-            return
+            return True
         in_memory = self._waiting[0].commit.first_offset if self._waiting else committed_to
         count = 0
         for commit in self._read(min(in_memory, committed_to)):
             self._hand_over(commit)
             count += len(commit.records)
             if count >= SLICE_RECORDS:
-                break
-        if self.delivered < min(in_memory, committed_to):
-            return
+                return True
         while self._waiting and self._waiting[0].commit.last_offset < committed_to:
             waiting = self._waiting.popleft()
             self._hand_over(waiting.commit)
             if waiting.answer is not None and not waiting.answer.done():
                 waiting.answer.set_result(waiting.commit.last_offset)
+        return False
 
     def tell_leader(self, leader_id: int, epoch: int) -> None:
         """Say who leads, unless that is known."""

@@ -73,9 +73,7 @@ class RaftDriver:
         self._promises = Promises(
             loop, persist=self._persist, carry_out=self._carry_out, on_failure=self.fail
         )
-        self._syncs = GroupCommit(
-            log.log, loop=loop, clock=clock, on_durable=self._durable, on_failure=self.fail
-        )
+        self._syncs = GroupCommit(log.log, loop, clock, on_durable=self._durable, on_failure=self.fail)
         self._epoch_start: int | None = None
         self._leader_committed_to = 0
         self._next_slice: asyncio.Handle | None = None
@@ -361,12 +359,12 @@ class RaftDriver:
         committed_to = min(self.high_watermark, self.next_offset)
         self.log.log.advance_high_watermark(committed_to)
         try:
-            self._delivery.deliver(committed_to)
+            is_more = self._delivery.deliver(committed_to)
         except Exception as error:
             # A node that cannot read its log, or make sense of it, must not look as if it could.
             self.fail(error)
             return
-        if self.is_behind:
+        if is_more:
             if self._next_slice is None and self.running:
                 self._next_slice = self._loop.call_soon(self._deliver_more)
             return

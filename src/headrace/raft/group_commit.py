@@ -19,9 +19,9 @@ class GroupCommit:
     def __init__(
         self,
         log: PartitionLog,
-        *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        *,
         on_durable: Callable[[int], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
