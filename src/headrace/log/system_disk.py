@@ -153,7 +153,10 @@ class SystemDisk:
         return os.path.isdir(path)
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)  # mostly the parent is there: `makedirs` would look first
+        except OSError:
+            os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
