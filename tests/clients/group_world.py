@@ -253,15 +253,24 @@ class GroupWorld(ClientWorld):
                 found = await reader.committed(places)
                 committed = [found[each].offset if each in found else 0 for each in places]
                 owned = [sorted(self._owned(member)) for member in self.present.values()]
-                shared = sorted(number for numbers in owned for number in numbers)
-                is_calm = len(self.present) == len(self.seats) and shared == list(range(PARTITIONS))
-                if committed == self.ends and is_calm:
+                if committed == self.ends and len(self.present) == len(self.seats) and self._all_agree():
                     break
                 if self.world.virtual_s > deadline:
                     return [f"not settled: {owned} owned, {committed} of {self.ends} committed"]
                 await asyncio.sleep(0.5)
         history = read_history(self._written(), TOPIC)[GROUP]
         return check_group(stories_of(self.events), history, self.ends)
+
+    def _all_agree(self) -> bool:
+        """Whether the members own all there is in their own eyes, and the same in the coordinator's: who has
+        just been thawed may think that it owns what was taken from it.
+        """
+        owned = [(number, each.client) for each in self.present.values() for number in self._owned(each)]
+        if sorted(number for number, _ in owned) != list(range(PARTITIONS)):
+            return False
+        history = read_history(self._written(), TOPIC)[GROUP]
+        held = [(hold.partition, hold.client) for hold in history.holds if hold.end is None]
+        return sorted(owned) == sorted(held)
 
     def _owned(self, member: Member) -> set[int]:
         return stories_of([event for event in self.events if event.client == member.client])[
