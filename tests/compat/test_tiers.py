@@ -209,3 +209,9 @@ def test_the_tools_tell_where_the_tiers_begin_and_end(
 
 def _segments(folder: Path) -> list[Path]:
     return list(folder.glob("*.log"))
+
+
+def test_all_of_it_is_there_after_the_broker_was_killed(broker: HeadraceBroker, written: Written) -> None:
+    broker.kill()
+    broker.start()
+    assert read(broker, "read_committed", RECORDS + 1) == written.committed()
