@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from headrace.base.error_codes import ErrorCode
 from headrace.log.append import Origin
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.fetcher import Fetcher, FetchLimits
@@ -13,7 +14,12 @@ from headrace.tiered.remote_segment import SegmentState
 from headrace.tiered.stores.folder import FolderStore
 from headrace.tiered.tails import RemoteTails
 from headrace.wire.schemas.fetch import FetchRequest
-from headrace.wire.schemas.list_offsets import ListOffsetsRequest
+from headrace.wire.schemas.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from headrace.wire.schemas.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.log.building import marker, sequenced
 from tests.replication.building import append
@@ -213,3 +219,16 @@ def test_an_empty_follower_of_what_was_never_copied_fetches_from_the_start() -> 
     pair.settle()
     assert pair.same_bytes()
     assert len(pair.asked_of(FetchRequest)) > 1
+
+
+def test_a_leader_that_does_not_know_what_is_in_the_store_is_followed_from_the_start() -> None:
+    pair = TieredPair(starts_behind_tiered=True)
+    append(pair.leader.partition, 3)
+    pair.begin()
+    asked = pair.ask()
+    assert asked is not None
+    refused = ListOffsetsPartitionResponse(0, ErrorCode.UNSUPPORTED_VERSION)
+    pair.take(asked, ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", [refused])]))
+    pair.settle()
+    assert pair.same_bytes()
+    assert len(pair.asked_of(ListOffsetsRequest)) == 1

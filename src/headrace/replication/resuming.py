@@ -52,6 +52,8 @@ def learn(followed: "Followed", answer: Answer, tails: TailFinder, *, wall_ms: i
     """Take an answer in; `followed.need` is what must be asked next, if anything. ApiError: not now."""
     need, followed.need = followed.need, None
     log = followed.partition.local_log()
+    if need is Need.PENDING_UPLOAD and answer.error is ErrorCode.UNSUPPORTED_VERSION:
+        return  # a leader of an older release: fetch from the start, as without the setting
     if answer.error is not ErrorCode.NONE:
         followed.need = need
         raise ApiError(answer.error)
