@@ -3,9 +3,10 @@
 Brokers are only played: a hundred of them register, are unfenced and never die unless told so. Topics of
 1000 partitions with three replicas each are made through the active controller; snapshots are written on the
 way, as the defaults say. Then a broker goes, the active controller is killed, and a standby goes on; the
-killed one starts again and loads snapshot and log. All the while every node is asked for something small each
-few milliseconds, so that the longest answer tells the longest pause of its loop. What the node's thread has
-worked meanwhile tells the same on a machine that has other things to do.
+killed one starts again and loads snapshot and log, and once more with an empty disk, so that it has to fetch
+them. All the while every node is asked for something small each few milliseconds, so that the longest answer
+tells the longest pause of its loop. What the node's thread has worked meanwhile tells the same on a machine
+that has other things to do.
 """
 
 import os
@@ -103,7 +104,12 @@ class Quorum:
     def kill(self, node: int) -> None:
         self.processes[node].kill()
         self.processes.pop(node).wait()
-        self._sockets.pop(node).close()
+        if node in self._sockets:
+            self._sockets.pop(node).close()
+
+    def empty(self, node: int) -> None:
+        """Take a node that does not run its metadata log, as a new disk does."""
+        shutil.rmtree(self.folder / f"node{node}" / "__cluster_metadata-0")
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -267,6 +273,12 @@ class Run:
             quorum.kill(killed)
             self._make("after-failover", 1)
         with self._step("the killed one is started, loads, and has all of the log"):
+            quorum.start(killed)
+            quorum.until_ready(killed)
+            quorum.until_even()
+        with self._step("it is killed, its disk is new; it is started, fetches all of it and loads"):
+            quorum.kill(killed)
+            quorum.empty(killed)
             quorum.start(killed)
             quorum.until_ready(killed)
             quorum.until_even()
