@@ -6,6 +6,10 @@ transaction that its coordinator does not know, which nobody would ever end.
 
 A transaction that is just ending cannot take partitions yet: the coordinator is asked again for a moment,
 since the markers are on their way.
+
+A marker that comes to a partition while the coordinator of another node is asked makes its answer void: it
+may speak of the transaction that has just ended, or of the next one. It is asked once more, and speaks of
+what is then.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from headrace.wire.schemas.add_partitions_to_txn import (
 
 if TYPE_CHECKING:
     from headrace.coordinators.txn.coordinator import TxnCoordinator
+    from headrace.log.producer_states import ProducerStates
     from headrace.settings.broker_config import BrokerConfig
 
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -34,6 +39,8 @@ AskBroker = Callable[[int, AddPartitionsToTxnRequest], "asyncio.Future[AddPartit
 
 VERIFIES_SINCE: Final = 4
 """The version of AddPartitionsToTxn that brokers speak with each other."""
+ASKS_MAX: Final = 3
+"""How often an answer may be void: every time another transaction of the producer has ended meanwhile."""
 
 
 class TxnPartitions:
@@ -56,28 +63,37 @@ class TxnPartitions:
         self,
         transactional_id: str,
         owner: Owner,
-        partitions: Sequence[TopicPartition],
+        partitions: Mapping[TopicPartition, ProducerStates],
         *,
         adds: bool,
         done: Callable[[Errors], None],
     ) -> None:
         """Whether each partition is part of the owner's transaction; with `adds` it becomes so."""
-        if not adds:
-            self._ask_once(transactional_id, owner, partitions, False, done)
-            return
-        patience_ms = self._config.int("add.partitions.to.txn.retry.backoff.max.ms")
+        patience_ms = self._config.int("add.partitions.to.txn.retry.backoff.max.ms") if adds else 0
         pause_ms = self._config.int("add.partitions.to.txn.retry.backoff.ms")
         give_up = self._loop.time() + patience_ms / 1000
+        asks_left = ASKS_MAX
 
         def attempt() -> None:
-            self._ask_once(transactional_id, owner, partitions, True, heard)
+            for producers in partitions.values():
+                producers.begin_verification(owner.producer_id)
+            self._ask_once(transactional_id, owner, list(partitions), adds, heard)
 
         def heard(errors: Errors) -> None:
+            nonlocal asks_left
+            void = [
+                each
+                for each, producers in partitions.items()
+                if not producers.end_verification(owner.producer_id) and not errors[each]
+            ]
             ends = ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+            asks_left -= bool(void)
             if ends and self._loop.time() + pause_ms / 1000 <= give_up:
                 self._loop.call_later(pause_ms / 1000, attempt)
+            elif void and asks_left:
+                attempt()
             else:
-                done(errors)
+                done({**errors, **dict.fromkeys(void, ErrorCode.INVALID_TXN_STATE)})
 
         attempt()
 

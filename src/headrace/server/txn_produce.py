@@ -2,8 +2,7 @@
 
 A partition where the producer has the transaction open already has been asked about. For any other the
 coordinator is asked (`txn_partitions`). On its own node it answers at once; from another the answer takes
-time, in which three things are kept in order: the records outlive their frame, later requests of the same
-producer wait behind this one, and a marker that comes in between makes the answer void.
+time, in which the records outlive their frame, and later requests of the same producer wait behind this one.
 """
 
 from __future__ import annotations
@@ -139,24 +138,20 @@ class _Passage:
             return
         owner = unknown[0].owner
         asked = [batch for batch in unknown if batch.owner == owner]
-        for batch in asked:
-            batch.producers.begin_verification(owner.producer_id)
         transactional_id = self.request.transactional_id
         assert transactional_id is not None
         self._partitions.ask(
             transactional_id,
             owner,
-            [batch.topic_partition for batch in asked],
+            {batch.topic_partition: batch.producers for batch in asked},
             adds=self._version >= ADDS_SINCE,
-            done=lambda errors: self._answered(unknown, asked, errors),
+            done=lambda errors: self._answered(unknown, errors),
         )
 
-    def _answered(self, unknown: list[_Batch], asked: list[_Batch], errors: Errors) -> None:
+    def _answered(self, unknown: list[_Batch], errors: Errors) -> None:
         refused: dict[TopicPartition, UnverifiedError] = {}
         for batch in unknown:
             error = errors.get(batch.topic_partition, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            if not error and not batch.producers.end_verification(batch.owner.producer_id):
-                error = ErrorCode.INVALID_TXN_STATE  # the transaction has ended while we asked
             if error:
                 refused[batch.topic_partition] = _refusal(error, self._version)
         self._finish(refused)

@@ -132,10 +132,7 @@ def _commit(
         parts.groups.commit_in_transaction(request.group_id, commits, TxnWriter(*owner), done)
 
     def verified(errors: Errors) -> None:
-        error = errors[home]
-        if not error and not log.producers.end_verification(owner.producer_id):
-            error = ErrorCode.INVALID_TXN_STATE  # the transaction has ended while we asked
-        if error:
+        if error := errors[home]:
             done(error)
         else:
             write()
@@ -146,8 +143,8 @@ def _commit(
     if is_open or not (adds or parts.config.bool("transaction.partition.verification.enable")):
         write()
     else:
-        log.producers.begin_verification(owner.producer_id)
-        parts.txn_partitions.ask(request.transactional_id, owner, [home], adds=adds, done=verified)
+        asked = {home: log.producers}
+        parts.txn_partitions.ask(request.transactional_id, owner, asked, adds=adds, done=verified)
     return future
 
 
