@@ -1,7 +1,8 @@
 """The options of source and sink, read once from what the user gave.
 
 Names, defaults and meanings are those of Spark's Kafka connector, so that `format("kafka")` becomes
-`format("headrace")` and nothing else changes; ours on top are `columns`, `read.mode`, `path` and `delivery`.
+`format("headrace")` and nothing else changes; ours on top are `columns`, `read.mode`, `path`, `store.*` and
+`delivery`.
 Spark hands options over with their cases folded: names are compared that way and told as they are written
 in the documentation. An option that nobody knows is an error that names the nearest one, because an option
 that is silently left out is a wrong answer. Options that only make sense elsewhere (`maxOffsetsPerTrigger`
@@ -9,7 +10,7 @@ in a batch read) are passed over, as the connector does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
@@ -55,7 +56,10 @@ READ_OPTIONS: Final = (
     "columns",
     "read.mode",
     "path",
+    "store.url",
 )
+STORE_PREFIX: Final = "store."
+"""What a remote store needs besides its URL, as brokers have it behind rsm.config."""
 WRITE_OPTIONS: Final = (
     "topic",
     "includeHeaders",
@@ -121,6 +125,10 @@ class ReadOptions:
     """`fetch` asks brokers for records, `segments` reads their files."""
     path: str | None = None
     """Log directories or partitions' folders to read, with brokers or without; implies segments."""
+    store_url: str | None = None
+    """The brokers' remote store: what of a tiered topic has left their disks is read there."""
+    store_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """May hold credentials."""
 
     @property
     def has_brokers(self) -> bool:
@@ -156,11 +164,13 @@ class WriteOptions:
 class Given:
     """The user's options by folded name; `take` also checks off what is known."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+    def __init__(
+        self, options: Mapping[str, str], known: tuple[str, ...], what: str, prefixes: tuple[str, ...] = ()
+    ) -> None:
         self.values = {name.lower(): value for name, value in options.items()}
         names = {name.lower() for name in known}
         for name in self.values:
-            if name not in names and not name.startswith(CLIENT_PREFIX):
+            if name not in names and not name.startswith((CLIENT_PREFIX, *prefixes)):
                 raise unknown_option(name, (*known, CLIENT_PREFIX + "bootstrap.servers"), what)
 
     def __contains__(self, name: str) -> bool:
@@ -174,12 +184,15 @@ class Given:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read; OptionError for what is unknown, missing, malformed or contradictory."""
-    given = Given(options, READ_OPTIONS, "reading")
+    given = Given(options, READ_OPTIONS, "reading", (STORE_PREFIX,))
     settings = client_settings(given.values, CONSUMER, NOT_FOR_READING)
     path = given.get("path", _text)
     mode = given.get("read.mode", _read_mode, "segments" if path else "fetch")
     if path and mode != "segments":
         raise OptionError("option path needs read.mode=segments: it is files that are read there")
+    store = {name: text for name, text in given.values.items() if name.startswith(STORE_PREFIX)}
+    if store:
+        _check_store(store, mode, "bootstrap.servers" in settings)
     if "bootstrap.servers" not in settings and not path:
         raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
     starting = _bound(given, "starting", LATEST if streaming else EARLIEST)
@@ -214,12 +227,25 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", as_positive, 120_000),
         read_mode=mode,
         path=path,
+        store_url=store.pop("store.url", None),
+        store_settings=tuple(sorted((name.removeprefix(STORE_PREFIX), text) for name, text in store.items())),
     )
+
+
+def _check_store(store: Mapping[str, str], mode: str, has_brokers: bool) -> None:
+    if not store.get("store.url", "").strip():
+        raise OptionError("option store.url is missing: say where the remote store is")
+    if mode != "segments":
+        raise OptionError(
+            "options store.* need read.mode=segments: brokers read their remote store themselves"
+        )
+    if not has_brokers:
+        raise OptionError("options store.* need kafka.bootstrap.servers: brokers know what is in the store")
 
 
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that a read gives: those named, else all, with headers where they are asked for."""
-    given = Given(options, READ_OPTIONS, "reading")
+    given = Given(options, READ_OPTIONS, "reading", (STORE_PREFIX,))
     include_headers = given.get("includeHeaders", as_bool, False)
     named = given.get("columns", as_names)
     if named is None:

@@ -2,7 +2,8 @@
 
 Metadata has the leaders and in-sync replicas, ListOffsets the high watermark or last stable offset, and
 DescribeLogDirs the folders of the leaders' replicas; Apache Kafka answers them as well. Folders do not move
-often, so they are asked for once, and again when a leader has changed or a folder is gone.
+often, so they are asked for once, and again when a leader has changed or a folder is gone. What a tiered
+topic has in a remote store is added where the user says how to reach it.
 """
 
 import contextlib
@@ -16,8 +17,8 @@ from headrace.log.disk import Disk
 from headrace.spark.options import ReadOptions
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.folders import partition_folders
-from headrace.spark.segments.listing import list_segments
 from headrace.spark.segments.manifest import PartitionManifest
+from headrace.spark.segments.remote_manifests import RemoteTiers
 
 if TYPE_CHECKING:  # tasks have no use for an administrator
     from headrace.clients import Admin
@@ -31,6 +32,7 @@ class BrokerManifests:
         self._options, self._disk = options, disk
         self._folders: dict[tuple[int, TopicPartition], str] = {}
         self._seen: set[str] = set()
+        self._remote = RemoteTiers(options) if options.store_url else None
 
     def of(
         self, admin: "Admin", partitions: Collection[TopicPartition]
@@ -40,6 +42,7 @@ class BrokerManifests:
             dict.fromkeys(partitions, Place.LATEST), is_committed=self._options.is_committed
         )
         starts = admin.find_offsets(dict.fromkeys(partitions, Place.EARLIEST))
+        tiers = {} if self._remote is None else self._remote.of(admin, starts)
         found = {}
         for topic in admin.describe_topics(sorted({each.topic for each in partitions})):
             for described in topic.partitions:
@@ -52,6 +55,7 @@ class BrokerManifests:
                         aborted=() if self._options.is_committed else None,
                         topic_id=TopicId(uuid_bytes(topic.topic_id)),
                         has_broker=True,
+                        remote=tiers.get(partition),
                     )
                     found[partition] = self._located(admin, partition, described, manifest)
         return found
@@ -97,5 +101,5 @@ class BrokerManifests:
 
     def _listed(self, manifest: PartitionManifest) -> PartitionManifest:
         with contextlib.suppress(NotInFilesError):
-            return replace(manifest, segments=list_segments(self._disk, manifest.folder))
+            return manifest.listed(self._disk)
         return manifest

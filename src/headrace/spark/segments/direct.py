@@ -45,6 +45,7 @@ class DirectReading:
         """What each task reads, and of which files."""
         wanted = [each for each in ranges if each.size > 0]
         manifests = self.manifests(asked, [each.topic_partition for each in wanted])
+        self._places.show_remote({each.folder: each.remote for each in manifests.values() if each.remote})
         pieces = split(
             split_by_files(wanted, manifests, self._places),
             min_partitions=self._options.min_partitions,
@@ -53,7 +54,9 @@ class DirectReading:
         return [(each, self._task_manifest(each, manifests[each.topic_partition])) for each in pieces]
 
     def _task_manifest(self, piece: OffsetRange, manifest: PartitionManifest) -> PartitionManifest:
-        hint = self._places.hint(manifest, piece.start)
+        is_remote = manifest.remote is not None and piece.start < manifest.remote.end_offset
+        # A segment in the remote store has a whole index.
+        hint = None if is_remote else self._places.hint(manifest, piece.start)
         return replace(manifest.within(piece.start, piece.end), hint=hint)
 
     def manifests(

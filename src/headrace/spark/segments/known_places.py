@@ -6,6 +6,7 @@ driver walks instead, each time only over what is new, and keeps what it has fou
 """
 
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
@@ -16,6 +17,7 @@ from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.listing import number_of
 from headrace.spark.segments.manifest import PartitionManifest
 from headrace.spark.segments.places import leads_to_batch, load_index, open_segment
+from headrace.spark.segments.remote_tier import RemoteTier, TieredDisk, open_remote
 
 # A walk over as many bytes takes a task less than opening the file does.
 INTERVAL_BYTES: Final = 64 << 10
@@ -25,8 +27,15 @@ class KnownPlaces:
     """Of each folder, the index of the segment that was looked at last and had none of its own."""
 
     def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+        self._local = self._disk = disk
         self._kept: dict[str, OffsetIndex] = {}
+
+    def show_remote(self, tiers: Mapping[str, RemoteTier]) -> None:
+        """Folders of which a part is in a remote store, the same one for all."""
+        self._disk = self._local
+        for tier in tiers.values():
+            self._disk = TieredDisk(self._local, open_remote(tier.url, tier.settings), tiers)
+            break
 
     def index(self, folder: str, base_offset: int, upto: int) -> OffsetIndex:
         """A segment's index, made up for where its own does not reach offset `upto`."""

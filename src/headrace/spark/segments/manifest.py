@@ -14,7 +14,8 @@ from headrace.log.file_names import META_PROPERTIES, PARTITION_METADATA
 from headrace.log.meta_properties import decode_meta_properties
 from headrace.log.txn_index import AbortedTxn
 from headrace.spark.segments.errors import NotInFilesError
-from headrace.spark.segments.listing import ListedSegment, number_of
+from headrace.spark.segments.listing import ListedSegment, list_segments, number_of
+from headrace.spark.segments.remote_tier import RemoteTier, TieredDisk, open_remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class PartitionManifest:
     """(offset, position) of a batch near the first one wanted, which the index on disk may not lead to."""
     has_broker: bool = False
     """Whether a broker can be asked for what is not in the files."""
+    remote: RemoteTier | None = None
+    """What lies in a remote store, in front of what is in the folder."""
+    lists_all: bool = True
+    """False where `segments` are only those in the store: who lists them cannot see the folder."""
 
     def within(self, start: int, end: int) -> "PartitionManifest":
         """Without the segments and transactions that a task has nothing to do with: it is sent to each.
@@ -54,7 +59,31 @@ class PartitionManifest:
         aborted = self.aborted
         if aborted is not None:
             aborted = tuple(txn for txn in aborted if txn.last_offset >= start and txn.first_offset < end)
-        return replace(self, segments=segments, aborted=aborted)
+        remote = self.remote
+        if remote is not None:
+            remote = remote.within(start, end, is_committed=aborted is not None)
+        return replace(self, segments=segments, aborted=aborted, remote=remote)
+
+    def listed(self, disk: Disk) -> "PartitionManifest":
+        """With the segments that are there now; NotInFilesError where they cannot be listed."""
+        segments = list_segments(self.disk(disk), self.folder)
+        lists_all = self.remote is None or (
+            bool(segments) and segments[-1].base_offset >= self.remote.end_offset
+        )
+        return replace(self, segments=segments, lists_all=lists_all)
+
+    def lists_aborted(self, upto: int) -> bool:
+        """Whether lists beside the segments have all aborted transactions with records below `upto`."""
+        if self.lists_all or self.remote is None:
+            return True
+        return self.remote.decides(open_remote(self.remote.url, self.remote.settings), upto)
+
+    def disk(self, disk: Disk) -> Disk:
+        """The disk as this partition is to be read from it."""
+        if self.remote is None:
+            return disk
+        store = open_remote(self.remote.url, self.remote.settings)
+        return TieredDisk(disk, store, {self.folder: self.remote})
 
 
 def check_identity(disk: Disk, manifest: PartitionManifest) -> None:

@@ -19,7 +19,7 @@ from headrace.spark.ranges import OffsetRange
 from headrace.spark.reading import TimeWindow, rows_of
 from headrace.spark.segments.chunks import Chunk, ChunkBuffer, read_chunks
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
-from headrace.spark.segments.listing import ListedSegment, list_segments, number_of
+from headrace.spark.segments.listing import ListedSegment, number_of
 from headrace.spark.segments.manifest import PartitionManifest
 from headrace.spark.segments.places import open_segment, position_of
 from headrace.spark.segments.transactions import aborted_between
@@ -39,7 +39,8 @@ class PartitionRows:
         options: ReadOptions,
         window: TimeWindow | None = None,
     ) -> None:
-        self._disk, self._manifest, self._wanted = disk, manifest, wanted
+        self._disk, self._manifest, self._wanted = manifest.disk(disk), manifest, wanted
+        self._local_disk = disk
         self._options, self._window = options, window
         self._within_bound = replace(wanted, end=max(wanted.start, min(wanted.end, manifest.bound)))
         self._buffer = ChunkBuffer()
@@ -69,7 +70,7 @@ class PartitionRows:
     def _read_listed(self, end: int) -> Iterator[Any]:
         """By the list at hand, or by a fresh one; NotInFilesError where it has not all that is wanted."""
         if not self._segments:
-            self._segments = list_segments(self._disk, self._manifest.folder)
+            self._look()
         self._find_aborted(end)
         number = number_of(self._segments, self.next_offset)
         if number < 0:
@@ -80,6 +81,10 @@ class PartitionRows:
             if self.next_offset < end:
                 number = self._number_behind(base_offset)
 
+    def _look(self) -> None:
+        self._manifest = self._manifest.listed(self._local_disk)
+        self._segments = self._manifest.segments
+
     # -- which segment ---------------------------------------------------------------------------------------
 
     def _number_behind(self, base_offset: int) -> int:
@@ -88,7 +93,7 @@ class PartitionRows:
         following = number_of(self._segments, base_offset) + 1
         if following < len(self._segments) and self._segments[following].base_offset <= self.next_offset:
             return following
-        self._segments = list_segments(self._disk, self._manifest.folder)
+        self._look()
         number = number_of(self._segments, self.next_offset)
         if number >= 0 and self._segments[number].base_offset > base_offset:
             return number
@@ -110,6 +115,9 @@ class PartitionRows:
         takes entries out of a list only with the records they hide."""
         known = self._aborted if self._aborted is not None else self._manifest.aborted
         if known is not None:
+            if not self._manifest.lists_aborted(end):
+                folder = self._manifest.folder
+                raise NotInFilesError(f"what was aborted below {end} is told in {folder}, out of reach here")
             folder, start = self._manifest.folder, self.next_offset
             listed = aborted_between(self._disk, folder, self._segments, start, end)
             self._aborted = list({*listed, *known})

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from headrace.base.chunks import Buffer
+from headrace.log.disk import File
 from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, read_whole
 
 # A request takes as long as some hundred kilobytes do.
@@ -93,7 +94,7 @@ class ObjectDisk:
     def __init__(self, store: RemoteStore) -> None:
         self._store = store
 
-    def open(self, path: str, *, create: bool = False, writable: bool = True) -> ObjectFile:
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         if create or writable:
             _refuse(path)
         return ObjectFile(self._store, path, self.size(path))
@@ -153,7 +154,7 @@ class ObjectDisk:
     def sync_folder(self, path: str) -> None:
         _refuse(path)
 
-    def lock(self, path: str) -> ObjectFile:
+    def lock(self, path: str) -> File:
         _refuse(path)
 
     def usage(self, path: str) -> tuple[int, int]:
