@@ -83,6 +83,7 @@ def run(broker: Broker, plan: Plan, folder: Path, say: Callable[[str], None] = l
         feeder.stop()
         _await_end(crew, feeder, follower, outcome)
     finally:
+        feeder.stop()
         crew.close()
         follower.stop()
     outcome.seconds = time.monotonic() - began
