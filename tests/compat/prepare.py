@@ -182,10 +182,14 @@ def _call(command: list[str], folder: Path, source: str) -> None:
 
 
 def main() -> None:
+    from tests.tiered.servers import hdfs_jars, s3_jars  # which builds on this module
+
     steps: dict[str, Callable[[], Path]] = {
         f"Apache Kafka {kafka_version()} (tests marked java)": kafka_libs,
         "the Java client": java_program,
         "Spark's Kafka connector": connector_libs,
+        "an S3 server": s3_jars,
+        "Hadoop's HDFS": hdfs_jars,
         "the Go clients (tests marked golang)": go_program,
         "the Node clients (tests marked nodejs)": node_program,
     }

@@ -1,0 +1,58 @@
+"""The object store on a real S3 server."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.log.system_disk import SystemDisk
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.stores.opening import open_url
+from tests.compat.prepare import UnavailableError
+from tests.tiered.servers import S3_SETTINGS, s3_jars, s3_server
+from tests.tiered.store_suite import StoreSuite
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        s3_jars()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    with s3_server(tmp_path_factory.mktemp("s3")) as address:
+        yield address
+
+
+def opened(endpoint: str, prefix: str = "", **settings: str) -> RemoteStore:
+    return open_url(f"s3://bucket/{prefix}", {**S3_SETTINGS, "endpoint": endpoint, **settings}, SystemDisk())
+
+
+class TestOnS3(StoreSuite):
+    @pytest.fixture
+    def store(self, endpoint: str) -> RemoteStore:
+        return opened(endpoint, f"some/{uuid.uuid4().hex}")
+
+
+def test_a_prefix_keeps_to_itself(endpoint: str) -> None:
+    one, two = opened(endpoint, "one"), opened(endpoint, "two")
+    one.put_bytes("t/0/a.log", b"x")
+    assert list(two.list("")) == []
+    with pytest.raises(MissingObjectError):
+        two.read("t/0/a.log", 0, 1)
+    one.delete(["t/0/a.log"])
+
+
+def test_a_wrong_key_is_told_without_it(endpoint: str) -> None:
+    store = opened(endpoint, **{"secret.access.key": "not-the-secret-at-all"})
+    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in s3://bucket/.*403 Forbidden") as raised:
+        store.put_bytes("t/0/a.log", b"x")
+    assert "not-the-secret" not in str(raised.value)
+    assert not isinstance(raised.value, MissingObjectError)
+
+
+def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
+    store = open_url("s3://nobucket", {**S3_SETTINGS, "endpoint": endpoint}, SystemDisk())
+    with pytest.raises(RemoteStoreError, match="nobucket"):
+        store.put_bytes("t/0/a.log", b"x")
