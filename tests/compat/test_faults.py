@@ -23,6 +23,16 @@ def test_nothing_acknowledged_is_lost_or_doubled_whatever_fails() -> None:
     assert "0 violations" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_transactions_are_whole_or_gone_whatever_fails() -> None:
+    plan = ["--transactions", "--rounds", "4", "--seed", "30741"]
+    command = [sys.executable, "-m", "tests.compat.faults", *plan]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stdout + done.stderr
+    assert "0 violations" in done.stdout
+
+
 @pytest.mark.timeout(240)
 def test_no_client_sees_a_rolling_restart(tmp_path: Path) -> None:
     assert rolling.run(tmp_path, rounds=1) == []
