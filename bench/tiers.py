@@ -18,6 +18,7 @@ import random
 import statistics
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -63,7 +64,11 @@ def create_tiered(broker: Broker, topic: str, local_bytes: int, replicas: list[i
 
 
 def local_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.log"))
+    size = 0
+    for path in folder.glob("*.log"):
+        with suppress(FileNotFoundError):  # it has just left
+            size += path.stat().st_size
+    return size
 
 
 def wait_until_tiered(folder: Path, bytes_max: int) -> None:
