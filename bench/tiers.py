@@ -5,8 +5,9 @@ tail.
 Reading: one broker with a folder as its remote store, and two topics of the same records. One stays on the
 disk; of the other a tenth does, and the rest is in the store. librdkafka's benchmark reads both from the
 beginning, in turns. Then how long acknowledgements take at the tail of a third topic: alone, beside a reader
-of the local topic, and beside one of the tiered topic, who go round and round. All files are in the page
-cache, for both; what is compared is the way through the broker.
+of the local topic, and beside one of the tiered topic, who go round and round; the latter also with a bound
+on how fast the store is read. All files are in the page cache, for both; what is compared is the way through
+the broker.
 
 Replica: three nodes, a partition with one replica whose segments are in the store, all but the last few. A
 second replica is added, and the time runs until the controller says that it is in sync. --mb 10000 is the
@@ -22,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from bench import loads
 from bench.brokers import Broker, Headrace
@@ -40,6 +41,7 @@ TIERS = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
 }
+QUOTA_MB = 100
 PATIENCE_S = 600.0
 
 
@@ -136,19 +138,39 @@ def report_reading(found: dict[str, list[loads.Figures]]) -> None:
 
 
 def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
-    """At the tail of another topic; the three ways in turns, so that what else the machine does meets all."""
+    """At the tail of another topic; the ways in turns, so that what else the machine does meets all."""
     loads.create(broker, "tail")
     loads.latency(broker, "tail", rate=500, seconds=2)
-    found: dict[str, list[loads.Figures]] = {"alone": [], "beside local reads": [], "beside remote reads": []}
+    found: dict[str, list[loads.Figures]] = {}
+    ways = (
+        ("beside local reads", "local", None),
+        ("beside remote reads", "tiered", None),
+        (f"beside remote reads at {QUOTA_MB} MB/s", "tiered", QUOTA_MB),
+    )
     for _ in range(3):
-        found["alone"].append(loads.latency(broker, "tail", rate=500, seconds=seconds))
-        for topic, name in (("local", "beside local reads"), ("tiered", "beside remote reads")):
-            with GoesRound(broker, topic, count) as reader:
-                found[name].append(loads.latency(broker, "tail", rate=500, seconds=seconds))
+        found.setdefault("alone", []).append(loads.latency(broker, "tail", rate=500, seconds=seconds))
+        for name, topic, quota_mb in ways:
+            set_quota(broker, quota_mb)
+            with GoesRound(broker, topic, count if quota_mb is None else count // 4) as reader:
+                found.setdefault(name, []).append(loads.latency(broker, "tail", rate=500, seconds=seconds))
             print(f"  {name}: {statistics.median(reader.rates):.0f} MB/s", flush=True)
     for name, figures in found.items():
         cuts = {cut: statistics.median(each[cut] for each in figures) for cut in ("ack_p50_ms", "ack_p99_ms")}
-        print(f"acknowledged {name:20} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
+        print(f"acknowledged {name:34} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
+
+
+def set_quota(broker: Headrace, quota_mb: int | None) -> None:
+    """How fast the remote store is read; None: as fast as it goes."""
+    name = "remote.log.manager.fetch.max.bytes.per.second"
+    change = (
+        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+        if quota_mb is None
+        else ConfigEntry(name, str(quota_mb * 1_000_000), incremental_operation=AlterConfigOpType.SET)
+    )
+    resource = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
 
 
 # -- a replica is added --------------------------------------------------------------------------------------
