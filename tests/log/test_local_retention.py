@@ -10,8 +10,15 @@ from tests.log.test_retention import HOUR_MS, SIZE, bases, filled
 TIERED = {"remote_storage_enable": True, "retention_ms": -1}
 
 
+def synced(log):
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=NOW_MS)
+    return log
+
+
 def test_only_what_is_in_the_remote_store_leaves_the_disk(logs):
-    log = filled(logs, local_retention_ms=0, **TIERED)
+    log = synced(filled(logs, local_retention_ms=0, **TIERED))
     late = NOW_MS + 100 * HOUR_MS
     assert log.apply_retention(late) == 0, "nobody knows yet what is in the remote store"
     log.tiered_to = 3
@@ -25,8 +32,25 @@ def test_only_what_is_in_the_remote_store_leaves_the_disk(logs):
     assert log.local_start_offset == 5
 
 
+def test_what_is_not_synced_stays(logs):
+    """After a crash its batches tell the leader epochs, by which what is in the store is known."""
+    log = filled(logs, local_retention_ms=0, **TIERED)
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 0
+    assert synced(log).apply_retention(NOW_MS + 100 * HOUR_MS) == 2
+
+
+def test_a_compacted_topic_has_no_limit_but_those_of_its_tail(logs):
+    policy = {"cleanup_policy": frozenset({"compact"}), "remote_storage_enable": True, "retention_ms": 1}
+    log = synced(filled(logs, **policy))
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 0
+    log.config = type(log.config)(**policy, local_retention_ms=0)
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 2
+
+
 def test_local_limits_hold_for_the_tail(logs):
-    log = filled(logs, local_retention_bytes=4 * SIZE, **TIERED)
+    log = synced(filled(logs, local_retention_bytes=4 * SIZE, **TIERED))
     log.tiered_to = 4
     assert log.apply_retention(NOW_MS) == 1
     assert bases(log) == [2, 4]
@@ -35,7 +59,7 @@ def test_local_limits_hold_for_the_tail(logs):
 @pytest.mark.parametrize("local", [{"local_retention_ms": -2}, {"local_retention_bytes": -2}])
 def test_without_limits_of_its_own_the_tail_has_those_of_the_whole(logs, local):
     settings = {"remote_storage_enable": True, "retention_ms": HOUR_MS, "retention_bytes": -1} | local
-    log = filled(logs, **settings)
+    log = synced(filled(logs, **settings))
     log.tiered_to = 4
     assert log.apply_retention(NOW_MS + 2 * HOUR_MS + 1) == 1
     assert (bases(log), log.log_start_offset) == ([2, 4], 0)
@@ -68,9 +92,7 @@ def test_a_restart_keeps_the_start_that_lies_elsewhere(disk, root, clean):
         append(log, sequenced(7, 0, number), leader_epoch=number // 3)
     log.advance_high_watermark(6)
     log.tiered_to = 4
-    flush = log.begin_flush()
-    flush.sync()
-    log.finish_flush(flush, now_ms=NOW_MS)
+    synced(log)
     assert log.apply_retention(NOW_MS + HOUR_MS) == 2
     if clean:
         store.close()
@@ -92,6 +114,6 @@ def test_a_topic_that_is_no_longer_tiered_starts_on_this_disk(disk, root):
         append(log, batch_of())
     log.advance_high_watermark(6)
     log.tiered_to = 4
-    log.apply_retention(NOW_MS + HOUR_MS)
+    synced(log).apply_retention(NOW_MS + HOUR_MS)
     store.close()
     assert node.start(TopicConfig()).get(A0).log_start_offset == 4

@@ -152,6 +152,8 @@ DIFFERENCES = (
     {"min.cleanable.dirty.ratio": "NaN"},
     # Kafka finds out only when the first topic is made.
     {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"},
+    # Here compacted topics can be tiered too.
+    {"remote.storage.enable": "true", "cleanup.policy": "compact"},
 )
 
 

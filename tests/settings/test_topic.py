@@ -72,7 +72,6 @@ def test_an_unknown_setting_names_the_nearest() -> None:
     [
         ({"segment.bytes": "1000"}, "segment.bytes"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, "min.compaction.lag.ms"),
-        ({"remote.storage.enable": "true", "cleanup.policy": "compact"}, "remote.storage.enable"),
         (
             {"remote.storage.enable": "true", "local.retention.ms": "10", "retention.ms": "5"},
             "local.retention.ms",

@@ -1,5 +1,7 @@
 """What is known of a partition's remote segments."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.log.leader_epochs import LeaderEpochs
@@ -175,3 +177,16 @@ def test_a_copy_that_is_finished_cannot_be_given_up() -> None:
     log.update(SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 8))
     assert not log.is_given_up(segment)
     assert log.end_offset(ONE) == 10
+
+
+def test_a_cleaned_segment_is_of_a_lineage_that_has_no_later_epoch_there() -> None:
+    """Compaction has taken the first batches of epoch 2, in the log or in the copy."""
+    log = RemoteLog()
+    cleaned = replace(remote_segment(1, 0, 99, (0, 0), (2, 43)), custom_metadata=b"clean-to=100")
+    log.apply(cleaned)
+    for epochs in (LeaderEpochs([(0, 5), (2, 40)]), LeaderEpochs([(0, 0), (2, 60)]), LeaderEpochs([(2, 60)])):
+        assert log.find(epochs, 0) == cleaned
+        assert log.end_offset(epochs) == 100
+    diverged = LeaderEpochs([(0, 0), (3, 90)])
+    assert log.find(diverged, 0) is None
+    assert log.end_offset(diverged) is None

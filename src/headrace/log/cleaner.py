@@ -32,6 +32,8 @@ from headrace.records.cleaning import KeyTable, SegmentWriter
 
 # A piece of work: some ten milliseconds of a thread.
 PIECE_BYTES: Final = 8 << 20
+NEVER_MS: Final = 0
+"""A time at which no delete marker's time has come."""
 
 Work = Callable[[], int]
 Round = Generator[Work, int, "Cleaned"]
@@ -81,7 +83,7 @@ def _clean(found: Cleanable, table: KeyTable, limits: Limits, now_ms: int) -> Ro
     yield from _fill(found, table, Mapping(table, window, CleanedTransactions(aborted)), limits)
     done = Cleaned(log, table.latest + 1, keys=len(table))
     transactions = CleanedTransactions(aborted)
-    producers = _producers(log)
+    producers = producers_of(log)
     last = log.segments.number_of(table.latest)
     if table.latest < found.first_dirty or last < 0 or log.generation != generation:
         return done
@@ -175,11 +177,15 @@ def _rewriting(
     now_ms: int,
 ) -> Rewriting:
     config = log.config
+    horizon_ms = now_ms + config.delete_retention_ms
+    if config.remote_storage_enable:
+        # What a delete marker deletes may be in the remote store: there it goes, and the marker after it.
+        now_ms = NEVER_MS
     writer = SegmentWriter(
         table,
         base_offset=group[0].base_offset,
         now_ms=now_ms,
-        delete_retention_ms=config.delete_retention_ms,
+        delete_retention_ms=horizon_ms - now_ms,
         index_interval_bytes=config.index_interval_bytes,
         index_bytes_max=min(
             index_bytes(sum(segment.size for segment in group), config), config.segment_index_bytes
@@ -235,7 +241,8 @@ def _aborted(log: PartitionLog, bound: int) -> list[AbortedTxn]:
     return [txn for segment in log.segments for txn in segment.indexes.aborted() if txn.first_offset < bound]
 
 
-def _producers(log: PartitionLog) -> Producers:
+def producers_of(log: PartitionLog) -> Producers:
+    """What must stay of the producers that the log knows."""
     states = log.producers.producers.values()
     return Producers(
         frozenset(state.last_offset for state in states if state.batches),

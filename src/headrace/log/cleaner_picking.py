@@ -40,7 +40,7 @@ class Cleanable:
 def look_at(log: PartitionLog, now_ms: int) -> Cleanable:
     """How much of a log there is to clean now."""
     segments = log.segments
-    first_dirty = max(log.cleaned_to or 0, log.log_start_offset)
+    first_dirty = max(log.cleaned_to or 0, log.local_start_offset)
     first_number = max(segments.number_of(first_dirty), 0)
     end_number = max(segments.number_of(min(log.last_stable_offset, segments.active.base_offset)), 0)
     config = log.config

@@ -49,15 +49,17 @@ def _is_tiered(log: "PartitionLog") -> bool:
 def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
     """Drop segments that lie wholly in the remote store, as far as the local limits say."""
     config = log.config
-    bound = log.tiered_to
-    if bound is None:
+    if log.tiered_to is None:
         return 0
-    local_ms = config.retention_ms if config.local_retention_ms == AS_THE_WHOLE else config.local_retention_ms
-    local_bytes = (
-        config.retention_bytes
-        if config.local_retention_bytes == AS_THE_WHOLE
-        else config.local_retention_bytes
-    )
+    # What is not synced yet tells after a crash which leader epochs there were.
+    bound = min(log.tiered_to, log.recovery_point)
+    if bound < log.tiered_to:
+        log.want_flush()
+    local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
+    if local_ms == AS_THE_WHOLE:
+        local_ms = config.retention_ms if config.deletes else -1
+    if local_bytes == AS_THE_WHOLE:
+        local_bytes = config.retention_bytes if config.deletes else -1
     count = max(_count_old(log, now_ms, local_ms, bound), _count_over_size(log, local_bytes, bound))
     if not count:
         return 0

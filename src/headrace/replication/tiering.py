@@ -22,8 +22,10 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
+from headrace.replication.tier_compaction import TierCompaction
 from headrace.replication.tier_rounds import TierRounds
 from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.compaction import RemoteCleanable, look_at
 from headrace.tiered.copying import copy, describe, next_to_copy
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
@@ -52,7 +54,9 @@ class _Tended:
     not_before_s: float = 0.0
     copying: "asyncio.Task[None] | None" = None
     removing: "asyncio.Task[None] | None" = None
+    compacting: "asyncio.Task[None] | None" = None
     in_progress: set[bytes] = field(default_factory=set)
+    replaced_at_s: dict[bytes, float] = field(default_factory=dict)
 
 
 class Tiering:
@@ -77,6 +81,7 @@ class Tiering:
         self._loop = loop
         self._rng = rng
         self._on_copied = on_copied
+        self._compaction = TierCompaction(rounds, config, rng)
         self._tended: dict[TopicIdPartition, _Tended] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -162,6 +167,10 @@ class Tiering:
             limit = self._config.int("remote.log.manager.copier.thread.pool.size")
             if sum(each.copying is not None for each in self._tended.values()) < limit:
                 tended.copying = self._begin(self._copy_all(partition, name, tended), tended)
+        if tended.compacting is None and tended.epoch == partition.leader_epoch and log.config.compacts:
+            found = None if self._compaction.is_busy else look_at(log, remote)
+            if found is not None:
+                tended.compacting = self._begin(self._compact(partition, found, remote, tended), tended)
 
     def _removal_is_due(
         self, partition: Partition, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float
@@ -204,6 +213,8 @@ class Tiering:
             tended.copying = None
         if tended.removing is done:
             tended.removing = None
+        if tended.compacting is done:
+            tended.compacting = None
         self._loop.call_soon(self.look)
 
     def _leads(self, partition: Partition) -> Callable[[], bool]:
@@ -243,6 +254,28 @@ class Tiering:
             self._on_copied(new)
             logger.info("copied %s, %.1f MB", new, new.size / 1e6)
 
+    async def _compact(
+        self, partition: Partition, found: RemoteCleanable, remote: RemoteLog, tended: _Tended
+    ) -> None:
+        made: list[bytes] = []
+
+        def new_id() -> bytes:
+            made.append(self._rng.randbytes(16))
+            tended.in_progress.add(made[-1])
+            return made[-1]
+
+        try:
+            await self._compaction.run(found, remote, new_id=new_id, leads=self._leads(partition))
+        finally:
+            tended.in_progress.difference_update(made)
+
+    def _still_read(self, log: PartitionLog, remote: RemoteLog, tended: _Tended) -> set[bytes]:
+        """Segments that were replaced a moment ago: who reads them may finish, as with local files."""
+        now_s, delay_s = self._loop.time(), log.config.file_delete_delay_ms / 1000
+        replaced = {segment.segment_id for segment in remote.replaced()}
+        tended.replaced_at_s = {each: tended.replaced_at_s.get(each, now_s) for each in replaced}
+        return {each for each, at_s in tended.replaced_at_s.items() if now_s < at_s + delay_s}
+
     async def _remove_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         leads = self._leads(partition)
         epoch = partition.leader_epoch
@@ -256,7 +289,8 @@ class Tiering:
         if remote is None:
             return
         tended.looked_at = remote.version, log.log_start_offset
-        found = Removals.of(log, remote, now_ms=self._teller.now_ms(), in_progress=tended.in_progress)
+        spared = tended.in_progress | self._still_read(log, remote, tended)
+        found = Removals.of(log, remote, now_ms=self._teller.now_ms(), in_progress=spared)
         if found.log_start > log.log_start_offset:
             log.advance_log_start(min(found.log_start, log.high_watermark))
             partition.on_advance(partition.topic_partition)
@@ -285,4 +319,5 @@ def _is_tiered(log: PartitionLog | None) -> bool:
 
 
 def _tasks(tended: _Tended) -> list["asyncio.Task[None]"]:
-    return [task for task in (tended.copying, tended.removing) if task is not None]
+    rounds = (tended.copying, tended.removing, tended.compacting)
+    return [task for task in rounds if task is not None]

@@ -133,10 +133,6 @@ def _check_together(config: TopicConfig) -> None:
 
 
 def _check_tiered(config: TopicConfig) -> None:
-    if config.compacts:
-        raise SettingError(
-            "remote.storage.enable", "a compacted topic cannot be tiered: set cleanup.policy=delete"
-        )
     pairs = (
         ("local.retention.ms", config.local_retention_ms, "retention.ms", config.retention_ms),
         ("local.retention.bytes", config.local_retention_bytes, "retention.bytes", config.retention_bytes),

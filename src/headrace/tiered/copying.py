@@ -7,6 +7,9 @@ there: whoever starts from the store needs no more than that.
 
 The copy is announced, made, and told to be finished. Where a step fails, what is there is removed, and the
 segment's turn comes again with another id.
+
+Of a compacted topic only segments go that compaction has been through, each with a mark of how far it had
+been: `compaction` goes on from there in the store.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from functools import partial
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.checkpoints import encode_epochs
+from headrace.log.cleaner_swap import are_in_place
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.partition_log import PartitionLog
@@ -24,7 +28,13 @@ from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.segment import Segment
 from headrace.tiered.remote_log import RemoteLog
-from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.remote_segment import (
+    CLEAN_TO,
+    EPOCHS,
+    RemoteSegment,
+    SegmentState,
+    TopicIdPartition,
+)
 from headrace.tiered.removal import delete_objects, remove
 from headrace.tiered.steps import Steps, Tell, Teller, Work
 from headrace.tiered.store import RemoteStore, RemoteStoreError
@@ -84,8 +94,22 @@ def describe(
         SegmentState.COPY_STARTED,
         teller.broker_id,
         teller.now_ms(),
+        custom_metadata=clean_mark(found.log.cleaned_to) if found.log.config.compacts else None,
         has_aborted=segment.indexes.has_aborted,
     )
+
+
+def clean_mark(offset: int | None) -> bytes | None:
+    """Says of a segment that it holds nothing which a record before `offset` supersedes: up to there
+    compaction had been when it was copied.
+    """
+    return None if offset is None else b"%s%d" % (CLEAN_TO, offset)
+
+
+def cleaned_to(segment: RemoteSegment) -> int:
+    """What its mark says; without one, compaction has not been at it."""
+    text = (segment.custom_metadata or b"").removeprefix(CLEAN_TO)
+    return int(text) if segment.is_cleaned and text.isdigit() else segment.start_offset
 
 
 def _epochs_within(epochs: LeaderEpochs, first: int, last: int) -> tuple[tuple[int, int], ...]:
@@ -134,7 +158,8 @@ def copy(
         # Only this node could finish the copy, and it will not. Who leads now sees to the records.
         yield partial(delete_objects, store, new)
         return False
-    if log.generation != generation:
+    if log.generation != generation or (log.config.compacts and not are_in_place(log, [found.segment])):
+        # Truncated, or compacted meanwhile: the file of this name may have been another one.
         return (yield from remove(new, store, teller)) and False
     if not (yield teller.update(new, SegmentState.COPY_FINISHED)):
         return False

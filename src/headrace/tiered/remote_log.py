@@ -12,7 +12,10 @@ anything is removed.
 Offsets do not tell whose records they are: a leader that lost an unclean election may have copied records
 that the log no longer has. So whoever asks passes the lineage of leader epochs of the log it asks for, and a
 copy counts as far as its epochs are the lineage's. Two logs that agree on (offset, epoch) agree on all before
-(KIP-101), so that part is always a beginning of the segment: up to `lineage_end`.
+(KIP-101), so that part is always a beginning of the segment: up to `lineage_end`. Where compaction has been,
+the first batches of an epoch may be gone, in the one log and not yet in the other, and both say that it began
+later than it did. What stays is the last batch of a segment. So a cleaned segment is of a lineage unless that
+one has a later epoch there.
 
 A finished copy takes the place of those finished before it that lie within its offsets, unless its own
 records there are of an older epoch. That is how compaction replaces many segments by one record, and a copy
@@ -205,6 +208,8 @@ def _place(segment: RemoteSegment) -> tuple[int, int]:
 
 def is_of_lineage(epochs: LeaderEpochs, segment: RemoteSegment, offset: int) -> bool:
     """Whether what the segment has at `offset` is what a log with these epochs has there."""
+    if segment.is_cleaned:
+        return segment.epochs[-1][0] >= epochs.epoch_at(segment.end_offset)
     return segment.epoch_at(offset) == epochs.epoch_at(offset) >= 0
 
 
@@ -214,6 +219,9 @@ def lineage_end(epochs: LeaderEpochs, segment: RemoteSegment) -> int:
     cut at its start since.
     """
     known = epochs.entries()
+    if segment.is_cleaned:
+        whole = bool(known) and is_of_lineage(epochs, segment, segment.end_offset)
+        return segment.end_offset + 1 if whole else segment.start_offset
     if not known or segment.end_offset < known[0][1]:
         return segment.start_offset
     bounds = [start for _, start in segment.epochs] + [start for _, start in known]

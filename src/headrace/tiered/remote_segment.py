@@ -18,6 +18,9 @@ from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX,
 _TOPIC_CHARACTERS_MAX: Final = 200
 """A file system takes names of 255 bytes, and a topic's may have 249 before its id is added."""
 
+CLEAN_TO: Final = b"clean-to="
+"""How the note begins that is kept with a compacted topic's segments: see `copying.clean_mark`."""
+
 OBJECT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, EPOCHS)
 
 
@@ -70,6 +73,11 @@ class RemoteSegment:
                 break
             found = epoch
         return found
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether compaction has been at it: then batches are missing, and its epochs may begin too late."""
+        return self.custom_metadata is not None and self.custom_metadata.startswith(CLEAN_TO)
 
     def moved_to(self, state: SegmentState, *, broker_id: int, event_ms: int) -> "RemoteSegment":
         return replace(self, state=state, broker_id=broker_id, event_ms=event_ms)

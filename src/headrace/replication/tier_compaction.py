@@ -1,0 +1,59 @@
+"""Rounds of compaction in the remote store, one at a time: they fetch, clean and put whole segments.
+
+They share the local cleaner's settings for memory, and the copies' bound on bytes per second.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from headrace.log.cleaner import Limits
+from headrace.log.partition_log import PartitionLog
+from headrace.records.cleaning import KeyTable
+from headrace.replication.tier_rounds import IsWanted, TierRounds
+from headrace.settings.broker_config import BrokerConfig
+from headrace.tiered.compaction import SCRATCH, RemoteCleanable, Tools, compact
+from headrace.tiered.remote_log import RemoteLog
+
+TABLE_BYTES_MAX: Final = (1 << 31) - 1
+
+
+class TierCompaction:
+    """`is_busy` while a round is under way."""
+
+    def __init__(self, rounds: TierRounds, config: BrokerConfig, rng: random.Random) -> None:
+        self._rounds = rounds
+        self._config = config
+        self._rng = rng
+        self.is_busy = False
+
+    async def run(
+        self, found: RemoteCleanable, remote: RemoteLog, *, new_id: Callable[[], bytes], leads: IsWanted
+    ) -> bool:
+        """One round; whether it was done to its end."""
+        table = KeyTable(
+            min(self._config.int("log.cleaner.dedupe.buffer.size"), TABLE_BYTES_MAX),
+            self._config.float("log.cleaner.io.buffer.load.factor"),
+            (self._rng.getrandbits(64), self._rng.getrandbits(64)),
+        )
+        tools = Tools(
+            store=self._rounds.store,
+            teller=self._rounds.teller,
+            disk=found.log.storage.disk,
+            scratch=scratch_of(found.log),
+            table=table,
+            limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size") // 2),
+            new_id=new_id,
+            is_leading=leads,
+        )
+        self.is_busy = True
+        try:
+            return await self._rounds.run(compact(found, remote, tools), leads)
+        finally:
+            self.is_busy = False
+            table.drop()
+
+
+def scratch_of(log: PartitionLog) -> str:
+    """The folder for what is written anew, beside the partitions' folders."""
+    return f"{log.folder.rpartition('/')[0]}/{SCRATCH}"
