@@ -69,7 +69,7 @@ def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str
     """Its settings are a plugin's in Kafka, so they are known by a prefix. Where none says how many replicas,
     there are three, or one on each broker.
     """
-    prefix = f"{config.str('remote.log.metadata.manager.impl.prefix')}remote.log.metadata.topic."
+    prefix = config.str("remote.log.metadata.manager.impl.prefix") + "remote.log.metadata.topic."
 
     def number(name: str, default: int) -> int:
         text = config.static.get(prefix + name)

@@ -18,6 +18,10 @@ from headrace.settings.names import is_leftover, is_plugin_setting, listener_set
 from headrace.settings.sources import Source
 from headrace.settings.typed_values import TypedValues
 
+_PLUGIN_PREFIXES: Final = (
+    "remote.log.metadata.manager.impl.prefix",
+    "remote.log.storage.manager.impl.prefix",
+)
 _SASL_OR_TLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -51,11 +55,11 @@ class BrokerConfig(TypedValues):
             check_together(self)
 
     def _parse_file(self) -> dict[str, Value]:
-        """The file's values. It may say with which prefix it names the settings of its remote store."""
-        store_prefix = self.static.get("remote.log.storage.manager.impl.prefix") or "rsm.config."
+        """The file's values. It may say with which prefixes it names the settings of its remote store."""
+        prefixes = tuple(filter(None, map(self.static.get, _PLUGIN_PREFIXES)))
         return {
             name: text
-            if name.startswith(store_prefix) and broker_setting(name) is None
+            if name.startswith(prefixes) and broker_setting(name) is None
             else parse_broker_setting(name, text)
             for name, text in self.static.items()
         }

@@ -62,8 +62,7 @@ remote.log.metadata.manager.class.path  string null
     Where that class is loaded from.
     No effect: a Java class cannot be loaded here.
 remote.log.metadata.manager.impl.prefix  string rlmm.config.  filled
-    Prefix of the settings that are meant for that class.
-    No effect: no class reads them.
+    Prefix of the settings of that list: those of its topic, remote.log.metadata.topic.
 remote.log.metadata.manager.listener.name  string null  filled
     Listener through which that class talks to its own broker.
     No effect: a broker reads and writes its own partitions without a connection.

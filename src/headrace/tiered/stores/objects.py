@@ -93,7 +93,7 @@ class ObjectStore:
             return b""
         with self._doing(name):
             try:
-                return bytes(obstore.get_range(self._store, name, start=start, end=end))
+                return obstore.get_range(self._store, name, start=start, end=end).to_bytes()
             except GenericError:
                 # Stores refuse a range that starts behind the end, each with words of its own.
                 if start < int(obstore.head(self._store, name)["size"]):
