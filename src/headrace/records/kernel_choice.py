@@ -76,7 +76,10 @@ def warm() -> None:
     record = bytes((14, 0, 0, 0, 2, 65, 1, 0))
     assert kernels.scan_records(record, 1, 0) == (Flaw.NONE, 1, 0, 0, 0, 0)
     hash_keys(record, decode_spans(record, 1, base_offset=0, base_timestamp=0), (0, 0))
-    from headrace.records import kernels_cleaning_compiled  # a node loads these when it first compacts
+    from headrace.records import (
+        kernels_cleaning_compiled,  # a node loads these when it first compacts
+        kernels_walking,  # noqa: F401 - and these when it first reads remotely
+    )
     from headrace.records.columns_arrow import column_kernels  # for clients: no node loads these
 
     assert kernels_cleaning_compiled.shift_records(record, 0, 8, 1, 0, bytearray(8), 0) == 8

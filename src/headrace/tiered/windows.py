@@ -8,26 +8,20 @@ A window covers offsets from `first_offset` up to `end_offset`, also those that 
 windows of neighbours leave no gap between them.
 """
 
-import struct
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from headrace.base.errors import InvalidBytesError
-from headrace.log.batch_scan import check_header
 from headrace.log.file_names import LOG
 from headrace.log.txn_index import AbortedTxn
-from headrace.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD, MAGIC, read_header
+from headrace.records.batch_walk import walk_batches
+from headrace.records.header import read_header
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.remote_segment import RemoteSegment
 from headrace.tiered.store import RemoteStore, RemoteStoreError
 
 EVERYTHING: Final = (1 << 63) - 1
-
-_PLACE: Final = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, CRC, last offset delta
 
 
 class Aborted(NamedTuple):
@@ -62,10 +56,11 @@ class Window:
         """
         self.segment = segment
         self.data = data
-        self._starts = array("q")  # where each batch starts in `data`, and where the last one ends
-        self._ends = array("q")  # the offset behind each batch
-        self._walk(segment.size - position)
-        whole = self._starts[-1]
+        starts, self._ends, whole = walk_batches(data)
+        if whole < len(data) == segment.size - position:
+            raise InvalidBytesError(f"the batch at byte {whole}, the segment's last, is cut off")
+        starts.append(whole)
+        self._starts = starts
         self.next_position = position + whole
         self.is_last = self.next_position == segment.size
         self.first_offset = first_offset
@@ -75,28 +70,6 @@ class Window:
         self.aborted: Aborted | None = None
         self.is_spent = False  # somebody has read it to its end
         self.used_at = 0.0
-
-    def _walk(self, bytes_left: int) -> None:
-        data, view = self.data, memoryview(self.data)
-        size, at, starts, ends = len(data), 0, self._starts, self._ends
-        unpack, previous = _PLACE.unpack_from, -1
-        while size - at >= HEADER_BYTES:
-            base, length, magic, crc, delta = unpack(data, at)
-            if magic != MAGIC or length < HEADER_BYTES - LOG_OVERHEAD or base < previous or delta < 0:
-                check_header(view, at, at, size)
-                raise InvalidBytesError(f"the batch at byte {at} does not follow the one before it")
-            following = at + LOG_OVERHEAD + length
-            if following > size:
-                break
-            if crc32c(view[at + ATTRIBUTES_OFFSET : following]) != crc:
-                raise InvalidBytesError(f"the CRC of the batch at byte {at} is wrong")
-            starts.append(at)
-            previous = base + delta + 1
-            ends.append(previous)
-            at = following
-        starts.append(at)
-        if at < size == bytes_left:
-            raise InvalidBytesError(f"the batch at byte {at}, the segment's last, is cut off")
 
     def __len__(self) -> int:
         return len(self.data)
