@@ -1,5 +1,5 @@
-"""python -m tests.spark.fire [--restarts 20] [--delivery exactly_once] [--broker kafka] [--seed N]: harm a
-streaming query in every way, and miss nothing.
+"""python -m tests.spark.fire [--restarts 20] [--delivery exactly_once] [--broker kafka] [--speculation]
+[--seed N]: harm a streaming query in every way, and miss nothing.
 
 Records go into one feed, and a query copies them to another. Each round adds records, sets a trap at one
 step of a batch (`fire_source`) and starts the query again:
@@ -8,6 +8,8 @@ step of a batch (`fire_source`) and starts the query again:
     broker   the broker is killed there, and started again
     worker   the Python process that comes there is killed
     task     what comes there fails, and Spark tries it again or gives the query up
+    twin     what comes there stands still, and Spark starts a second attempt beside it; only with
+             --speculation, for which a Spark cluster is started (`fire_cluster`)
 
 Every kind and every step has its turn, in an order that the seed decides. In the end the query runs in
 peace, and every acknowledged record must be in the output: once, as a reader of committed records sees it,
@@ -25,13 +27,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from headrace.clients import Admin, Consumer, Producer
 from tests.compat.brokers import Broker, under_test
 from tests.compat.clients.face import eventually
+from tests.spark.fire_cluster import TwoHosts
 from tests.spark.fire_source import EXACT_STEPS, STEPS, TASK_STEPS, arm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +44,8 @@ PARTITIONS = 3
 # A JVM starts in ten seconds; nine others at once on two cores take longer.
 PATIENCE_S = 240.0
 KINDS = ("driver", "broker", "worker", "task")
+TWIN = "twin"
+LOCAL = "local[2,4]"
 EXACTLY_ONCE = "exactly_once"
 
 
@@ -125,7 +131,9 @@ def _below(root: int) -> list[int]:
 class Fire:
     """One run: a broker, a query, and harm."""
 
-    def __init__(self, folder: Path, broker: Broker, delivery: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, broker: Broker, delivery: str, master: str, tell: Callable[[str], None]
+    ) -> None:
         self._folder = folder
         self._broker = broker
         self._tell = tell
@@ -140,6 +148,7 @@ class Fire:
             "in": "in",
             "out": "out",
             "delivery": delivery,
+            "master": master,
         }
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             for topic in ("in", "out"):
@@ -148,7 +157,7 @@ class Fire:
     def round(self, kind: str, step: str, passes: int) -> None:
         """More records, a trap, the query, and what the trap does to it."""
         self._produce()
-        deed = {"driver": "wait", "broker": "wait", "worker": "die", "task": "fail"}[kind]
+        deed = {"worker": "die", "task": "fail"}.get(kind, "wait")
         arm(self._traps, step, deed, passes)
         job = self._job = self._job or Job(self._plan, self._folder / "spark.log")
         job.begin()
@@ -163,6 +172,8 @@ class Fire:
             self._broker.start()
         if self._job is not None:
             job.wait_for(lambda: False)
+        (self._traps / "go").touch()  # a twin that was left standing
+        assert not (self._traps / "forgotten").exists(), f"{kind} at {step}: nobody took its place"
         self._tell(f"{kind:7} at {step:14} {self._ending(is_sprung)}")
 
     def _ending(self, is_sprung: bool) -> str:
@@ -214,24 +225,34 @@ class Fire:
         return came
 
 
-def harms(rng: random.Random, count: int, delivery: str) -> list[tuple[str, str, int]]:
+def harms(
+    rng: random.Random, count: int, delivery: str, kinds: Sequence[str] = KINDS
+) -> list[tuple[str, str, int]]:
     """(kind, step, how often the step is passed before): each kind and step in turn, then by chance."""
     steps = (*STEPS, *EXACT_STEPS) if delivery == EXACTLY_ONCE else STEPS
     every = [("driver", step) for step in steps] + [("broker", step) for step in steps]
     every += [("worker", step) for step in TASK_STEPS] + [("task", step) for step in steps]
+    every += [(TWIN, step) for step in TASK_STEPS]
+    every = [(kind, step) for kind, step in every if kind in kinds]
     rng.shuffle(every)
     chosen = [every[number % len(every)] for number in range(count)]
     return [(kind, step, rng.randrange(2)) for kind, step in chosen]
 
 
-def run(chosen: list[tuple[str, str, int]], delivery: str, tell: Callable[[str], None]) -> None:
+def run(
+    chosen: list[tuple[str, str, int]],
+    delivery: str,
+    tell: Callable[[str], None],
+    *,
+    speculation: bool = False,
+) -> None:
     """All of these, one after the other; AssertionError where a record is missing in the end, or doubled."""
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-fire-") as name,
-        under_test(Path(name)) as broker,
-    ):
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-fire-")))
+        broker = stack.enter_context(under_test(folder))
         broker.start()
-        fire = Fire(Path(name), broker, delivery, tell)
+        master = stack.enter_context(TwoHosts(folder)).master if speculation else LOCAL
+        fire = Fire(folder, broker, delivery, master, tell)
         try:
             for number, harm in enumerate(chosen, 1):
                 tell(f"{number}/{len(chosen)}")
@@ -251,6 +272,8 @@ def main() -> int:
     parser.add_argument("--restarts", type=int, default=20)
     parser.add_argument("--delivery", choices=(EXACTLY_ONCE, "at_least_once"), default=EXACTLY_ONCE)
     parser.add_argument("--broker", choices=("headrace", "kafka"), default="headrace")
+    parser.add_argument("--speculation", action="store_true", help="slow attempts get a twin beside them")
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, TWIN), help="only harm of these kinds")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     os.environ["COMPAT_BROKER"] = options.broker
@@ -261,7 +284,9 @@ def main() -> int:
     def tell(text: Any) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
-    run(harms(random.Random(seed), options.restarts, options.delivery), options.delivery, tell)
+    kinds = options.kinds or ((*KINDS, TWIN) if options.speculation else KINDS)
+    chosen = harms(random.Random(seed), options.restarts, options.delivery, kinds)
+    run(chosen, options.delivery, tell, speculation=options.speculation)
     return 0
 
 

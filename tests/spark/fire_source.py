@@ -66,6 +66,8 @@ def _do(folder: Path, deed: str, step: str) -> None:
     while not (folder / "go").exists() and left > 0:
         waiting.wait(0.02)
         left -= 0.02
+    if left <= 0:
+        (folder / "forgotten").touch()
 
 
 class TrappedSource(HeadraceDataSource):
