@@ -11,6 +11,7 @@ from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import hdfs_jars, hdfs_server
 from tests.tiered.store_suite import StoreSuite
+from tests.tiered.tiered_cluster import live_on
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,11 @@ def test_what_a_killed_writer_left_goes_with_the_object(cluster: str) -> None:
         store.read("t/0/a.log", 0, 10)
     store.delete(["t/0/a.log"])
     assert [entry.path for entry in client.list_status("/left")] == []
+
+
+@pytest.mark.java
+def test_a_topics_life(cluster: str) -> None:
+    live_on(f"{cluster}/life", {}, count=300)
 
 
 def test_a_name_node_that_is_away_is_told_soon() -> None:

@@ -11,6 +11,7 @@ from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import S3_SETTINGS, s3_jars, s3_server
 from tests.tiered.store_suite import StoreSuite
+from tests.tiered.tiered_cluster import live_on
 
 pytestmark = pytest.mark.java
 
@@ -56,3 +57,7 @@ def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
     store = open_url("s3://nobucket", {**S3_SETTINGS, "endpoint": endpoint}, SystemDisk())
     with pytest.raises(RemoteStoreError, match="nobucket"):
         store.put_bytes("t/0/a.log", b"x")
+
+
+def test_a_topics_life(endpoint: str) -> None:
+    live_on("s3://bucket/life", {**S3_SETTINGS, "endpoint": endpoint}, count=1000)

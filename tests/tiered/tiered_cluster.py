@@ -1,13 +1,18 @@
 """A cluster with a folder for its remote store, and a topic of which most has left the brokers' disks."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import confluent_kafka
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Producer
 from headrace.clients.places import Place
+from headrace.log.system_disk import SystemDisk
 from headrace.testing.cluster import Cluster
+from headrace.tiered.stores.opening import open_url
 from tests.compat.clients.face import eventually
 
 SETTINGS = {
@@ -24,10 +29,42 @@ TOPIC = {
 
 
 @contextmanager
-def tiered_cluster(store: Path, **settings: str) -> Iterator[Cluster]:
+def tiered_cluster(store: Path) -> Iterator[Cluster]:
     store.mkdir()
-    with Cluster(settings={**SETTINGS, "rsm.config.url": str(store), **settings}) as cluster:
+    with cluster_on(str(store), {}) as cluster:
         yield cluster
+
+
+def cluster_on(url: str, store_settings: Mapping[str, str]) -> Cluster:
+    """A cluster with any store."""
+    behind_prefix = {f"rsm.config.{name}": value for name, value in store_settings.items()}
+    return Cluster(settings={**SETTINGS, "rsm.config.url": url, **behind_prefix})
+
+
+def live_on(url: str, store_settings: Mapping[str, str], *, count: int) -> None:
+    """A topic's life on a store: copied, read back whole by a client that we did not write, deleted."""
+    store = open_url(url, store_settings, SystemDisk())
+    with cluster_on(url, store_settings) as cluster:
+        cluster.create_topic("tiered", configs=TOPIC)
+        write(cluster, "tiered", count)
+        start = wait_for_tail(cluster, "tiered", at_least=count // 2)
+        assert len([name for name, _ in store.list("") if name.endswith(".log")]) >= start // 130
+        consumed = _consumed(cluster.bootstrap_servers, "tiered", count)
+        assert consumed == [f"{number:0100}".encode() for number in range(count)]
+        with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+            admin.delete_topics(["tiered"])
+        eventually(lambda: not list(store.list("")), lambda: f"an empty store: {list(store.list(''))}")
+
+
+def _consumed(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while len(values) < count and time.monotonic() < deadline:
+        values += [message.value() for message in consumer.consume(1000, 1.0) if not message.error()]
+    consumer.close()
+    return values
 
 
 def write(cluster: Cluster, topic: str, count: int, *, start: int = 0) -> None:
