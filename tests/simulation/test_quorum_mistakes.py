@@ -9,8 +9,9 @@ from headrace.controller.core import ControllerCore
 from headrace.raft import member
 from headrace.raft.core import RaftCore
 from headrace.raft.driver import RaftDriver
+from headrace.raft.group_commit import GroupCommit
 from headrace.raft.leadership import Leadership
-from headrace.raft.messages import ElectionState, VoteRequest
+from headrace.raft.messages import ElectionState, EpochStart, VoteRequest
 from headrace.raft.roles import Role
 from headrace.testing.simulate import SeedFailedError, play
 
@@ -49,10 +50,20 @@ def commit_what_one_voter_has(patch: pytest.MonkeyPatch) -> None:
 
 
 def promise_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(driver: RaftDriver) -> None:
-        driver._flush()
+    async def at_once(syncs: GroupCommit) -> None:
+        syncs.request()
 
-    patch.setattr(RaftDriver, "_durable", at_once)
+    patch.setattr(GroupCommit, "durable", at_once)
+
+
+def decide_before_all_is_replayed(patch: pytest.MonkeyPatch) -> None:
+    begin = RaftDriver._begin_epoch
+
+    def begin_at_once(driver: RaftDriver, start: EpochStart) -> None:
+        begin(driver, start)
+        driver._delivery.tell_leader(driver.core.node_id, driver.core.epoch)
+
+    patch.setattr(RaftDriver, "_begin_epoch", begin_at_once)
 
 
 def believe_in_what_was_decided_in_vain(patch: pytest.MonkeyPatch) -> None:
@@ -67,13 +78,15 @@ def believe_in_what_was_decided_in_vain(patch: pytest.MonkeyPatch) -> None:
         elect_whoever_has_a_shorter_log,
         commit_what_one_voter_has,
         promise_before_the_sync,
+        decide_before_all_is_replayed,
         believe_in_what_was_decided_in_vain,
     ],
 )
 def test_the_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    with pytest.raises(SeedFailedError):
+    with pytest.raises(SeedFailedError) as found:
         _play_all(SEEDS_MAX)
+    assert found.value.failure.rule.startswith("CheckFailedError"), "by a rule, not by falling over"
 
 
 def _play_all(count: int) -> None:
