@@ -8,6 +8,7 @@ in the store alone. Rules, once faults have stopped and everything is quiet:
 - what was acknowledged is there, at its offset, in one tier or the other, from the log's start on; and a log
   whose topic keeps everything still starts at 0;
 - what was removed does not come back: no segment that was told to be deleted is ever known again;
+- a compacted topic has the last value of each key, and what was deleted does not come back;
 - nothing is left over: every object in the store belongs to a finished segment of the records, whole; every
   finished segment has its objects; topics that were deleted have none.
 """
@@ -35,6 +36,7 @@ from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.scenarios.cluster_clients import FOREVER_MS, Writer, surroundings
 from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.tiers_keys import KeyWriter
 from headrace.testing.scenarios.tiers_reading import Wanderer
 from headrace.testing.scenarios.tiers_store import TroubledStore
 from headrace.testing.world import CheckFailedError, World
@@ -44,6 +46,7 @@ from headrace.tiered.stores.folder import FolderStore
 
 KEPT: Final = "kept"
 SHORT: Final = "short"
+COMPACTED: Final = "keys"
 SCRATCH: Final = ("scratch0", "scratch1")
 ROOT: Final = "/store"
 RAGE_S: Final = 12.0
@@ -60,12 +63,23 @@ TIERED: Final = {
     "retention.ms": "-1",
 }
 
+COMPACTING: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.3",
+    "delete.retention.ms": "1000",
+    "file.delete.delay.ms": "500",
+}
+
 
 def play(world: World) -> None:
     """A cluster with a store, faults for a while, then none, and a look at everything."""
     run = TiersRun(world)
     world.check_every_step(run.graveyard.check)
     world.run(run.script())
+
+
+Contents = dict[int, tuple[bytes | None, bytes | None]]
+"""Key and value at each offset."""
 
 
 class Acknowledged(Promises):
@@ -124,6 +138,7 @@ class TiersRun:
             where: Acknowledged(where) for where in self.partitions
         }
         self.writer = Writer(world, 0, self.ledger, self._producer_settings())
+        self.key_writer = KeyWriter(world, COMPACTED, self._producer_settings())
         self.wanderer = Wanderer(world, self.ledger, self._client_settings(), whole=frozenset({KEPT}))
         self.operator_is_done = False
 
@@ -137,6 +152,7 @@ class TiersRun:
             "remote.log.manager.task.retry.backoff.max.ms": "2000",
             "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
             "log.retention.check.interval.ms": "500",
+            "log.cleaner.backoff.ms": "300",
             "default.replication.factor": str(self.nodes),
             "min.insync.replicas": "1" if self.nodes == 1 else "2",
             "offsets.topic.replication.factor": "1",
@@ -184,6 +200,7 @@ class TiersRun:
         await self.world.result(operator, operator.boot(self._create_topics, may_fail=True))
         operator.retire()
         self.world.machine(self.writer.name).boot(self.writer.run)
+        self.world.machine("key-writer").boot(self.key_writer.run)
         operator.boot(self._operate)
         self.world.machine(self.wanderer.name).boot(self.wanderer.run)
         nemesis = Nemesis(
@@ -195,8 +212,11 @@ class TiersRun:
         await nemesis.rage(RAGE_S)
         nemesis.calm()
         self.is_calm = True
-        self.writer.stopping = True
-        await self.until(lambda: self.writer.is_done and self.operator_is_done, "the clients are done")
+        self.writer.stopping = self.key_writer.stopping = True
+        await self.until(
+            lambda: self.writer.is_done and self.key_writer.is_done and self.operator_is_done,
+            "the clients are done",
+        )
         await self._restart_all()
         await self.until(self._is_quiet, "everything that is closed is copied, and nothing is left over")
         self._check_everything()
@@ -224,7 +244,11 @@ class TiersRun:
     # --- the operator ---
 
     async def _create_topics(self, own: Surroundings) -> None:
-        wanted = {KEPT: (2, TIERED), SHORT: (1, TIERED | {"retention.bytes": "20000"})}
+        wanted = {
+            KEPT: (2, TIERED),
+            SHORT: (1, TIERED | {"retention.bytes": "20000"}),
+            COMPACTED: (1, TIERED | COMPACTING),
+        }
         async with AsyncAdmin(self._client_settings(), world=surroundings(own)) as admin:
             for name, (partitions, configs) in wanted.items():
                 while name not in {topic.name for topic in await admin.list_topics()}:
@@ -290,7 +314,7 @@ class TiersRun:
         if len(self.cluster.nodes) < self.nodes:
             return False
         known: set[str] = set()
-        for where in [*self.partitions, *(TopicPartition(name, 0) for name in SCRATCH)]:
+        for where in [*self.partitions, *(TopicPartition(name, 0) for name in (COMPACTED, *SCRATCH))]:
             if self._is_gone(where.topic):
                 continue
             found = self._leader(where)
@@ -298,9 +322,12 @@ class TiersRun:
                 return False
             _, log, remote = found
             closed_to = log.segments.active.base_offset
+            if log.config.compacts:
+                closed_to = min(closed_to, log.cleaned_to or 0)
             if (log.tiered_to or 0) < closed_to or log.high_watermark < log.log_end_offset:
                 return False
-            if log.segments.first.base_offset < closed_to:
+            number = max(log.segments.number_of(closed_to), 0)
+            if number and not log.config.compacts:
                 return False
             if any(segment.state is not SegmentState.COPY_FINISHED for segment in remote):
                 return False
@@ -317,15 +344,24 @@ class TiersRun:
             _, log, remote = found
             if where.topic == KEPT and log.log_start_offset:
                 raise CheckFailedError(f"{where} starts at {log.log_start_offset}: what it held is lost")
-            there = self._read(log, remote)
+            there = {offset: value for offset, (_, value) in self._read(log, remote).items()}
             for offset, value in self.ledger[where].acknowledged:
                 if offset >= log.log_start_offset and there.get(offset) != value:
                     raise CheckFailedError(f"{where}: what was acknowledged at offset {offset} is lost")
             self.world.note(f"{where}: {len(there)} records, {len(remote)} remote segments")
+        self._check_keys()
 
-    def _read(self, log: PartitionLog, remote: RemoteLog) -> dict[int, bytes | None]:
+    def _check_keys(self) -> None:
+        found = self._leader(TopicPartition(COMPACTED, 0))
+        assert found is not None
+        _, log, remote = found
+        there = self._read(log, remote)
+        self.key_writer.check(there[offset] for offset in sorted(there))
+        self.world.note(f"{COMPACTED}: {len(there)} records, {len(remote)} remote segments")
+
+    def _read(self, log: PartitionLog, remote: RemoteLog) -> Contents:
         """Everything from the log's start on, from the store as far as it lies there."""
-        found: dict[int, bytes | None] = {}
+        found: Contents = {}
         offset, store = log.log_start_offset, self.store()
         while offset < log.local_start_offset:
             segment = remote.find(log.epochs, offset)
@@ -334,16 +370,21 @@ class TiersRun:
             data = store.read(segment.object_name(LOG), 0, segment.size + 1)
             if len(data) != segment.size:
                 raise CheckFailedError(f"{segment} has {len(data)} bytes, not {segment.size}")
-            _take(data, found)
+            _take(data, found, offset)
             offset = segment.end_offset + 1
         while offset < log.log_end_offset:
             result = log.read(offset, max_bytes=1 << 20)
-            _take(result.chunk if isinstance(result.chunk, bytes) else result.chunk.read(), found)
+            data = result.chunk if isinstance(result.chunk, bytes) else result.chunk.read()
+            _take(data, found, offset)
             offset = result.upper_offset
         return found
 
 
-def _take(data: bytes, found: dict[int, bytes | None]) -> None:
+def _take(data: bytes, found: Contents, start: int) -> None:
     for at, header in batches(data):
         if not header.is_control:
-            found.update((record.offset, record.value) for record in read_records(data, at))
+            found.update(
+                (record.offset, (record.key, record.value))
+                for record in read_records(data, at)
+                if record.offset >= start
+            )
