@@ -169,7 +169,7 @@ def _take(each: _Pending) -> None:
     """The remote tier's answer, or none in time. Where it has no such record the local part is asked."""
     result, log = each.result, each.wish.log
     try:
-        if not each.found.done():
+        if not each.found.done() or each.found.cancelled():
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         failure = each.found.exception()
         if failure is not None:
