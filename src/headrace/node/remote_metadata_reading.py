@@ -92,6 +92,8 @@ class Reading:
 
     def stop(self) -> None:
         self._stopped = True
+        for task in self._tasks.values():
+            task.cancel()
         for number in list(self._waiters):
             self._wake(number, gone=True)
 
