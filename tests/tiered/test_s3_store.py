@@ -6,12 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.log.system_disk import SystemDisk
+from headrace.spark.ranges import OffsetRange
+from headrace.spark.segments import direct
+from headrace.spark.segments.direct import read_segments
+from headrace.testing.disk import VirtualDisk
 from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
+from tests.spark.test_segments_live import all_ranges, options, plan, rows
 from tests.tiered.servers import S3_SETTINGS, s3_jars, s3_server
 from tests.tiered.store_suite import StoreSuite
-from tests.tiered.tiered_cluster import live_on
+from tests.tiered.tiered_cluster import TOPIC, cluster_on, live_on, wait_for_tail, write
 
 pytestmark = pytest.mark.java
 
@@ -57,6 +62,29 @@ def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
     store = open_url("s3://nobucket", {**S3_SETTINGS, "endpoint": endpoint}, SystemDisk())
     with pytest.raises(RemoteStoreError, match="nobucket"):
         store.put_bytes("t/0/a.log", b"x")
+
+
+def test_direct_reads_take_segments_out_of_it(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark's tasks do, on a machine that has no folder of the broker's; only the tail is fetched."""
+    settings = {**S3_SETTINGS, "endpoint": endpoint}
+    with cluster_on("s3://bucket/direct", settings) as cluster:
+        cluster.create_topic("tiered", configs=TOPIC)
+        write(cluster, "tiered", 1000)
+        wait_for_tail(cluster, "tiered", at_least=500)
+        more = {f"store.{name}": value for name, value in settings.items()}
+        given = options(cluster.bootstrap_servers, "tiered", **{"store.url": "s3://bucket/direct", **more})
+        ranges = all_ranges(given)
+        tasks = plan(given, ranges)
+        fetched: list[OffsetRange] = []
+        monkeypatch.setattr(direct, "read_range", lambda wanted, *_: fetched.append(wanted) or ())
+        found = [
+            row
+            for wanted, each in tasks
+            for row in rows(read_segments(wanted, given, each, None, VirtualDisk()))
+        ]
+    (tail,) = fetched
+    assert tail.start >= 500
+    assert [row["value"] for row in found] == [f"{number:0100}".encode() for number in range(tail.start)]
 
 
 def test_a_topics_life(endpoint: str) -> None:
