@@ -137,6 +137,36 @@ def test_a_start_that_does_not_exist_is_an_error_for_both(read: Read, topic: str
             read(name, subscribe=topic, startingOffsetsByTimestamp=_at(0, 10**9, 0))
 
 
+REFUSED: dict[str, dict[str, str]] = {
+    "a batch from its end": {"startingOffsets": "latest"},
+    "a partition of a batch from its end": {"startingOffsets": _starts(0, -1, 0)},
+    "a batch to its beginning": {"endingOffsets": "earliest"},
+    "a partition of a batch to its beginning": {"endingOffsets": _starts(1, -2, 1)},
+    "a partition left out": {"startingOffsets": _starts(0, 0)},
+    "a partition too many": {"startingOffsets": _starts(0, 0, 0, 0)},
+    "a time left out": {"startingOffsetsByTimestamp": _at(0, 0)},
+    "no JSON": {"startingOffsets": "first"},
+    "a start behind its end": {"startingOffsets": _starts(9, 0, 0), "endingOffsets": _starts(8, 1, 1)},
+    "two ways to choose": {"assign": '{"second-opinion": [0]}'},
+    "no tasks": {"minPartitions": "0"},
+    "another place to begin": {"kafka.auto.offset.reset": "earliest"},
+    "a deserializer": {"kafka.value.deserializer": "x"},
+    "commits of its own": {"kafka.enable.auto.commit": "true"},
+    "an interceptor": {"kafka.interceptor.classes": "x"},
+    "a strategy that there is not": {
+        "startingOffsetsByTimestamp": _at(0, 0, 0),
+        "startingOffsetsByTimestampStrategy": "x",
+    },
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_connector_refuses_is_refused(read: Read, topic: str, case: str) -> None:
+    for name in FORMATS:
+        with pytest.raises(Exception, match=r"\S"):
+            read(name, subscribe=topic, **REFUSED[case])
+
+
 def test_log_append_time(read: Read, cluster: Cluster, make_topic: MakeTopic) -> None:
     stamped = make_topic(configs={"message.timestamp.type": "LogAppendTime"})
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from headrace.spark.payloads import Avro, Json, Payload, PayloadError, Protobuf, dead_letters, parsed
+from headrace.spark.payloads.dead_letters import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from headrace.spark.payloads.protobuf import _message_class
 
 if TYPE_CHECKING:
@@ -239,3 +240,22 @@ def test_dead_letters_say_where_they_are_from(spark: "SparkSession") -> None:
     }
     assert len(letters[1].value) == 1_000
     assert letters[1].headers[-1].asDict() == {"key": "headrace.dead-letter.bytes", "value": b"5000"}
+
+
+def test_dead_letters_are_small_enough_for_a_feed(spark: "SparkSession") -> None:
+    """Whatever of a record is huge: its value, its key, its headers."""
+    kinds = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    few, many = [("a", b"1"), ("b", None)], [("a", b"x" * 40_000), ("b", None)]
+    given = [(b"k", b"{", few), (b"k" * 100_000, b"x" * 950_000, many), (None, None, None)]
+    rows = spark.createDataFrame([(each, "bad") for each in given], f"record STRUCT<{kinds}>, error STRING")
+    small, huge, empty = dead_letters(rows, columns=["key", "value", "headers"]).collect()
+    assert [each.key for each in small.headers] == ["a", "b", "headrace.dead-letter.error"]
+    assert (len(huge.key), len(huge.value)) == (KEY_BYTES_MAX, VALUE_BYTES_MAX)
+    assert {each.key.rpartition(".")[2]: bytes(each.value) for each in huge.headers} == {
+        "error": b"bad",
+        "bytes": b"950000",
+        "key-bytes": b"100000",
+        "headers-bytes": b"40002",
+    }
+    assert (empty.key, empty.value) == (None, None)
+    assert [each.key for each in empty.headers] == ["headrace.dead-letter.error"]
