@@ -80,12 +80,12 @@ class CompactedWorld(TieredWorld):
         assert there == {key: value for key, value in self.model.items() if value is not None}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_superseded_records_go_from_the_store_too(seed: int) -> None:
     async def script() -> None:
         await world.start()
         await world.create_topic("rows", configs=COMPACTED)
-        for _ in range(12):
+        for _ in range(8):
             world.write_keys(30)
             await world.pass_time(1_500)
             world.check()
@@ -94,8 +94,8 @@ def test_superseded_records_go_from_the_store_too(seed: int) -> None:
         await world.until(lambda: (world.log("rows").tiered_to or 0) >= end, "all closed segments copied")
         await world.pass_time(10_000)
         world.check()
-        # Some 360 records of 380 bytes were written; a dozen keys are left, and what is new since.
-        assert sum(segment.size for segment in world.remote()) < 360 * 380 / 3
+        # Some 240 records of 380 bytes were written; a dozen keys are left, and what is new since.
+        assert sum(segment.size for segment in world.remote()) < 240 * 380 / 3
         assert world.log("rows").log_start_offset == 0
         known = {name for each in world.segments("rows") for name in each.object_names()}
         assert set(world.objects()) <= known
@@ -105,12 +105,12 @@ def test_superseded_records_go_from_the_store_too(seed: int) -> None:
         world.run(script())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_comes_back_after_crashes(seed: int) -> None:
     async def script() -> None:
         await world.start()
         await world.create_topic("rows", configs=COMPACTED)
-        for _ in range(8):
+        for _ in range(5):
             world.write_keys(40)
             await world.pass_time(world.rng.randrange(300, 3_000))
             world.kill(Crash.KILL)
