@@ -29,15 +29,15 @@ def test_a_roll_asks_for_a_flush(logs):
     log = logs.open()
     append(log, batch_of())
     flushed(log)
-    assert logs.storage.to_flush == set()
+    assert logs.storage.to_flush == {}
     append(log, batch_of())
     log.roll(NOW_MS)
-    assert logs.storage.to_flush == {log}
+    assert list(logs.storage.to_flush) == [log]
     flush = flushed(log)
     assert len(flush.files) == 2
     assert {path.rpartition(".")[2] for path in flush.paths} >= {"index", "snapshot", "timeindex"}
     assert log.folder in flush.folders
-    assert logs.storage.to_flush == set()
+    assert logs.storage.to_flush == {}
     assert log.recovery_point == 2
 
 

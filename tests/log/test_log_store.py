@@ -270,7 +270,7 @@ def test_regular_work(node):
     flushed.finish_flush(flush, now_ms=node.clock.ms)
     assert log.recovery_point == 1
     log.roll(node.clock.ms)
-    assert store.to_flush == {log}
+    assert list(store.to_flush) == [log]
     assert len(store.take_flushes()) == 1
     log.advance_high_watermark(1)
     node.clock.ms += 10_000

@@ -73,7 +73,7 @@ class LogStore:
         self._on_folder_failed = on_folder_failed
         self._where: dict[TopicPartition, LogFolder] = {}
         files, indexes = Pool(open_files_max), Pool(index_bytes_max)
-        self.to_flush: set[PartitionLog] = set()
+        self.to_flush: dict[PartitionLog, None] = {}
         self.folders = [
             LogFolder(
                 path.rstrip("/") or "/",

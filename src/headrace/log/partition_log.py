@@ -292,7 +292,7 @@ class PartitionLog:
 
     def want_flush(self) -> None:
         """Have the driver flush this log soon."""
-        self.storage.to_flush.add(self)
+        self.storage.to_flush[self] = None
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` ask for a flush now."""
@@ -305,7 +305,7 @@ class PartitionLog:
     def begin_flush(self) -> Flush | None:
         """What must be synced to make everything written so far durable; None where it is."""
         with self._trusting_disk():
-            self.storage.to_flush.discard(self)
+            self.storage.to_flush.pop(self, None)
             return flush.begin_flush(self)
 
     def finish_flush(self, done: Flush, *, now_ms: int) -> None:
@@ -325,7 +325,7 @@ class PartitionLog:
     def let_go(self, refusal: ApiError) -> None:
         """The log is deleted or its directory offline: release its files, and answer with `refusal`."""
         self.failure = refusal
-        self.storage.to_flush.discard(self)
+        self.storage.to_flush.pop(self, None)
         for segment in self.segments:
             segment.release()
             segment.indexes.release()

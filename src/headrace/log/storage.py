@@ -125,6 +125,5 @@ class Storage:
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_start_apart: "Callable[[PartitionLog], None]" = _ignore_log
-    to_flush: "set[PartitionLog]" = field(
-        default_factory=set
-    )  # logs that rolled a segment since their last flush
+    to_flush: "dict[PartitionLog, None]" = field(default_factory=dict)
+    """Logs that rolled a segment since their last flush, in that order: one seed, one run."""
