@@ -19,13 +19,12 @@ TABLE_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class TierCompaction:
-    """`is_busy` while a round is under way."""
+    """Rounds one after the other."""
 
     def __init__(self, rounds: TierRounds, config: BrokerConfig, rng: random.Random) -> None:
         self._rounds = rounds
         self._config = config
         self._rng = rng
-        self.is_busy = False
 
     async def run(
         self, found: RemoteCleanable, remote: RemoteLog, *, new_id: Callable[[], bytes], leads: IsWanted
@@ -46,11 +45,9 @@ class TierCompaction:
             new_id=new_id,
             is_leading=leads,
         )
-        self.is_busy = True
         try:
             return await self._rounds.run(compact(found, remote, tools), leads)
         finally:
-            self.is_busy = False
             table.drop()
 
 

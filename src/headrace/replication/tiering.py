@@ -14,8 +14,10 @@ that is slow must not keep a log from being synced.
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from headrace.base.errors import ApiError, InvalidBytesError
@@ -35,10 +37,26 @@ from headrace.tiered.store import RemoteStoreError
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
+NEXT_S: Final = 0.02
+"""After the end of a round, when others may begin: their ends come in swarms."""
 STOP_S: Final = 30.0
 """How long a stop waits for a store that does not answer."""
 SWEEP_S: Final = 600.0
 """How long after the last time a partition's objects are compared with its records."""
+
+
+class Kind(Enum):
+    """Kinds of rounds; a partition has one of each at most."""
+
+    COPY = "copy"
+    REMOVE = "remove"
+    COMPACT = "compact"
+
+
+LIMITS: Final = {
+    Kind.COPY: "remote.log.manager.copier.thread.pool.size",
+    Kind.REMOVE: "remote.log.manager.expiration.thread.pool.size",
+}
 
 
 @dataclass(slots=True)
@@ -52,9 +70,8 @@ class _Tended:
     sweep_at_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
-    copying: "asyncio.Task[None] | None" = None
-    removing: "asyncio.Task[None] | None" = None
-    compacting: "asyncio.Task[None] | None" = None
+    compact_at: int = -1
+    rounds: "dict[Kind, asyncio.Task[None]]" = field(default_factory=dict)
     in_progress: set[bytes] = field(default_factory=set)
     replaced_at_s: dict[bytes, float] = field(default_factory=dict)
 
@@ -82,6 +99,8 @@ class Tiering:
         self._rng = rng
         self._on_copied = on_copied
         self._compaction = TierCompaction(rounds, config, rng)
+        self._running: Counter[Kind] = Counter()
+        self._next_look: asyncio.TimerHandle | None = None
         self._tended: dict[TopicIdPartition, _Tended] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -94,14 +113,15 @@ class Tiering:
     async def stop(self) -> None:
         """Begin nothing more, and return once no thread works on a round."""
         self.abandon()
-        rounds = [task for tended in self._tended.values() for task in _tasks(tended)]
+        rounds = [task for tended in self._tended.values() for task in tended.rounds.values()]
         if rounds:
             await asyncio.wait(rounds, timeout=STOP_S)
 
     def abandon(self) -> None:
         self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._next_look):
+            if timer is not None:
+                timer.cancel()
 
     def held(self) -> list[TopicIdPartition]:
         """The partitions here whose remote segments must be known."""
@@ -123,7 +143,7 @@ class Tiering:
                 seen.add(name)
                 self._look_at(partition, name, self._tended.setdefault(name, _Tended()))
         for name in self._tended.keys() - seen:
-            if not _tasks(self._tended[name]):
+            if not self._tended[name].rounds:
                 del self._tended[name]
 
     def note(self, name: TopicIdPartition) -> None:
@@ -155,22 +175,22 @@ class Tiering:
         log = partition.local_log() if partition.log and partition.log.failure is None else None
         if log is None:
             return
-        if tended.removing is None and self._removal_is_due(partition, log, remote, tended, now_s):
-            limit = self._config.int("remote.log.manager.expiration.thread.pool.size")
-            if sum(each.removing is not None for each in self._tended.values()) < limit:
-                tended.removing = self._begin(self._remove_all(partition, name, tended), tended)
-        if (
-            tended.copying is None
-            and tended.epoch == partition.leader_epoch
-            and next_to_copy(log) is not None
+        is_in_office = tended.epoch == partition.leader_epoch
+        if self._may_begin(Kind.REMOVE, tended) and self._removal_is_due(
+            partition, log, remote, tended, now_s
         ):
-            limit = self._config.int("remote.log.manager.copier.thread.pool.size")
-            if sum(each.copying is not None for each in self._tended.values()) < limit:
-                tended.copying = self._begin(self._copy_all(partition, name, tended), tended)
-        if tended.compacting is None and tended.epoch == partition.leader_epoch and log.config.compacts:
-            found = None if self._compaction.is_busy else look_at(log, remote)
+            self._begin(Kind.REMOVE, self._remove_all(partition, name, tended), name, tended)
+        if is_in_office and self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
+            self._begin(Kind.COPY, self._copy_all(partition, name, tended), name, tended)
+        if is_in_office and log.config.compacts and self._may_begin(Kind.COMPACT, tended):
+            found = None if tended.compact_at == remote.version else look_at(log, remote)
+            tended.compact_at = remote.version
             if found is not None:
-                tended.compacting = self._begin(self._compact(partition, found, remote, tended), tended)
+                self._begin(Kind.COMPACT, self._compact(partition, found, remote, tended), name, tended)
+
+    def _may_begin(self, kind: Kind, tended: _Tended) -> bool:
+        limit = self._config.int(LIMITS[kind]) if kind in LIMITS else 1
+        return kind not in tended.rounds and self._running[kind] < limit
 
     def _removal_is_due(
         self, partition: Partition, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float
@@ -184,21 +204,27 @@ class Tiering:
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
-    def _begin(self, round_: Coroutine[Any, Any, None], tended: _Tended) -> "asyncio.Task[None]":
-        task = self._loop.create_task(self._guard(round_, tended))
-        task.add_done_callback(lambda done: self._ended(done, tended))
-        return task
+    def _begin(
+        self, kind: Kind, round_: Coroutine[Any, Any, None], name: TopicIdPartition, tended: _Tended
+    ) -> None:
+        task = tended.rounds[kind] = self._loop.create_task(self._guard(kind, round_, name, tended))
+        self._running[kind] += 1
+        task.add_done_callback(lambda _: self._ended(kind, tended))
 
-    async def _guard(self, round_: Coroutine[Any, Any, None], tended: _Tended) -> None:
+    async def _guard(
+        self, kind: Kind, round_: Coroutine[Any, Any, None], name: TopicIdPartition, tended: _Tended
+    ) -> None:
         try:
             await round_
             tended.failures = 0
         except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
             self._put_off(tended)
-            logger.warning("the remote tier, in vain for now: %s", error)
+            logger.warning(
+                "%s: to %s in the remote tier failed, and is tried again: %s", name, kind.value, error
+            )
         except Exception:
             self._put_off(tended)  # a fault of ours must not be met again and again
-            logger.exception("the remote tier")
+            logger.exception("%s: to %s in the remote tier", name, kind.value)
 
     def _put_off(self, tended: _Tended) -> None:
         tended.failures += 1
@@ -208,14 +234,15 @@ class Tiering:
         wait_ms = min(first_ms * 2.0 ** min(tended.failures - 1, 20), most_ms)
         tended.not_before_s = self._loop.time() + wait_ms * self._rng.uniform(1 - jitter, 1 + jitter) / 1000
 
-    def _ended(self, done: "asyncio.Task[None]", tended: _Tended) -> None:
-        if tended.copying is done:
-            tended.copying = None
-        if tended.removing is done:
-            tended.removing = None
-        if tended.compacting is done:
-            tended.compacting = None
-        self._loop.call_soon(self.look)
+    def _ended(self, kind: Kind, tended: _Tended) -> None:
+        del tended.rounds[kind]
+        self._running[kind] -= 1
+        if self._next_look is None and not self._stopping:
+            self._next_look = self._loop.call_later(NEXT_S, self._look_on)
+
+    def _look_on(self) -> None:
+        self._next_look = None
+        self.look()
 
     def _leads(self, partition: Partition) -> Callable[[], bool]:
         """Whether this node leads the partition in the same epoch as now."""
@@ -268,6 +295,7 @@ class Tiering:
             await self._compaction.run(found, remote, new_id=new_id, leads=self._leads(partition))
         finally:
             tended.in_progress.difference_update(made)
+            tended.compact_at = -1  # there may be more to do, or the same again
 
     def _still_read(self, log: PartitionLog, remote: RemoteLog, tended: _Tended) -> set[bytes]:
         """Segments that were replaced a moment ago: who reads them may finish, as with local files."""
@@ -316,8 +344,3 @@ def _name(partition: Partition) -> TopicIdPartition:
 def _is_tiered(log: PartitionLog | None) -> bool:
     """Also where the topic was tiered until lately and what is in the store is to be deleted."""
     return log is not None and (log.config.remote_storage_enable or log.config.remote_log_delete_on_disable)
-
-
-def _tasks(tended: _Tended) -> list["asyncio.Task[None]"]:
-    rounds = (tended.copying, tended.removing, tended.compacting)
-    return [task for task in rounds if task is not None]
