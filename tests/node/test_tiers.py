@@ -260,3 +260,20 @@ async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredW
     await world.until(lambda: stray not in world.objects())
     await world.copied_to("rows", 3)
     world.check_no_orphans("rows")
+
+
+def test_copies_keep_to_their_bound() -> None:
+    """Each copy is some 2.3 KB with its indexes; what was copied is waited for before the next one."""
+
+    async def script() -> None:
+        await world.start()
+        await world.create_topic("rows", configs=TOPIC)
+        world.write("rows", 10)
+        await world.copied_to("rows", 3)
+        began_ms = world.now_ms()
+        await world.copied_to("rows", 9)
+        assert 2_000 < world.now_ms() - began_ms < 12_000
+        await world.stop()
+
+    with TieredWorld({"remote.log.manager.copy.max.bytes.per.second": "1000"}) as world:
+        world.run(script())
