@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from headrace.log.running_mark import RUNNING
 from tests.compat import prepare
 from tests.compat.brokers import Broker
 from tests.compat.clients.external import Program
@@ -24,7 +25,7 @@ CHECKPOINTS = frozenset(
     }
 )
 OTHER_FILES = frozenset(
-    {"meta.properties", "partition.metadata", "quorum-state", ".lock", ".kafka_cleanshutdown"}
+    {"meta.properties", "partition.metadata", "quorum-state", ".lock", ".kafka_cleanshutdown", RUNNING}
 )
 
 # The tool reads whole entries only and says nothing of a rest.

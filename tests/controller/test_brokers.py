@@ -162,6 +162,14 @@ def test_a_broker_that_proves_it_keeps_its_place() -> None:
     assert (partition_of(core).isr, partition_of(core).leader, partition_of(core).elr) == ((1,), 1, ())
 
 
+def test_one_that_was_killed_and_proves_that_it_lost_nothing_leads_no_more_but_may_again() -> None:
+    core = with_partition(new_core(1), 1)
+    assert register(core, request(incarnation=9, previous_broker_epoch=101), offset=60) == 60
+    assert (partition_of(core).leader, partition_of(core).isr, partition_of(core).elr) == (-1, (), (1,))
+    beat(core)
+    assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
+
+
 def test_who_speaks_with_an_old_epoch_is_told_so() -> None:
     core = new_core(1)
     stale = BrokerHeartbeatRequest(broker_id=1, broker_epoch=5)

@@ -97,6 +97,9 @@ def register_broker(
         record.broker_epoch = next_offset
         if cluster.elr_enabled and (existing is None or existing.epoch != request.previous_broker_epoch):
             records += _after_unclean_shutdown(cluster, request.broker_id)
+        elif existing is not None and not existing.fenced:
+            # Its predecessor was killed, and has lost nothing; but it leads nowhere any more.
+            records += _left_sync(cluster, request.broker_id)
     records.append(record)
     sessions.begin(request.broker_id, now_ms)
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))

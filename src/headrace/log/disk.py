@@ -122,6 +122,10 @@ class Disk(Protocol):
         it."""
         ...
 
+    def boot_id(self) -> str:
+        """What changes when the system starts anew, and loses what was not synced; "" where nobody knows."""
+        ...
+
     def usage(self, path: str) -> tuple[int, int]:
         """(total bytes, usable bytes) of the file system that holds PATH."""
         ...

@@ -31,7 +31,8 @@ from headrace.log.file_names import (
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import OnProgress, open_log
+from headrace.log.recovery import OnProgress, RecoveryProgress, open_log
+from headrace.log.running_mark import mark, surviving_epoch, unmark
 from headrace.log.storage import Storage
 from headrace.settings.topic import TopicConfig
 
@@ -102,6 +103,15 @@ class LogFolder:
     def open_logs(self, config_of: ConfigOf, *, now_ms: int, on_progress: OnProgress | None) -> None:
         """Open every partition's log in the folder. OSError where the disk fails."""
         self._take_clean_shutdown()
+        survived = surviving_epoch(self.disk, self.path)
+        cuts = 0
+
+        def note(progress: RecoveryProgress) -> None:
+            nonlocal cuts
+            cuts += progress.bytes_cut
+            if on_progress is not None:
+                on_progress(progress)
+
         if not self.was_clean:
             # Partitions that the last process made may be here by the page cache's grace only.
             self.disk.sync_folder(self.path)
@@ -132,7 +142,7 @@ class LogFolder:
                     log_start_offset=starts.get(partition, 0),
                     starts_elsewhere=config.remote_storage_enable and partition in starts,
                     cleaned_to=None if parsed.state else cleaned.get(partition),
-                    on_progress=on_progress,
+                    on_progress=note,
                 )
                 log.advance_high_watermark(watermarks.get(partition, 0))
                 logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
@@ -141,6 +151,8 @@ class LogFolder:
         self.cleaned_is_stale = any(
             tp not in self.logs or self.logs[tp].cleaned_to != offset for tp, offset in cleaned.items()
         )
+        if not self.was_clean and not cuts:
+            self.previous_broker_epoch = survived
         self.is_open = True
 
     def _take_clean_shutdown(self) -> None:
@@ -153,6 +165,10 @@ class LogFolder:
         self.was_clean = True
         self.disk.remove(path)
         self.disk.sync_folder(self.path)
+
+    def mark_running(self, broker_epoch: int) -> None:
+        """Should this process be killed, the next one can prove that nothing is missing. Blocks."""
+        mark(self.disk, self.path, broker_epoch)
 
     def _load_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; without one, opening looks further back."""
@@ -207,6 +223,7 @@ class LogFolder:
     def fail(self, error: OSError) -> None:
         """Take the folder and its logs offline."""
         self.failure = error
+        unmark(self.disk, self.path)
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
         for log in (*self.logs.values(), *self.future_logs.values()):
             log.let_go(refusal)

@@ -291,7 +291,9 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
         if segment.base_offset < end_offset or _lacks_end(log, end_offset, segment):
-            discard(log, log.segments.drop_from(number + done - 1), now_ms)
+            _tell(
+                log, done, len(segments), bytes_done, _drop_from(log, number + done - 1, now_ms), on_progress
+            )
             break
         if done > 1:
             log.producers.end_offset = segment.base_offset
@@ -299,15 +301,31 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
         size_before = segment.size
         end_offset = _recover_segment(log, segment)
         bytes_done += segment.size
-        if on_progress is not None:
-            cut = size_before - segment.size
-            on_progress(RecoveryProgress(log.folder, done, len(segments), bytes_done, cut))
-        if segment.size < size_before or (segment.size == 0 and done < len(segments)):
-            discard(log, log.segments.drop_from(number + done), now_ms)
+        is_cut = segment.size < size_before
+        dropped = 0
+        if is_cut or (segment.size == 0 and done < len(segments)):
+            dropped = _drop_from(log, number + done, now_ms)
+        _tell(log, done, len(segments), bytes_done, size_before - segment.size + dropped, on_progress)
+        if is_cut or not segment.size:
             break
     _close_recovered(log, number)
     log.segments = Segments(list(log.segments))  # sizes have changed
     log.producers.end_offset = end_offset
+
+
+def _drop_from(log: PartitionLog, number: int, now_ms: int) -> int:
+    """Drop the segments from this number on; how many bytes they had."""
+    dropped = log.segments.drop_from(number)
+    size = sum(segment.size for segment in dropped)
+    discard(log, dropped, now_ms)
+    return size
+
+
+def _tell(
+    log: PartitionLog, done: int, total: int, bytes_done: int, cut: int, on_progress: OnProgress | None
+) -> None:
+    if on_progress is not None:
+        on_progress(RecoveryProgress(log.folder, done, total, bytes_done, cut))
 
 
 def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:

@@ -17,6 +17,7 @@ from typing import Final
 
 from headrace.base.chunks import Buffer
 
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 _syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux; not in `os`
 
@@ -178,6 +179,13 @@ class SystemDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def boot_id(self) -> str:
+        try:
+            with open(BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""  # no Linux: only a clean stop proves that nothing is missing
 
     def lock(self, path: str) -> SystemFile:
         """Both kinds of lock: a POSIX one keeps Apache Kafka out, flock another user in this process."""

@@ -31,7 +31,7 @@ from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
 from headrace.node.remote_reading import RemoteReading
 from headrace.node.replication import Replication
-from headrace.node.storage import directory_id_of, open_folders
+from headrace.node.storage import directory_id_of, mark_running, open_folders
 from headrace.node.tiers import Tiers
 from headrace.node.transactions import Transactions
 from headrace.raft.quorum import Quorum
@@ -321,6 +321,7 @@ class Node:
 
     def _begin_epoch(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or again."""
+        mark_running(self._store, broker_epoch, self._loop)
         self._directory_reports.begin(broker_epoch)
         self._replication.begin(broker_epoch, self.parts.replicas)
 

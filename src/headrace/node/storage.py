@@ -1,5 +1,7 @@
 """A node's folders at its start: locked, formatted where they are new, and known to be this node's."""
 
+import asyncio
+import logging
 import random
 from collections.abc import Callable
 from typing import Final
@@ -16,6 +18,8 @@ from headrace.raft.quorum import address_of
 from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
+
+logger = logging.getLogger(__name__)
 
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -129,3 +133,15 @@ def directory_id_of(store: LogStore, path: str) -> bytes:
         if folder.path == path.rstrip("/") and folder.meta is not None:
             return folder.meta.directory_id
     return bytes(16)
+
+
+def mark_running(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> None:
+    """Have it marked in every folder that this process runs under this epoch; see `log.running_mark`."""
+
+    def done(marking: "asyncio.Future[None]") -> None:
+        error = None if marking.cancelled() else marking.exception()
+        if error is not None:  # whether the disk can be trusted shows where it matters
+            logger.warning("no mark of broker epoch %d: %s", broker_epoch, error)
+
+    for folder in store.online_folders():
+        loop.run_in_executor(None, folder.mark_running, broker_epoch).add_done_callback(done)

@@ -121,6 +121,7 @@ class VirtualDisk:
         self.faults = DiskFaults(self.rng)
         self.tree = FileTree(capacity_bytes)
         self.ended = False
+        self.boots = 1
         self._note = note
         self._note_detail = note_detail
 
@@ -219,6 +220,9 @@ class VirtualDisk:
         self._change(f"sync folder {path}")
         self.tree.sync_folder(path)
 
+    def boot_id(self) -> str:
+        return f"boot {self.boots}"
+
     def lock(self, path: str) -> VirtualFile:
         if path in self.tree.locked:
             raise fault(errno.EAGAIN, path)
@@ -293,7 +297,9 @@ class VirtualDisk:
         after.tree, self.tree = self.tree, FileTree(0)
         after.tree.locked.clear()
         self.ended = True
+        after.boots = self.boots
         if how is Crash.POWER_CUT:
+            after.boots += 1
             after.tree.cut_power(self.rng)
         self._note(f"{how.value}: {len(list(after.tree.walk()))} files left")
         return after

@@ -154,6 +154,9 @@ class ObjectDisk:
     def sync_folder(self, path: str) -> None:
         _refuse(path)
 
+    def boot_id(self) -> str:
+        return ""
+
     def lock(self, path: str) -> File:
         _refuse(path)
 

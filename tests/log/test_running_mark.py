@@ -1,0 +1,78 @@
+"""What proves after a kill that nothing is missing, and what takes the proof away."""
+
+import errno
+
+import pytest
+
+from headrace.log.running_mark import RUNNING
+from headrace.settings.topic import TopicConfig
+from headrace.testing.disk import Crash, VirtualDisk
+from tests.log.building import append, batch_of
+from tests.log.test_log_store import A0, TOPIC_ID, Node
+
+EPOCH = 42
+
+
+@pytest.fixture
+def node():
+    return Node(VirtualDisk(), "/one", "/two")
+
+
+def run(node):
+    """A process that took some records under its epoch."""
+    store = node.start()
+    log = store.create(A0, TOPIC_ID, TopicConfig())
+    for folder in store.folders:
+        folder.mark_running(EPOCH)
+    append(log, batch_of(5))
+    return store
+
+
+def test_after_a_kill_everything_is_there(node):
+    run(node)
+    node.disk = node.disk.crash(Crash.KILL)
+    store = node.start()
+    assert store.previous_broker_epoch == EPOCH
+    assert store.get(A0).log_end_offset == 5
+
+
+def test_after_a_power_cut_nothing_is_proven(node):
+    run(node)
+    node.disk = node.disk.crash(Crash.POWER_CUT)
+    assert node.start().previous_broker_epoch == -1
+
+
+def test_a_log_that_had_to_be_cut_proves_nothing(node):
+    store = run(node)
+    path = store.get(A0).segments.active.path
+    node.disk = node.disk.crash(Crash.KILL)
+    node.disk.flip_bit(path, 70)
+    store = node.start()
+    assert store.get(A0).log_end_offset == 0
+    assert store.previous_broker_epoch == -1
+
+
+def test_a_folder_whose_disk_failed_proves_nothing(node):
+    store = run(node)
+    store.fail_folder(store.folders[0], OSError(errno.EIO, "broken"))
+    node.disk = node.disk.crash(Crash.KILL)
+    assert node.start().previous_broker_epoch == -1
+
+
+def test_all_folders_must_say_the_same(node):
+    store = run(node)
+    store.folders[1].mark_running(EPOCH + 1)
+    node.disk = node.disk.crash(Crash.KILL)
+    assert node.start().previous_broker_epoch == -1
+
+
+def test_a_mark_that_cannot_be_read_proves_nothing(node):
+    store = run(node)
+    node.disk.replace_file(f"{store.folders[0].path}/{RUNNING}", b"{")
+    node.disk = node.disk.crash(Crash.KILL)
+    assert node.start().previous_broker_epoch == -1
+
+
+def test_a_clean_stop_counts_more(node):
+    run(node).close(broker_epoch=EPOCH + 7)
+    assert node.start().previous_broker_epoch == EPOCH + 7
