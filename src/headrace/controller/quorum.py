@@ -51,7 +51,10 @@ def describe_quorum(
             response.nodes.append(Node(node_id=voter, listeners=listeners))
     assert raft.core.leadership is not None
     for node_id in sorted(raft.core.leadership.observers(raft.core.voters, raft.now_ms())):
-        data.observers.append(_replica_state(raft, node_id, clock))
+        state = _replica_state(raft, node_id, clock)
+        if api_version < WHERE_SINCE:
+            state.replica_directory_id = NO_DIRECTORY
+        data.observers.append(state)
     return response
 
 

@@ -32,7 +32,7 @@ SWEEP_S: Final = 600.0
 """A while after its segments are gone, a topic's objects are looked for once more: a broker that did not know
 yet may have been at a copy."""
 STOP_S: Final = 30.0
-DESCRIBE_VERSION: Final = 1
+DESCRIBE_VERSION: Final = 2
 CATCH_UP_PAUSE_S: Final = 0.1
 
 
