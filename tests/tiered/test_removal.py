@@ -72,7 +72,17 @@ def test_another_lineage_goes_unless_ours_is_not_known() -> None:
     remote = remote_log(remote_segment(1, 0, 1), lost)
     assert doomed(local_log(10, epochs=[(0, 0), (5, 2)], retention_ms=-1), remote) == (0, [2])
     # Epochs that were made anew from what is on this disk say nothing about what is not.
-    assert doomed(local_log(10, epochs=[(5, 8)], retention_ms=-1), remote)[1] == []
+    assert doomed(local_log(10, epochs=[(5, 8)], retention_ms=-1), remote) == (0, [])
+
+
+def test_where_a_crash_forgot_that_the_start_moved_it_is_what_is_there() -> None:
+    log = local_log(10, retention_ms=-1)
+    log.segments.drop_first(4)
+    assert log.segments.first.base_offset == 8
+    assert doomed(log, remote_log(remote_segment(2, 2, 7))) == (2, [])
+    assert doomed(log, remote_log()) == (8, [])
+    log.epochs = LeaderEpochs([(0, 8)])
+    assert doomed(log, remote_log(remote_segment(2, 2, 7))) == (0, []), "nobody knows what those are"
 
 
 def test_a_newer_leaders_copies_are_not_ours_to_judge() -> None:

@@ -218,6 +218,11 @@ def lineage_end(epochs: LeaderEpochs, segment: RemoteSegment) -> int:
     its start where nothing is. What lies before the lineage's first epoch counts as part of it: the log was
     cut at its start since.
     """
+    epoch = segment.epochs[-1][0]
+    if len(segment.epochs) == 1 and (
+        epochs.epoch_at(segment.start_offset) == epoch == epochs.epoch_at(segment.end_offset)
+    ):
+        return segment.end_offset + 1  # as nearly always; and there may be ten thousands of them
     known = epochs.entries()
     if segment.is_cleaned:
         whole = bool(known) and is_of_lineage(epochs, segment, segment.end_offset)

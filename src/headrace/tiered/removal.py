@@ -68,18 +68,25 @@ class Removals:
         """
         if not log.config.remote_storage_enable:
             return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
-        readable = remote.readable(log.epochs)
-        start = _first_kept(log, readable, now_ms)
+        readable = [(segment, lineage_end(log.epochs, segment)) for segment in remote.readable(log.epochs)]
+        knows_lineage = _knows_lineage(log)
+        start = _first_there(log, readable) if knows_lineage else log.log_start_offset
+        if log.config.deletes:
+            start = _first_kept(log, readable, start, now_ms)
         doomed = {segment.segment_id for segment in remote.replaced()}
-        doomed.update(s.segment_id for s in readable if lineage_end(log.epochs, s) <= start)
-        if _knows_lineage(log, start):
-            current = {segment.segment_id for segment in readable}
+        doomed.update(segment.segment_id for segment, end in readable if end <= start)
+        if knows_lineage:
+            current = {segment.segment_id for segment, _ in readable}
             latest = log.epochs.latest
             for segment in remote.in_states(SegmentState.COPY_FINISHED):
                 is_newer = segment.epochs[-1][0] > latest  # of a leader that this one does not know of yet
                 if segment.segment_id not in current and not is_newer:
                     doomed.add(segment.segment_id)
         return cls(start, tuple(_left_alone(remote, in_progress, doomed.__contains__)))
+
+
+Readable = list[tuple[RemoteSegment, int]]
+"""Segments of the log's lineage, by start offset, and where each of them ends in it."""
 
 
 def _left_alone(
@@ -95,29 +102,24 @@ def _left_alone(
     return sorted(found, key=lambda segment: segment.start_offset)
 
 
-def _knows_lineage(log: PartitionLog, start: int) -> bool:
+def _knows_lineage(log: PartitionLog) -> bool:
     """Whether the log's epochs tell of everything from its start on. Where a damaged checkpoint was made anew
     from the segments that are here, nothing can be said about those that are not.
     """
-    entries = log.epochs.entries()
-    return bool(entries) and entries[0][1] <= start
+    return log.epochs.epoch_at(log.log_start_offset) >= 0
 
 
-def _first_kept(log: PartitionLog, readable: list[RemoteSegment], now_ms: int) -> int:
+def _first_kept(log: PartitionLog, readable: Readable, start: int, now_ms: int) -> int:
     """Where the log starts once what the settings no longer keep has gone."""
-    start = _first_there(log, readable)
     config = log.config
-    if not config.deletes:
-        return start
-    ends = [(segment, lineage_end(log.epochs, segment)) for segment in readable]
     if config.retention_ms >= 0:
-        for segment, end in ends:
+        for segment, end in readable:
             if now_ms - segment.max_timestamp <= config.retention_ms:
                 break
             start = max(start, end)
     if config.retention_bytes >= 0:
         over_bytes = _bytes_in_both(log, readable, start) - config.retention_bytes
-        for segment, end in ends:
+        for segment, end in readable:
             if end <= start:
                 continue
             over_bytes -= segment.size
@@ -127,26 +129,24 @@ def _first_kept(log: PartitionLog, readable: list[RemoteSegment], now_ms: int) -
     return min(start, log.high_watermark)
 
 
-def _first_there(log: PartitionLog, readable: list[RemoteSegment]) -> int:
+def _first_there(log: PartitionLog, readable: Readable) -> int:
     """The log's start, or behind what is no longer anywhere: a crash may have forgotten that it moved on."""
-    start = log.log_start_offset
-    local = log.segments.first.base_offset
-    for segment in readable:
-        if start >= local or segment.start_offset <= start <= segment.end_offset:
-            break
+    start, local = log.log_start_offset, log.segments.first.base_offset
+    if start >= local:
+        return start
+    for segment, end in readable:
+        if segment.start_offset <= start < end:
+            return start
         if segment.start_offset > start:
-            start = min(segment.start_offset, local)
-            break
-    else:
-        start = max(start, local) if _knows_lineage(log, start) else start
-    return start
+            return min(segment.start_offset, local)
+    return local
 
 
-def _bytes_in_both(log: PartitionLog, readable: list[RemoteSegment], start: int) -> int:
+def _bytes_in_both(log: PartitionLog, readable: Readable, start: int) -> int:
     """Remote bytes from `start` on, and local ones of what is not in the remote store."""
-    tiered_to = max((lineage_end(log.epochs, segment) for segment in readable), default=0)
+    tiered_to = max((end for _, end in readable), default=0)
     local = sum(segment.size for segment in log.segments if segment.base_offset >= tiered_to)
-    return local + sum(segment.size for segment in readable if segment.end_offset >= start)
+    return local + sum(segment.size for segment, end in readable if end > start)
 
 
 def orphans(names: Iterable[str], remote: RemoteLog) -> list[str]:
