@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
 from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.metadata.resources import ConfigKey, ResourceType
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
@@ -44,6 +45,18 @@ async def test_many_first_questions_make_one_topic(world: NodeWorld) -> None:
 @simulated(offsets_topic_replication_factor="3")
 async def test_a_topic_that_cannot_be_made_is_not_available(world: NodeWorld) -> None:
     client = await world.connect()
+    response = await client.ask(ask_for(NEWEST, "g"), NEWEST)
+    assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@simulated()
+async def test_a_controller_that_cannot_make_it_is_asked_again_by_the_client(
+    world: NodeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await world.connect()
+    refused = asyncio.get_running_loop().create_future()
+    refused.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
+    monkeypatch.setattr(world.node.parts.controller, "create_topics", lambda request: refused)
     response = await client.ask(ask_for(NEWEST, "g"), NEWEST)
     assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

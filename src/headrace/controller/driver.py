@@ -365,9 +365,9 @@ _KEEP_ALIVE: Final = frozenset(
 
 
 def _answer(answer: "asyncio.Future[Reply]", written: "asyncio.Future[int]", reply: Reply) -> None:
+    error = written.exception()  # asked for in any case: who waited may have given up
     if answer.done():
         return
-    error = written.exception()
     if error is None:
         answer.set_result(reply)
     else:

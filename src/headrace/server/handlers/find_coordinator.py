@@ -9,6 +9,7 @@ An answer that would name a node whose process may just have ended waits for the
 
 from __future__ import annotations
 
+import logging
 from asyncio import Future
 from typing import Final
 
@@ -18,12 +19,14 @@ from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.server.automatic_topics import automatic_topic
 from headrace.server.context import RequestContext
 from headrace.server.leader_hints import addresses
-from headrace.wire.schemas.create_topics import CreateTopicsRequest
+from headrace.wire.schemas.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.schemas.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+
+logger = logging.getLogger(__name__)
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -42,7 +45,10 @@ def handle(
         return parts.doubts.settled(lambda: _answer(context, request), _nodes)
     created = parts.loop.create_future()
 
-    def when_created(_: object) -> None:
+    def when_created(creating: Future[CreateTopicsResponse]) -> None:
+        error = None if creating.cancelled() else creating.exception()
+        if error is not None:
+            logger.warning("%s cannot be made yet: %s", topic, error)
         if not created.done():
             created.set_result(_answer(context, request))
 
