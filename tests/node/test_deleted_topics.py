@@ -3,6 +3,7 @@
 from headrace.base.ids import TopicPartition
 from headrace.log.append import Origin
 from headrace.log.partition_log import PartitionLog
+from headrace.node.assembly import Node
 from headrace.records.batch import Record, build_batch
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import World
@@ -25,7 +26,6 @@ from headrace.wire.schemas.describe_quorum import (
     RequestTopicData,
 )
 
-PARTITIONS = [TopicPartition("rows", number) for number in range(3)]
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "500",
@@ -38,7 +38,9 @@ TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "lo
 class BrokersApart:
     """A controller and two brokers that share a store."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 3, **configs: str) -> None:
+        self.places = [TopicPartition("rows", number) for number in range(partitions)]
+        self.configs = TIERED | {name.replace("_", "."): value for name, value in configs.items()}
         self.world = World(1)
         self.world.machine("store").disk.make_folder("/store")
         self.store = FolderStore(self.world.machine("store").disk, "/store")
@@ -47,18 +49,17 @@ class BrokersApart:
             self.world, nodes=3, roles=roles, settings=SETTINGS, remote_store=self.store
         )
 
+    def brokers(self) -> dict[int, Node]:
+        return {node_id: node for node_id, node in self.cluster.nodes.items() if node_id != 1}
+
     def logs(self) -> list[PartitionLog]:
-        found = [
-            self.cluster.nodes[node_id].parts.replicas.get(where)
-            for node_id in (2, 3)
-            for where in PARTITIONS
-        ]
+        found = [node.parts.replicas.get(where) for node in self.brokers().values() for where in self.places]
         return [partition.log for partition in found if partition is not None and partition.log is not None]
 
     async def create(self) -> None:
-        configs = [CreatableTopicConfig(name, value) for name, value in TIERED.items()]
+        configs = [CreatableTopicConfig(name, value) for name, value in self.configs.items()]
         topic = CreatableTopic(
-            name="rows", num_partitions=len(PARTITIONS), replication_factor=2, configs=configs
+            name="rows", num_partitions=len(self.places), replication_factor=2, configs=configs
         )
 
         async def ask() -> CreateTopicsResponse:
@@ -68,7 +69,7 @@ class BrokersApart:
 
         response = await self.cluster.on_node(2, ask())
         assert response.topics[0].error_code == 0
-        await self.cluster.until(lambda: len(self.logs()) == 2 * len(PARTITIONS))
+        await self.cluster.until(lambda: len(self.logs()) == 2 * len(self.places))
 
     async def delete(self) -> None:
         async def ask() -> DeleteTopicsResponse:
@@ -79,14 +80,15 @@ class BrokersApart:
         response = await self.cluster.on_node(2, ask())
         assert response.responses[0].error_code == 0
 
-    def write(self, count: int) -> None:
-        for node_id in (2, 3):
+    def write(self, count: int, value: bytes = b"row") -> None:
+        """So many batches of some 600 bytes to each partition; three make a segment."""
+        for node_id, node in self.brokers().items():
             now_ms = self.cluster.machine(node_id).clock.now_ms()
-            for where in PARTITIONS:
-                partition = self.cluster.nodes[node_id].parts.replicas.get(where)
+            for where in self.places:
+                partition = node.parts.replicas.get(where)
                 if partition is not None and partition.is_leader:
                     for _ in range(count):
-                        batch = build_batch([Record(timestamp=now_ms, value=b"v" * 550)])
+                        batch = build_batch([Record(timestamp=now_ms, value=value + b"v" * 550)])
                         partition.append(batch, now_ms=now_ms, origin=Origin.CLIENT, acks=1, api_version=9)
 
 
