@@ -47,6 +47,11 @@ class WatchedStore(FolderStore):
                 data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         return data[: len(data) // 2] if self.short else data
 
+    def read_into(self, name: str, start: int, buffer: memoryview) -> int:
+        data = self.read(name, start, start + len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def reads_of(self, suffix: str) -> list[tuple[str, int, int]]:
         return [read for read in self.reads if read[0].endswith(suffix)]
 

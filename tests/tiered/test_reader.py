@@ -244,3 +244,19 @@ async def test_offsets_that_compaction_took_are_passed_over() -> None:
     assert next(batches(found.records))[1].base_offset == second.start_offset
     offsets = offsets_of(await tiers.read_all(log))
     assert offsets == [*range(15), *range(second.start_offset, 500)]
+
+
+@simulated
+async def test_what_was_given_to_a_reply_stays_what_it_was() -> None:
+    tiers = Tiered(memory=WindowMemory(2 << 20))
+    log = filled(tiers, count=600, value_bytes=3_000, segment_bytes=1 << 20)
+    tiers.drop_local(log, len(log.segments) - 1)
+    held = []
+    offset = 0
+    while offset < log.local_start_offset:
+        found = await tiers.read(log, offset, max_bytes=50_000)
+        if len(held) < 8:
+            held.append((found.records, bytes(found.records)))
+        offset = found.upper_offset
+    assert len(tiers.store.reads_of(LOG)) > 8
+    assert all(view == copy for view, copy in held)

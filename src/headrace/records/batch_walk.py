@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LOG_OVERHEAD, MAGIC
 from headrace.records.kernel_choice import kernels
@@ -45,7 +46,7 @@ class Walk(NamedTuple):
     end: int
 
 
-def walk_batches(data: bytes) -> Walk:
+def walk_batches(data: Buffer) -> Walk:
     """InvalidBytesError where a batch is not one, is not what was written, or has offsets before those of the
     one before it.
     """
@@ -55,7 +56,7 @@ def walk_batches(data: bytes) -> Walk:
     return walk
 
 
-def walk_plainly(data: bytes) -> tuple[int, Walk]:
+def walk_plainly(data: Buffer) -> tuple[int, Walk]:
     view, size, at, offset = memoryview(data), len(data), 0, 0
     starts, ends = array("q"), array("q")
     flaw = Flaw.NONE
@@ -80,7 +81,7 @@ def walk_plainly(data: bytes) -> tuple[int, Walk]:
     return flaw, Walk(starts, ends, at)
 
 
-def _walk_compiled(data: bytes) -> tuple[int, Walk]:
+def _walk_compiled(data: Buffer) -> tuple[int, Walk]:
     import numpy as np
 
     from headrace.records import kernels_walking  # at the first call: most processes need none

@@ -77,10 +77,10 @@ class _Job:
 
     __slots__ = (
         "aborted_in",
+        "buffer",
         "is_ahead",
         "is_sequential",
         "known_to",
-        "size",
         "waiting",
         "window",
         "wish",
@@ -91,7 +91,7 @@ class _Job:
         self.window = window
         self.is_ahead = is_ahead
         self.is_sequential = is_sequential
-        self.size = 0
+        self.buffer: bytearray | None = None
         self.waiting: set[TopicPartition] = set()
         # Where aborted transactions are to be looked for; None: nobody has asked for them.
         self.aborted_in: list[RemoteSegment] | None = None
@@ -296,20 +296,26 @@ class RemoteReader:
                 return
             queue = self._urgent or self._ahead
             job = queue[0]
-            size = 0 if job.window is not None else self._memory.window_bytes()
-            if not job.is_sequential:
-                size = min(size, FIRST_WINDOW_BYTES)
-            if not self._memory.reserve(size, now, ahead=job.is_ahead):
+            if job.window is None and not self._make_room(job, now):
                 if job.is_ahead:
                     self._give_up(queue.popleft())
                     continue
                 return  # until one of those that run is over
             queue.popleft()
-            job.size = size
-            self._pace.take(size, now)
             self._running += 1
             done = self._loop.run_in_executor(self._executor, self._run, job)
             done.add_done_callback(lambda over, job=job: self._over(job, over))  # type: ignore[misc]
+
+    def _make_room(self, job: _Job, now: float) -> bool:
+        """Whether there is memory for a window to be read into."""
+        size = self._memory.window_bytes()
+        if not job.is_sequential:
+            size = min(size, FIRST_WINDOW_BYTES)
+        if not self._memory.reserve(size, now, ahead=job.is_ahead):
+            return False
+        job.buffer = self._memory.take_buffer(size)
+        self._pace.take(size, now)
+        return True
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -321,14 +327,15 @@ class RemoteReader:
 
     def _run(self, job: _Job) -> tuple[Window, Aborted | None]:
         """In a thread."""
-        wish, window = job.wish, job.window
-        if window is None and wish.position is None:
-            window = load_window(self._store, self._indexes, wish.segment, wish.offset, job.size)
-        elif window is None and wish.position is not None:
-            window = read_window(
-                self._store, wish.segment, position=wish.position, first_offset=wish.offset, size=job.size
-            )
-        assert window is not None
+        wish, window, buffer = job.wish, job.window, job.buffer
+        if window is None:
+            assert buffer is not None
+            if wish.position is None:
+                window = load_window(self._store, self._indexes, wish.segment, wish.offset, buffer)
+            else:
+                window = read_window(
+                    self._store, wish.segment, position=wish.position, first_offset=wish.offset, buffer=buffer
+                )
         if job.aborted_in is None:
             return window, None
         return window, find_aborted(self._indexes, job.aborted_in, window, job.known_to)
@@ -340,14 +347,15 @@ class RemoteReader:
         if self._is_closed:
             return
         if error is not None:
-            self._memory.release(job.size)
+            if job.buffer is not None:
+                self._memory.release(job.buffer)
             self._failed(job, error)
         else:
             window, aborted = over.result()
             if aborted is not None:
                 window.aborted = aborted
-            if job.window is None:
-                self._memory.add(window, job.size, self._loop.time())
+            if job.buffer is not None:
+                self._memory.add(window, job.buffer, self._loop.time())
             self._failing.discard(job.wish.segment.segment_id)
         self._tell(job.waiting)
         self._start_jobs()

@@ -62,3 +62,16 @@ def read_whole(store: RemoteStore, name: str) -> bytes:
         start = len(pieces) * PIECE_BYTES
         pieces.append(store.read(name, start, start + PIECE_BYTES))
     return b"".join(pieces)
+
+
+def read_into(store: RemoteStore, name: str, start: int, buffer: memoryview) -> int:
+    """Fill a buffer from `start` on; how many bytes came. A store that can do so itself, without a copy, has
+    a call of this name.
+    """
+    own = getattr(store, "read_into", None)
+    if own is not None:
+        return int(own(name, start, buffer))
+    data = store.read(name, start, start + len(buffer))
+    count = min(len(data), len(buffer))
+    buffer[:count] = memoryview(data)[:count]
+    return count

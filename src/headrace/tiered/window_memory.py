@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.base.ids import TopicPartition
+from headrace.tiered.buffers import Buffers
 from headrace.tiered.windows import Window, window_at
 
 MEMORY_BYTES_MAX: Final = 96 << 20
 WINDOW_BYTES_MAX: Final = 4 << 20
 WINDOW_BYTES_MIN: Final = 256 << 10
 WINDOWS_AHEAD_MAX: Final = 4
+# What replies on their way may still hold of windows that are gone.
+IN_REPLIES_BYTES: Final = 16 << 20
 # Who has not read for so long does not count for the shares, and what it had may go for what others will
 # read.
 IDLE_S: Final = 10.0
@@ -35,6 +38,7 @@ class WindowMemory:
         self._readers: OrderedDict[tuple[TopicPartition, int], float] = OrderedDict()  # when each read last
         self._bytes = 0
         self._reserved = 0
+        self._buffers = Buffers()
 
     @property
     def bytes_held(self) -> int:
@@ -63,7 +67,9 @@ class WindowMemory:
         return self._bytes_max // max(1, len(self._readers))
 
     def window_bytes(self) -> int:
-        return max(WINDOW_BYTES_MIN, min(WINDOW_BYTES_MAX, self._share() // 3))
+        """A power of two, so that buffers fit again."""
+        size = max(WINDOW_BYTES_MIN, min(WINDOW_BYTES_MAX, self._share() // 3))
+        return 1 << (size.bit_length() - 1)
 
     def windows_ahead(self) -> int:
         """How many windows a sequential reader may have read for it in advance."""
@@ -107,13 +113,25 @@ class WindowMemory:
             if not window.is_spent and (not ahead or now - window.used_at > IDLE_S):
                 yield window
 
-    def release(self, size: int) -> None:
-        """A window that room was reserved for does not come."""
-        self._reserved -= size
+    def take_buffer(self, size: int) -> bytearray:
+        """For a window that room was reserved for."""
+        return self._buffers.take(size)
 
-    def add(self, window: Window, reserved: int, now: float) -> None:
-        self._reserved -= reserved
+    def release(self, buffer: bytearray) -> None:
+        """A window that room was reserved for does not come."""
+        self._reserved -= len(buffer)
+        self._keep(buffer)
+
+    def _keep(self, buffer: bytearray) -> None:
+        room = max(0, self._bytes_max - self.bytes_held)
+        self._buffers.give_back(buffer, bytes_max=room + IN_REPLIES_BYTES)
+
+    def add(self, window: Window, buffer: bytearray, now: float) -> None:
+        """A window that came in this buffer, or in one of its own that had to be larger."""
+        self._reserved -= len(buffer)
         self._bytes += len(window)
+        if window.buffer is None:
+            self._keep(buffer)
         window.used_at = now
         self._used[id(window)] = window
         insort(
@@ -124,6 +142,8 @@ class WindowMemory:
 
     def _drop(self, window: Window) -> None:
         self._bytes -= len(window)
+        if window.buffer is not None:
+            self._keep(window.buffer)
         del self._used[id(window)]
         windows = self._by_segment[window.segment.segment_id]
         windows.remove(window)

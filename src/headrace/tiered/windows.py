@@ -19,7 +19,7 @@ from headrace.records.batch_walk import walk_batches
 from headrace.records.header import read_header
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, read_into
 
 EVERYTHING: Final = (1 << 63) - 1
 
@@ -40,6 +40,7 @@ class Window:
         "_ends",
         "_starts",
         "aborted",
+        "buffer",
         "data",
         "end_offset",
         "first_offset",
@@ -50,12 +51,13 @@ class Window:
         "used_at",
     )
 
-    def __init__(self, segment: RemoteSegment, data: bytes, *, position: int, first_offset: int) -> None:
+    def __init__(self, segment: RemoteSegment, data: memoryview, *, position: int, first_offset: int) -> None:
         """`data` starts with a batch, at this position of the segment, and may end inside of one.
         InvalidBytesError where it is anything else.
         """
         self.segment = segment
         self.data = data
+        self.buffer: bytearray | None = None  # what `data` lies in, if it is to be used again
         starts, self._ends, whole = walk_batches(data)
         if whole < len(data) == segment.size - position:
             raise InvalidBytesError(f"the batch at byte {whole}, the segment's last, is cut off")
@@ -72,7 +74,8 @@ class Window:
         self.used_at = 0.0
 
     def __len__(self) -> int:
-        return len(self.data)
+        """The bytes it takes."""
+        return len(self.data) if self.buffer is None else len(self.buffer)
 
     def holds(self, offset: int) -> bool:
         return self.first_offset <= offset < self.end_offset
@@ -95,42 +98,42 @@ class Window:
             fitting = first + 1
         last = min(last, fitting)
         upper = self.end_offset if last == len(self._ends) else self._ends[last - 1]
-        return memoryview(self.data)[start : self._starts[last]], min(upper, max_offset)
+        return self.data[start : self._starts[last]], min(upper, max_offset)
 
 
 def read_window(
-    store: RemoteStore, segment: RemoteSegment, *, position: int, first_offset: int, size: int
+    store: RemoteStore, segment: RemoteSegment, *, position: int, first_offset: int, buffer: bytearray
 ) -> Window:
-    """About `size` bytes of a segment, at least one batch. Blocks. InvalidBytesError where what comes does
-    not start with a batch.
+    """As much of a segment as the buffer holds, or the one batch that is larger. Blocks. InvalidBytesError
+    where what comes does not start with a batch.
     """
-    while True:
-        data = _read(store, segment, position, size)
-        window = Window(segment, data, position=position, first_offset=first_offset)
-        if window.next_position > position:
-            return window
-        size = read_header(data).size  # a batch that is larger than the window
+    data = memoryview(buffer)[: segment.size - position]
+    _fill(store, segment, position, data)
+    window = Window(segment, data, position=position, first_offset=first_offset)
+    if window.next_position > position:
+        window.buffer = buffer
+        return window
+    batch = memoryview(bytearray(min(read_header(data).size, segment.size - position)))
+    _fill(store, segment, position, batch)
+    return Window(segment, batch, position=position, first_offset=first_offset)
 
 
-def _read(store: RemoteStore, segment: RemoteSegment, position: int, size: int) -> bytes:
-    end = min(position + size, segment.size)
+def _fill(store: RemoteStore, segment: RemoteSegment, position: int, data: memoryview) -> None:
     name = segment.object_name(LOG)
-    data = store.read(name, position, end)
-    if len(data) != end - position:
-        raise RemoteStoreError(
-            f"{name} gave {len(data)} bytes for {position} to {end}, it has {segment.size}"
-        )
-    return data
+    count = read_into(store, name, position, data)
+    if count != len(data):
+        end = position + len(data)
+        raise RemoteStoreError(f"{name} gave {count} bytes for {position} to {end}, it has {segment.size}")
 
 
 def load_window(
-    store: RemoteStore, indexes: IndexCache, segment: RemoteSegment, offset: int, size: int
+    store: RemoteStore, indexes: IndexCache, segment: RemoteSegment, offset: int, buffer: bytearray
 ) -> Window:
     """The window that starts with the batch which the index has for `offset`, or with one before. Blocks."""
     for is_last_try in (False, True):
         _, position = indexes.offsets(segment).lookup(offset)
         try:
-            window = read_window(store, segment, position=position, first_offset=offset, size=size)
+            window = read_window(store, segment, position=position, first_offset=offset, buffer=buffer)
             base = read_header(window.data).base_offset if position else segment.start_offset
             if base > offset:
                 raise InvalidBytesError(f"the index leads to offset {base} for {offset}")
