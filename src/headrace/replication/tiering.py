@@ -30,7 +30,7 @@ from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.compaction import RemoteCleanable, look_at
 from headrace.tiered.copying import copy, describe, next_to_copy
 from headrace.tiered.remote_log import RemoteLog
-from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
 from headrace.tiered.removal import Removals, give_up, remove
 from headrace.tiered.store import RemoteStoreError
 
@@ -87,7 +87,6 @@ class Tiering:
         config: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
         rng: random.Random,
-        on_copied: Callable[[RemoteSegment], None] = lambda segment: None,
     ) -> None:
         self._rounds = rounds
         self._records = rounds.records
@@ -97,7 +96,6 @@ class Tiering:
         self._config = config
         self._loop = loop
         self._rng = rng
-        self._on_copied = on_copied
         self._compaction = TierCompaction(rounds, config, rng)
         self._running: Counter[Kind] = Counter()
         self._next_look: asyncio.TimerHandle | None = None
@@ -278,7 +276,6 @@ class Tiering:
             self._follow(partition, name, tended)
             if not is_copied:
                 return
-            self._on_copied(new)
             logger.info("copied %s, %.1f MB", new, new.size / 1e6)
 
     async def _compact(

@@ -70,14 +70,6 @@ def next_to_copy(log: PartitionLog) -> Copyable | None:
     return None
 
 
-def bytes_to_copy(log: PartitionLog) -> int:
-    """How much of the log's closed segments is not in the remote store yet: the copy lag."""
-    tiered_to = log.tiered_to or 0
-    segments = log.segments
-    numbers = range(max(segments.number_of(tiered_to), 0), len(segments) - 1)
-    return sum(segments[number].size for number in numbers if (segments.base_after(number) or 0) > tiered_to)
-
-
 def describe(
     found: Copyable, partition: TopicIdPartition, segment_id: bytes, teller: Teller
 ) -> RemoteSegment:
