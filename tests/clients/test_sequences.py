@@ -68,6 +68,19 @@ def test_the_first_batch_goes_alone() -> None:
     send(book, second, third)
 
 
+def test_no_more_are_undecided_than_a_broker_knows_again() -> None:
+    """Also where they are on their way to several nodes, because the partition's leader is another one now."""
+    book = sequences()
+    first, *others = [batch() for _ in range(5)]
+    send(book, first, *others)
+    waiting = batch()
+    assert not book.may_send(waiting)
+    book.back(first)
+    assert not book.may_send(waiting)
+    book.written(first, 0)
+    assert book.may_send(waiting)
+
+
 def test_what_came_back_goes_first_and_alone() -> None:
     book = sequences()
     first, second, new = batch(), batch(), batch()

@@ -310,18 +310,22 @@ class Node:
             replayed_to=lambda: self.image_following.replayed_to(self.image),
             loop=self._loop,
             clock=self.parts.clock,
-            on_new_epoch=self._begin_epoch,
+            on_new_epoch=self._begin_again,
         )
         if self._control.own is not None:
             self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
+        await mark_running(self._store, self._lifecycle.epoch, self._loop)
         await self._lifecycle.unfence()
         self._begin_epoch(self._lifecycle.epoch)
         self.parts.moves.resume()
 
+    def _begin_again(self, broker_epoch: int) -> None:
+        self._marking = self._loop.create_task(mark_running(self._store, broker_epoch, self._loop))
+        self._begin_epoch(broker_epoch)
+
     def _begin_epoch(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or again."""
-        mark_running(self._store, broker_epoch, self._loop)
         self._directory_reports.begin(broker_epoch)
         self._replication.begin(broker_epoch, self.parts.replicas)
 

@@ -135,13 +135,10 @@ def directory_id_of(store: LogStore, path: str) -> bytes:
     return bytes(16)
 
 
-def mark_running(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Have it marked in every folder that this process runs under this epoch; see `log.running_mark`."""
-
-    def done(marking: "asyncio.Future[None]") -> None:
-        error = None if marking.cancelled() else marking.exception()
-        if error is not None:  # whether the disk can be trusted shows where it matters
-            logger.warning("no mark of broker epoch %d: %s", broker_epoch, error)
-
+async def mark_running(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> None:
+    """Mark in every folder that this process runs under this epoch; see `log.running_mark`."""
     for folder in store.online_folders():
-        loop.run_in_executor(None, folder.mark_running, broker_epoch).add_done_callback(done)
+        try:
+            await loop.run_in_executor(None, folder.mark_running, broker_epoch)
+        except OSError as error:  # whether the disk can be trusted shows where it matters
+            logger.warning("%s has no mark of broker epoch %d: %s", folder.path, broker_epoch, error)

@@ -4,7 +4,8 @@ A core: no IO, no time. Every partition has its own run of sequences under the p
 batch keeps its sequence over all attempts, so a broker that has it already says so instead of writing it
 again, and one that misses an earlier one refuses it.
 
-The first batch of a partition goes alone: until one is acknowledged, a broker takes any for the first.
+The first batch of a partition goes alone: until one is acknowledged, a broker takes any for the first. No
+more than five are undecided: a broker does not know older ones again, and they would be written twice.
 
 Order over retries: batches that were sent before and came back are sent again one at a time, oldest first;
 new ones may follow on the wire. A batch that was given up leaves its fate open, so nothing is renumbered for
@@ -26,6 +27,7 @@ from headrace.clients.producing.batch import ProducerBatch
 from headrace.records.batch import NO_SEQUENCE
 
 EPOCH_MAX: Final = 32767
+BATCHES_KNOWN_AGAIN: Final = 5
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
@@ -91,6 +93,10 @@ class Sequences:
             return False
         if batch.base_sequence != NO_SEQUENCE:
             return run.in_flight[0] is batch
+        # A broker knows the last few batches of a producer again, and no older ones. Those that a former
+        # leader was asked to write and never answered for count too: its followers may have them.
+        if len(run.in_flight) >= BATCHES_KNOWN_AGAIN:
+            return False
         # Behind a batch that has to be sent again, new ones wait until it is on the wire.
         if self._must_move(run) or not all(each.is_on_wire for each in run.in_flight):
             return False

@@ -7,11 +7,10 @@ partition takes writes, every member of the group reads to the end, all replicas
 node knows the topics that somebody was told to be there, and a reader finds what was acknowledged, once, in
 order, at its offset.
 
-Any number of processes may be killed, paused or cut off at once. A disk that loses what was not synced (a
-power cut, a failed sync) is another matter: the promise holds while fewer than `min.insync.replicas` disks
-are lost, and a process that comes back without the mark of a clean stop counts as one (KIP-966). So such a
-fault strikes only where all others are whole, and no other process ends before all are whole again. Where
-topics ask for a sync before every acknowledgement, a power cut loses nothing.
+Any number of processes may be killed, paused or cut off at any time. A disk that loses what was not synced
+(a power cut, a failed sync) is another matter: the promise holds while fewer than `min.insync.replicas` disks
+are lost. So such a fault strikes only where all others are whole, and no other before all are whole again.
+Where topics ask for a sync before every acknowledgement, a power cut loses nothing.
 """
 
 import asyncio
@@ -266,6 +265,9 @@ class ClusterRun:
         if kind not in ENDINGS:
             return True
         others = [name for name in self._ended if name != victim.name]
+        if kind is Trouble.KILL:
+            self._ended[victim.name] = self.world.driver.time()
+            return True
         if self._lost is not None and self._lost != victim.name and not self._is_whole_again():
             return False
         if kind in self.losses:
