@@ -69,7 +69,7 @@ def test_the_first_batch_goes_alone() -> None:
 
 
 def test_no_more_are_undecided_than_a_broker_knows_again() -> None:
-    """Also where they are on their way to several nodes, because the partition's leader is another one now."""
+    """Also where they are on their way to several nodes, because the leader has changed."""
     book = sequences()
     first, *others = [batch() for _ in range(5)]
     send(book, first, *others)
