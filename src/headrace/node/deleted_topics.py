@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 SWEEP_S: Final = 600.0
 """A while after its segments are gone, a topic's objects are looked for once more: a broker that did not know
 yet may have been at a copy."""
-STOP_S: Final = 30.0
+STOP_S: Final = 5.0
 DESCRIBE_VERSION: Final = 2
 CATCH_UP_PAUSE_S: Final = 0.1
 
@@ -75,6 +75,7 @@ class DeletedTopics:
         self.abandon()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=STOP_S)
+            self._task.cancel()  # it may wait for a controller that stops as well
 
     async def _run(self) -> None:
         while not self._stopping:
