@@ -48,6 +48,7 @@ RETRY_MS: Final = (100, 5_000)
 CREATE_TIMEOUT_MS: Final = 30_000
 CREATE_AGAIN_S: Final = 5.0
 LOOK_S: Final = 1.0
+SOON_S: Final = 0.02
 
 
 class RemoteMetadata:
@@ -102,6 +103,12 @@ class RemoteMetadata:
         self.reading.stop()
         self._read_ways.stop()
         self._write_ways.stop()
+
+    def look_soon(self) -> None:
+        """The cluster has changed; many changes may follow each other."""
+        if self._timer is not None and not self._stopped and self._timer.when() > self._loop.time() + SOON_S:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(SOON_S, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._look_again)

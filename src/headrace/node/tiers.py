@@ -91,7 +91,7 @@ class Tiers:
     def follow(self, delta: Delta) -> None:
         """The cluster has changed."""
         if delta.topics_deleted or delta.topics_changed or delta.topic_configs_changed:
-            self._metadata.look()
+            self._metadata.look_soon()
         if delta.topics_deleted or delta.topics_changed:
             self._deleted.note()
 
