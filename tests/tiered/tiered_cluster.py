@@ -76,16 +76,24 @@ def write(cluster: Cluster, topic: str, count: int, *, start: int = 0) -> None:
                 producer.flush()
 
 
-def local_start(admin: Admin, partition: TopicPartition) -> int:
-    return admin.find_offsets({partition: Place.EARLIEST_LOCAL})[partition].offset
-
-
 def wait_for_tail(cluster: Cluster, topic: str, *, at_least: int) -> int:
-    """Where the local part starts once it starts there or later."""
+    """Where the local part starts, at this offset or later, once only the active segment is left of it: until
+    somebody writes, nothing moves any more.
+    """
     partition = TopicPartition(topic, 0)
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-        eventually(
-            lambda: local_start(admin, partition) >= at_least,
-            lambda: f"tail: {local_start(admin, partition)}",
-        )
-        return local_start(admin, partition)
+        (log_dir,) = admin.describe_log_dirs(1)
+        folder = Path(log_dir.path) / str(partition)
+
+        def offset(place: Place) -> int:
+            return admin.find_offsets({partition: place})[partition].offset
+
+        def is_at_rest() -> bool:
+            bases = [int(path.stem) for path in folder.glob("*.log")]
+            return (
+                bases == [offset(Place.EARLIEST_LOCAL)] == [offset(Place.LATEST_TIERED) + 1]
+                and bases[0] >= at_least
+            )
+
+        eventually(is_at_rest, lambda: f"rest: {sorted(path.name for path in folder.iterdir())}")
+        return offset(Place.EARLIEST_LOCAL)
