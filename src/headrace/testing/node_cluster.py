@@ -13,6 +13,7 @@ if there is one. What a node keeps in memory can be looked at from outside, as a
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -123,14 +124,23 @@ class NodeCluster:
 
     def begin_start(self, node_id: int) -> "asyncio.Task[None]":
         machine = self.machine(node_id)
-        task = machine.boot(lambda own: self._boot(own, node_id), may_fail=True)
+        task = machine.boot(
+            lambda own: self._boot(own, node_id, self._expect_end(own, node_id)), may_fail=True
+        )
 
         async def started() -> None:
             await self.world.result(machine, task)
 
         return self.world.driver.create_task(started())
 
-    async def _boot(self, own: Surroundings, node_id: int) -> Node:
+    def _expect_end(self, own: Surroundings, node_id: int) -> "asyncio.Future[None]":
+        """A process begins; the future is done when it is asked to stop, or fails."""
+        ended: asyncio.Future[None] = own.loop.create_future()
+        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.ended[node_id] = ended
+        return ended
+
+    async def _boot(self, own: Surroundings, node_id: int, ended: "asyncio.Future[None]") -> Node:
         def failed(error: Exception) -> None:
             self.failures.append((node_id, error))
             if not ended.done():
@@ -141,9 +151,6 @@ class NodeCluster:
 
         self.booted.pop(node_id, None)
         self.machine(node_id).on_crash.append(crashed)
-        ended: asyncio.Future[None] = own.loop.create_future()
-        ended.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self.ended[node_id] = ended
         node = Node(
             self.config(node_id),
             loop=own.loop,
@@ -167,8 +174,17 @@ class NodeCluster:
         """Boot a node, and again whenever it ends, as a supervisor does."""
 
         async def program(own: Surroundings) -> None:
-            node = await self._boot(own, node_id)
-            await self.ended[node_id]
+            ended = self._expect_end(own, node_id)
+            starting = own.loop.create_task(self._boot(own, node_id, ended))
+            await asyncio.wait([starting, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():  # it may wait for the others for as long as it takes
+                starting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await starting
+                await ended
+                return
+            node = starting.result()
+            await ended
             self.nodes.pop(node_id, None)
             await node.stop()
 
