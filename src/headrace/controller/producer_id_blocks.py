@@ -62,7 +62,8 @@ class ProducerIdBlocks:
 
     def _given(self, done: "Future[AllocateProducerIdsResponse]") -> None:
         self._asked = False
-        error = done.exception()
+        stopped = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node stops")
+        error = stopped if done.cancelled() else done.exception()
         if error is None and done.result().error_code:
             error = ApiError(ErrorCode(done.result().error_code))
         if error is None:
