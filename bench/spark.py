@@ -43,8 +43,8 @@ _FIGURES = "figures "
 STEPS = ("exactly-once write", "read", "direct read", "availableNow", "stream copy")
 # What the connector has no twin of is held against what it has.
 INSTEAD = {"direct read": "read", "exactly-once write": "write"}
-# A JVM compiles what it runs often: in one session the CPU of a direct read of 5 million rows went from 0.73 to
-# 0.45 µs a row over a dozen reads (of other kinds too, on a busy machine). Both sides get the same.
+# A JVM compiles what it runs often: in one session the CPU of a direct read of 5 million rows went from 0.73
+# to 0.45 µs a row over a dozen reads (of other kinds too, on a busy machine). Both sides get the same.
 WARM_UP_SHARE = 5
 EXACT, COPY = "-exact", "-copy"  # behind the names of topics that are written exactly once, and by a stream
 
