@@ -23,13 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import loads
 from bench.brokers import Broker, Headrace
 from bench.clusters import NODES, Cluster, HeadraceCluster
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin
+from headrace.clients.administering.configs import ResourceKind
 from headrace.node.fleet import fleet_configs, format_fleet
 
 SEGMENT_BYTES = 16 << 20
@@ -162,15 +163,9 @@ def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
 def set_quota(broker: Headrace, quota_mb: int | None) -> None:
     """How fast the remote store is read; None: as fast as it goes."""
     name = "remote.log.manager.fetch.max.bytes.per.second"
-    change = (
-        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
-        if quota_mb is None
-        else ConfigEntry(name, str(quota_mb * 1_000_000), incremental_operation=AlterConfigOpType.SET)
-    )
-    resource = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[change])
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+    wanted = {} if quota_mb is None else {name: str(quota_mb * 1_000_000)}
+    with Admin(bootstrap_servers=broker.address) as admin:
+        admin.alter_configs(ResourceKind.BROKER, "", set_to=wanted, delete=[name] if quota_mb is None else [])
 
 
 # -- a replica is added --------------------------------------------------------------------------------------
