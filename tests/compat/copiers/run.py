@@ -1,5 +1,6 @@
 """One run: a broker or a cluster, the original and its copy, a crew under fire, and the verdict."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -123,6 +124,7 @@ class Fire:
 
     def burn(self) -> None:
         """One strike after the other; those that last go on meanwhile, but for one on the same seat."""
+        turn = threading.Event()  # nobody sets it: strikes come by the clock
         began = now = time.monotonic()
         session_ms = KINDS[self._plan.client].session_ms
         plan = schedule.strikes(self._plan.seed, seats=SEATS, nodes=len(self._nodes), session_ms=session_ms)
@@ -140,7 +142,7 @@ class Fire:
                 undoing[whom] = (now + coming.seconds, self._strike(coming))
                 coming = next(plan)
                 due = now + coming.pause
-            time.sleep(TURN_SECONDS)
+            turn.wait(TURN_SECONDS)
             now = time.monotonic()
         for _, undo in undoing.values():
             undo()
