@@ -32,7 +32,10 @@ def read_by_the_code() -> set[str]:
     quoted: set[str] = set()
     for path in SOURCES.rglob("*.py"):
         room = path.relative_to(SOURCES).parts[0]
-        if room not in ("settings", "clients", "cli", "spark", "testing") and path != SOURCES / "node/config.py":
+        if (
+            room not in ("settings", "clients", "cli", "spark", "testing")
+            and path != SOURCES / "node/config.py"
+        ):
             quoted.update(re.findall(r'"([a-z][a-z0-9.]+)"', path.read_text()))
     return quoted & BROKER.keys()
 
