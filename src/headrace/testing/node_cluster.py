@@ -138,6 +138,7 @@ class NodeCluster:
         ended: asyncio.Future[None] = own.loop.create_future()
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.ended[node_id] = ended
+        self.booted.pop(node_id, None)  # the one before, of which nothing can be read any more
         return ended
 
     async def _boot(self, own: Surroundings, node_id: int, ended: "asyncio.Future[None]") -> Node:
@@ -149,7 +150,6 @@ class NodeCluster:
         def crashed() -> None:
             self.nodes.pop(node_id, None)
 
-        self.booted.pop(node_id, None)
         self.machine(node_id).on_crash.append(crashed)
         node = Node(
             self.config(node_id),
