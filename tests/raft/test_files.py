@@ -9,7 +9,7 @@ from headrace.raft import records
 from headrace.raft.durability import make_durable_folder, renew_segments
 from headrace.raft.messages import ElectionState
 from headrace.raft.quorum_state import decode_state, encode_state, read_state
-from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data
+from headrace.raft.records import Entry, by_epoch, control_batch, data_batches, read_control, read_data
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
 from headrace.raft.voters import Voter, VoterSet
 from headrace.records.batch import Record, build_batch, build_control_batch, read_header
@@ -170,3 +170,15 @@ def test_a_data_batch_is_what_the_general_builder_makes_of_the_same_records() ->
         values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
         general = build_batch(Record(timestamp=12345, value=value) for value in values)
         assert [batch for batch, _ in data_batches(entries, now_ms=12345)] == [general]
+
+
+def _batch(offset: int, epoch: int) -> bytes:
+    return bytes(build_batch([Record(value=b"v")], base_offset=offset, leader_epoch=epoch))
+
+
+def test_fetched_batches_are_cut_where_an_epoch_begins() -> None:
+    """So that each can be made durable before the next one: damage is told from a torn end by that."""
+    first, second, third = _batch(0, 4) + _batch(1, 4), _batch(2, 5), _batch(3, 7) + _batch(4, 7)
+    assert [bytes(part) for part in by_epoch(first + second + third)] == [first, second, third]
+    assert [bytes(part) for part in by_epoch(first)] == [first]
+    assert [bytes(part) for part in by_epoch(first + second[:20])] == [first + second[:20]]

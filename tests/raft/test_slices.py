@@ -79,7 +79,7 @@ def test_the_loop_turns_while_a_large_snapshot_and_a_long_log_are_loaded(directo
     assert snapshot.batches == [], "nobody needs them any more"
     assert turns.records.count(0) >= SLICES // 2, "nothing of the snapshot is seen before all of it"
     steps = sorted(set(turns.records))
-    assert steps[1] == len(NAMES)
+    assert steps[1] >= len(NAMES)
     assert len(steps) >= SLICES // 2, "and then the log, slice by slice"
     assert max(turns.known) <= end
     assert {known for known in turns.known if known < snapshot.id.end_offset} == {0}, (

@@ -36,7 +36,7 @@ from headrace.raft.messages import Effects, ElectionState, EpochStart, LogEnd, M
 from headrace.raft.metadata_log import MetadataLog
 from headrace.raft.promises import Promises
 from headrace.raft.quorum_state import FILE_NAME, encode_state
-from headrace.raft.records import Entry, control_batch, data_batches, leader_change
+from headrace.raft.records import Entry, by_epoch, control_batch, data_batches, leader_change
 from headrace.raft.snapshots import Snapshot
 from headrace.raft.snapshotting import Snapshotting
 from headrace.wire.schemas.quorum_records import KRaftVersionRecord
@@ -213,7 +213,18 @@ class RaftDriver:
     # -- writing as a follower -------------------------------------------------------------------------------
 
     async def append_fetched(self, data: Buffer) -> None:
-        """Write what the leader sent; durable on return. ApiError where it is damaged or the disk fails."""
+        """Write what the leader sent; durable on return. ApiError where it is damaged or the disk fails.
+
+        Every epoch is made durable before the next one is begun: `damage` relies on it.
+        """
+        following = self.core.epoch, self.core.leader_id
+        for part in by_epoch(data):
+            if following != (self.core.epoch, self.core.leader_id):
+                return  # while it waited for the disk: the rest may not be in the log that is to be
+            self._append_fetched(part)
+            await self._syncs.durable()
+
+    def _append_fetched(self, data: Buffer) -> None:
         first = self.next_offset
         try:
             self.log.log.append_as_follower(data, now_ms=self._clock.now_ms())
@@ -224,7 +235,6 @@ class RaftDriver:
         self.core.log_moved(self.log.end)
         if self.log.take_controls(first):
             self._follow_voters()
-        await self._syncs.durable()
 
     async def truncate(self, offset: int) -> None:
         """Cut what the leader does not have; never what is committed."""
@@ -314,8 +324,9 @@ class RaftDriver:
             messages.append(self.log.voters.to_record())
         now_ms = self._clock.now_ms()
         try:
+            self.log.make_durable()  # what was fetched until now, before the epoch begins
             commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
-        except ApiError as error:
+        except (ApiError, OSError) as error:
             # Without its first record a leader can never commit anything: another one must.
             self.fail(error)
             return

@@ -124,6 +124,14 @@ class MetadataLog:
     def path_of(self, snapshot: SnapshotId) -> str:
         return f"{self.folder}/{snapshot.file_name}"
 
+    def make_durable(self) -> None:
+        """Sync what has not been synced yet. Blocks, also the loop: for the moment when an epoch begins."""
+        log = self.log
+        if log.recovery_point < log.log_end_offset:
+            for segment in log.segments.from_number(log.segments.number_of(log.recovery_point)):
+                segment.file.sync()
+            self.disk.sync_folder(self.folder)
+
     def batches_between(self, first: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Whole batches from the one that holds `first` on, below `end`."""
         while first < end:

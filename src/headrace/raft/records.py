@@ -13,6 +13,7 @@ from headrace.base.errors import InvalidBytesError
 from headrace.records.batch import (
     ControlType,
     Record,
+    batches,
     build_batch,
     control_record,
     control_type_of,
@@ -135,3 +136,19 @@ def read_control(batch: Buffer) -> list[Any]:
 def _version_of(cls: type[Any], value: bytes) -> int:
     """A control record's first field is the version it is written in; one that is newer only adds fields."""
     return min(int.from_bytes(value[:2], "big", signed=True), schema_of(cls).versions[-1])
+
+
+def by_epoch(data: Buffer) -> Iterator[Buffer]:
+    """Batches that lie one behind the other, cut where the leader epoch changes. What cannot be read is left
+    at the end of the last piece, for whoever writes it to complain of."""
+    view = memoryview(data)
+    begin, epoch = 0, None
+    try:
+        for at, header in batches(view):
+            if epoch is not None and header.leader_epoch != epoch:
+                yield view[begin:at]
+                begin = at
+            epoch = header.leader_epoch
+    except InvalidBytesError:
+        pass
+    yield view[begin:]
