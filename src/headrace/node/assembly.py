@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headrace.base.clock import Clock
 from headrace.base.ids import TopicPartition
@@ -29,10 +30,8 @@ from headrace.node.directory_reports import DirectoryReports
 from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
-from headrace.node.remote_reading import RemoteReading
 from headrace.node.replication import Replication
 from headrace.node.storage import directory_id_of, mark_running, open_folders
-from headrace.node.tiers import Tiers
 from headrace.node.transactions import Transactions
 from headrace.raft.quorum import Quorum
 from headrace.replication.cleaning import Cleaning
@@ -51,6 +50,9 @@ from headrace.tiered.store import RemoteStore
 from headrace.transport.attention import Attention
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
+
+if TYPE_CHECKING:
+    from headrace.node.tiers import Tiers
 
 logger = logging.getLogger(__name__)
 
@@ -144,8 +146,7 @@ class Node:
         )
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
         self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
-        self.tiers = self._make_tiers(clock, rng, network, memory)
-        self._remote_reading = None if self.tiers is None else self._read_remotely(self.tiers, disk)
+        self.tiers = self._join_remote_tier(disk, clock, rng, network, memory)
         self._listeners = Listeners(self.parts, self.config, network, memory, attention)
 
     def _make_parts(self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory) -> Parts:
@@ -218,12 +219,14 @@ class Node:
             fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
 
-    def _make_tiers(
-        self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory
-    ) -> Tiers | None:
+    def _join_remote_tier(
+        self, disk: Disk, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory
+    ) -> "Tiers | None":
         if self._remote_store is None or not self._is_broker:
             return None
-        return Tiers(
+        from headrace.node.tiers import Tiers  # most nodes have none, and start sooner without it
+
+        tiers = Tiers(
             self.config,
             self.image,
             self._control.active,
@@ -234,21 +237,13 @@ class Node:
             loop=self._loop,
             clock=clock,
             rng=rng,
-        )
-
-    def _read_remotely(self, tiers: Tiers, disk: Disk) -> RemoteReading:
-        reading = RemoteReading(
-            self.config,
-            tiers.store,
-            tiers.logs,
             disk=disk,
             log_dir=self._store.online_folders()[0].path,
-            loop=self._loop,
             on_arrival=self.parts.waiting.notify,
         )
-        self.parts.remote, self.parts.remote_times = reading.reader, reading.times
-        self._replication.use_remote_tier(reading.tails, reading.executor)
-        return reading
+        self.parts.remote, self.parts.remote_times = tiers.reading.reader, tiers.reading.times
+        self._replication.use_remote_tier(tiers.reading.tails, tiers.reading.executor)
+        return tiers
 
     @property
     def quorum(self) -> Quorum:
@@ -386,8 +381,6 @@ class Node:
         self._coordinates = False
         self.parts.waiting.close()
         self._doubts.close()
-        if self._remote_reading is not None:
-            self._remote_reading.close()
         if self.tiers is not None:
             await self.tiers.stop()
         self.parts.groups.stop()
@@ -416,8 +409,6 @@ class Node:
         self._directory_reports.stop()
         self._upkeep.stop()
         self.cleaning.abandon()
-        if self._remote_reading is not None:
-            self._remote_reading.close()
         if self.tiers is not None:
             self.tiers.abandon()
         self._control.abandon()

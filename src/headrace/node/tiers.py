@@ -6,14 +6,18 @@ own, so that a slow store keeps nothing else waiting.
 
 import asyncio
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.base.clock import Clock
+from headrace.base.ids import TopicPartition
 from headrace.controller.requests import ControllerRequests
+from headrace.log.disk import Disk
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.node.deleted_topics import DeletedTopics
 from headrace.node.remote_metadata import RemoteMetadata
+from headrace.node.remote_reading import RemoteReading
 from headrace.replication.replicas import Replicas
 from headrace.replication.tier_rounds import TierRounds
 from headrace.replication.tiering import Tiering
@@ -42,6 +46,9 @@ class Tiers:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         rng: random.Random,
+        disk: Disk,
+        log_dir: str,
+        on_arrival: Callable[[TopicPartition], None],
     ) -> None:
         self.store = store
         self._executor = ThreadPoolExecutor(
@@ -79,6 +86,10 @@ class Tiers:
             interval_s=lambda: config.int("remote.log.manager.task.interval.ms") / 1000,
         )
 
+        self.reading = RemoteReading(
+            config, store, self.logs, disk=disk, log_dir=log_dir, loop=loop, on_arrival=on_arrival
+        )
+
     @property
     def logs(self) -> RemoteLogs:
         return self._metadata.logs
@@ -109,6 +120,7 @@ class Tiers:
         self._executor.shutdown(wait=False)
 
     def _halt(self) -> None:
+        self.reading.close()
         self.tiering.abandon()
         self._deleted.abandon()
         self._metadata.stop()

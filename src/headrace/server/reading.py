@@ -9,7 +9,7 @@ fetched: the request is answered with what else there is, or waits for it as it 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -20,7 +20,6 @@ from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import Answer, Fetch, WantedPartition
 from headrace.server.leader_hints import LEADER_ERRORS, addresses, leader_of
 from headrace.server.replica_selection import NO_REPLICA
-from headrace.tiered.reader import RemoteReader
 from headrace.wire.schemas.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -30,6 +29,9 @@ from headrace.wire.schemas.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+
+if TYPE_CHECKING:
+    from headrace.tiered.reader import RemoteReader
 
 FOLLOWERS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
