@@ -1,11 +1,13 @@
 """Ids, chunks and error codes: the words every room uses."""
 
+from random import Random
+
 import pytest
 
 from headrace.base.chunks import FileSlice, chunks_size
 from headrace.base.error_codes import RETRIABLE, ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import NO_TOPIC_ID, TopicPartition, uuid_bytes, uuid_text
+from headrace.base.ids import NO_TOPIC_ID, TopicPartition, new_uuid, uuid_bytes, uuid_text
 
 
 class _File:
@@ -48,3 +50,12 @@ def test_an_error_says_its_name_where_nobody_says_more() -> None:
     assert ApiError(ErrorCode.NOT_CONTROLLER).message == "NOT_CONTROLLER"
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER in RETRIABLE
     assert ErrorCode.INVALID_TOPIC_EXCEPTION not in RETRIABLE
+
+
+def test_ids_are_random_uuids_that_no_command_line_takes_for_a_flag() -> None:
+    rng = Random(1)
+    ids = [new_uuid(rng) for _ in range(500)]
+    assert len(set(ids)) == 500
+    assert not any(uuid_text(topic_id).startswith("-") for topic_id in ids)
+    assert {topic_id[6] >> 4 for topic_id in ids} == {4}
+    assert {topic_id[8] >> 6 for topic_id in ids} == {2}

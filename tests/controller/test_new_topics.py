@@ -7,9 +7,8 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import uuid_text
 from headrace.controller.core import ControllerCore
-from headrace.controller.new_topics import create_topics, new_topic_id
+from headrace.controller.new_topics import create_topics
 from headrace.wire.schemas import metadata_records as wire
 from headrace.wire.schemas.create_topics import (
     CreatableReplicaAssignment,
@@ -176,12 +175,3 @@ def test_without_a_live_broker_no_topic_can_be_made() -> None:
     result = create(core, topic("z"))[0]
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert "no broker is up" in str(result.error_message)
-
-
-def test_ids_are_random_uuids_that_no_command_line_takes_for_a_flag() -> None:
-    rng = Random(1)
-    ids = [new_topic_id(rng) for _ in range(500)]
-    assert len(set(ids)) == 500
-    assert not any(uuid_text(topic_id).startswith("-") for topic_id in ids)
-    assert {topic_id[6] >> 4 for topic_id in ids} == {4}
-    assert {topic_id[8] >> 6 for topic_id in ids} == {2}

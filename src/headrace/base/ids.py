@@ -1,6 +1,7 @@
 """Names for the numbers and bytes that identify things, so that a signature says which one it wants."""
 
 import base64
+from random import Random
 from typing import Final, NamedTuple, NewType
 
 TopicId = NewType("TopicId", bytes)
@@ -9,6 +10,8 @@ TopicId = NewType("TopicId", bytes)
 NO_TOPIC_ID: Final = TopicId(bytes(16))
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
+DASH: Final = 62
+"""What "-" stands for in URL-safe base64."""
 
 
 class TopicPartition(NamedTuple):
@@ -19,6 +22,19 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def new_uuid(rng: Random) -> bytes:
+    """A random (version 4) UUID whose text does not begin with a dash, which command lines would take for a
+    flag: Kafka's do not either.
+    """
+    while True:
+        raw = bytearray(rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        # The text's first character stands for the first six bits.
+        if raw[0] >> 2 != DASH:
+            return bytes(raw)
 
 
 def uuid_text(raw: bytes) -> str:

@@ -42,7 +42,7 @@ def format_command(
 ) -> None:
     """Make the folders of a node that has never run; what is formatted already stays as it is."""
     from headrace.base.clock import SystemClock
-    from headrace.base.ids import uuid_bytes, uuid_text
+    from headrace.base.ids import new_uuid, uuid_bytes, uuid_text
     from headrace.log.system_disk import SystemDisk
     from headrace.node.config import read_properties_file
     from headrace.node.storage import format_node
@@ -55,7 +55,7 @@ def format_command(
             uuid_bytes(cluster_id)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="'--cluster-id'") from error
-    chosen = uuid_text(rng.randbytes(16)) if cluster_id is None else cluster_id
+    chosen = uuid_text(new_uuid(rng)) if cluster_id is None else cluster_id
     listener = config.controller_listener_names[0]
     voters = None if initial_controllers is None else _voters(initial_controllers, listener)
     for folder in config.log_dirs:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId
+from headrace.base.ids import TopicId, new_uuid
 from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.controller.assignments import check_assignment, new_partition
 from headrace.controller.cluster import Cluster
@@ -87,7 +87,7 @@ def _create(
     _check_new_name(cluster, topic.name)
     settings = _settings(cluster, topic)
     partitions = _partitions(cluster, topic, rng)
-    topic_id = new_topic_id(rng)
+    topic_id = TopicId(new_uuid(rng))
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
@@ -106,19 +106,6 @@ def _create(
         configs=described[same],
     )
     return records, result
-
-
-def new_topic_id(rng: random.Random) -> TopicId:
-    """A random (version 4) UUID whose text does not begin with a dash, which command lines would take for a
-    flag.
-    """
-    while True:
-        raw = bytearray(rng.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        # The text's first character stands for the first six bits, and 62 is the dash of URL-safe base64.
-        if raw[0] >> 2 != 62:
-            return TopicId(bytes(raw))
 
 
 def _check_new_name(cluster: Cluster, name: str) -> None:

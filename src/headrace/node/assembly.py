@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.base.clock import Clock
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicPartition, new_uuid
 from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity
 from headrace.controller.cluster import Cluster
 from headrace.controller.producer_id_blocks import ProducerIdBlocks
@@ -106,7 +106,7 @@ class Node:
     ) -> None:
         """Make the parts and tell them of each other."""
         loop = self._loop
-        self._incarnation_id = rng.randbytes(16)
+        self._incarnation_id = new_uuid(rng)
         self.image = ClusterImage(self.cluster_id)
         # The node's own settings with the cluster's changes on top; everything below reads these.
         self._cluster = Cluster(self.image, config)

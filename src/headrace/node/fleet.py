@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.base.clock import SystemClock
-from headrace.base.ids import uuid_text
+from headrace.base.ids import new_uuid, uuid_text
 from headrace.log.meta_properties import decode_meta_properties
 from headrace.log.system_disk import SystemDisk
 from headrace.node.config import controller_port
@@ -82,13 +82,13 @@ def format_fleet(configs: Sequence[BrokerConfig], rng: random.Random) -> None:
     """Make the folders of nodes that have never run, and write down the settings of all."""
     disk, clock = SystemDisk(), SystemClock()
     known = [cluster for cluster in map(_cluster_of, configs) if cluster is not None]
-    cluster_id = known[0] if known else uuid_text(rng.randbytes(16))
+    cluster_id = known[0] if known else uuid_text(new_uuid(rng))
     voters = None
     if not known:
         voters = VoterSet(
             Voter(
                 config.node_id,
-                rng.randbytes(16),
+                new_uuid(rng),
                 {each.name: (each.host, each.port) for each in config.controller_listeners},
             )
             for config in configs

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.base.clock import Clock
-from headrace.base.ids import uuid_text
+from headrace.base.ids import new_uuid, uuid_text
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.log_entries import versioned
 from headrace.log.disk import Disk
@@ -55,7 +55,7 @@ def _identify(store: LogStore, config: BrokerConfig, *, disk: Disk, clock: Clock
             f"{config.log_dirs[0]} is new, and a node of a cluster must know which one it belongs to: format "
             "it first with `headrace format --cluster-id ID`, the same ID on every node",
         )
-    cluster_id = known[0].cluster_id if known else uuid_text(rng.randbytes(16))
+    cluster_id = known[0].cluster_id if known else uuid_text(new_uuid(rng))
     format_folders(store, config, cluster_id, disk=disk, clock=clock, rng=rng, voters=None)
     return cluster_id
 
@@ -91,7 +91,7 @@ def format_folders(
     """Give new folders of a store that is locked their first files. `voters` are those of a new quorum that
     keeps them in its log; without them a node that is alone is its own."""
     # Ids are drawn before formatting because the first voters' record names the directory.
-    drawn = {folder.path: rng.randbytes(16) for folder in store.online_folders() if folder.meta is None}
+    drawn = {folder.path: new_uuid(rng) for folder in store.online_folders() if folder.meta is None}
     own = drawn.get(config.metadata_log_dir.rstrip("/"))
     if own is not None:
         listed = voters

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any, Final
 
 from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.ids import new_uuid
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
@@ -264,7 +265,7 @@ class Tiering:
             if found is None:
                 return
             await self._rounds.hold_back(leads)
-            new = describe(found, name, self._rng.randbytes(16), self._teller)
+            new = describe(found, name, new_uuid(self._rng), self._teller)
             tended.in_progress.add(new.segment_id)
             try:
                 steps = copy(
@@ -284,7 +285,7 @@ class Tiering:
         made: list[bytes] = []
 
         def new_id() -> bytes:
-            made.append(self._rng.randbytes(16))
+            made.append(new_uuid(self._rng))
             tended.in_progress.add(made[-1])
             return made[-1]
 

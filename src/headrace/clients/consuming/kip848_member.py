@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
-from headrace.base.ids import TopicPartition, uuid_text
+from headrace.base.ids import TopicPartition, new_uuid, uuid_text
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.consuming.coordinator import Coordinator, Membership
 from headrace.clients.consuming.membership import Holder
@@ -66,7 +66,7 @@ class Kip848Member:
         self._on_failure = on_failure
         self._instance_id = config.str("group.instance.id") or None
         # From v1 on members make their own id (KIP-1082): 16 bytes of chance.
-        self._member_id = uuid_text(self._world.rng.randbytes(16))
+        self._member_id = uuid_text(new_uuid(self._world.rng))
         self._epoch = _JOIN
         self._interval_ms = config.int("heartbeat.interval.ms")
         self._target: set[TopicPartition] | None = None

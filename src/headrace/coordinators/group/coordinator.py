@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicPartition, uuid_text
+from headrace.base.ids import TopicPartition, new_uuid, uuid_text
 from headrace.base.internal_topics import OFFSETS_TOPIC
 from headrace.coordinators.group.classic_records import OffsetToCommit, offset_record
 from headrace.coordinators.group.consumer.census import Census
@@ -176,7 +176,7 @@ class GroupCoordinator:
             clock=self._clock,
             timers=self._timers,
             write=write,
-            new_uuid=lambda: uuid_text(self._rng.randbytes(16)),
+            new_uuid=lambda: uuid_text(new_uuid(self._rng)),
             image=self._image,
             consumer_settings=self.consumer_settings.of,
             members_on_node=self._census.members,
