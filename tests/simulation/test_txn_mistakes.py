@@ -30,7 +30,7 @@ from tests.simulation.txn_world import TxnWorld
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = range(1, 4)
+SEEDS = range(1, 31)
 Patch = pytest.MonkeyPatch
 
 
