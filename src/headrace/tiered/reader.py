@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
@@ -304,7 +305,7 @@ class RemoteReader:
             queue.popleft()
             self._running += 1
             done = self._loop.run_in_executor(self._executor, self._run, job)
-            done.add_done_callback(lambda over, job=job: self._over(job, over))  # type: ignore[misc]
+            done.add_done_callback(partial(self._over, job))
 
     def _make_room(self, job: _Job, now: float) -> bool:
         """Whether there is memory for a window to be read into."""

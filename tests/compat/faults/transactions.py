@@ -62,7 +62,7 @@ class HeadraceWriter(Writer):
         self._producer.send(topic, value.encode(), partition=partition).result(30)
 
     def offsets(self, group: str, topic: str, offsets: object) -> None:
-        raise NotImplementedError("this load writes records alone")
+        raise AssertionError("this load writes records alone")
 
     def commit(self) -> None:
         self._producer.commit_transaction()

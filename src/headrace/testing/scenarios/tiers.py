@@ -17,6 +17,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from headrace.base.errors import ApiError
@@ -233,10 +234,11 @@ class TiersRun:
             await self.until(lambda: len(self.cluster.nodes) == self.nodes, "all nodes are there")
             boots = self.cluster.machine(node_id).boots
             self.cluster.ask_to_stop(node_id)
-            await self.until(
-                lambda n=node_id, b=boots: self.cluster.machine(n).boots > b and n in self.cluster.nodes,  # type: ignore[misc]
-                "a node is back",
-            )
+            await self.until(partial(self._is_back, node_id, boots), "a node is back")
+
+    def _is_back(self, node_id: int, boots: int) -> bool:
+        """Whether it serves again, as a process after those that had booted."""
+        return self.cluster.machine(node_id).boots > boots and node_id in self.cluster.nodes
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = PROGRESS_S) -> None:
         await self.world.until(condition, timeout_s=timeout_s, what=what)
