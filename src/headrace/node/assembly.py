@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.base.clock import Clock
 from headrace.base.ids import TopicPartition, new_uuid
-from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity
+from headrace.controller.broker_lifecycle import BrokerLifecycle
 from headrace.controller.cluster import Cluster
 from headrace.controller.producer_id_blocks import ProducerIdBlocks
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -31,8 +31,9 @@ from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
 from headrace.node.replication import Replication
-from headrace.node.storage import directory_id_of, mark_running, open_folders
+from headrace.node.storage import directory_id_of, identity_of, mark_running, open_folders
 from headrace.node.transactions import Transactions
+from headrace.node.world import World
 from headrace.raft.quorum import Quorum
 from headrace.replication.cleaning import Cleaning
 from headrace.replication.flushing import Flushing
@@ -79,6 +80,7 @@ class Node:
         remote_store: RemoteStore | None = None,
     ) -> None:
         self._loop = loop
+        self._world = World(loop, clock, disk, network, rng, ReceiveMemory(loop, receive_limits(config)))
         self._on_failure = on_failure
         self._is_broker = "broker" in config.roles
         self._lifecycle: BrokerLifecycle | None = None
@@ -89,67 +91,49 @@ class Node:
             config, disk=disk, clock=clock, rng=rng, on_folder_failed=self._folder_failed
         )
         try:
-            self._join(config, clock=clock, disk=disk, network=network, rng=rng, attention=attention)
+            self._join(config, attention)
         except BaseException:
             self._store.unlock()
             raise
 
-    def _join(
-        self,
-        config: BrokerConfig,
-        *,
-        clock: Clock,
-        disk: Disk,
-        network: Network,
-        rng: random.Random,
-        attention: Attention | None,
-    ) -> None:
+    def _join(self, config: BrokerConfig, attention: Attention | None) -> None:
         """Make the parts and tell them of each other."""
-        loop = self._loop
-        self._incarnation_id = new_uuid(rng)
+        loop, world = self._loop, self._world
+        self._incarnation_id = new_uuid(world.rng)
         self.image = ClusterImage(self.cluster_id)
         # The node's own settings with the cluster's changes on top; everything below reads these.
         self._cluster = Cluster(self.image, config)
         self.config = self._cluster.config
-        memory = ReceiveMemory(loop, receive_limits(config))
         self._doubts = Doubts(loop)
         self._control = ControlPlane(
             config,
             self.image,
+            world,
             directory_id=directory_id_of(self._store, config.metadata_log_dir),
             incarnation_id=self._incarnation_id,
             endpoints=lambda: self._listeners.controller_endpoints(),
             doubts=self._doubts,
-            loop=loop,
-            clock=clock,
-            disk=disk,
-            network=network,
-            memory=memory,
-            rng=rng,
             on_failure=self._on_failure,
         )
         self._directory_reports = DirectoryReports(self._control.active, node_id=config.node_id, loop=loop)
         self._replication = Replication(
             self.config,
             self.image,
+            world,
             alter_partition=self._control.active.alter_partition,
             on_leader_lost=self._doubts.suspect,
-            network=network,
-            memory=memory,
-            loop=loop,
-            clock=clock,
-            rng=rng,
         )
-        self.parts = self._make_parts(clock, rng, network, memory)
+        self.parts = self._make_parts()
         self.image_following = ImageFollowing(
-            self._follow, loop=loop, clock=clock, on_failure=self._on_failure
+            self._follow, loop=loop, clock=world.clock, on_failure=self._on_failure
         )
         self._upkeep = Upkeep(loop=loop, store=self._store, flushing=self.parts.flushing, config=self.config)
-        self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=rng)
-        self.tiers = self._join_remote_tier(disk, clock, rng, network, memory)
-        self._listeners = Listeners(self.parts, self.config, network, memory, attention)
+        self.cleaning = Cleaning(loop=loop, store=self._store, config=self.config, rng=world.rng)
+        self.tiers = self._join_remote_tier()
+        self._listeners = Listeners(self.parts, self.config, world.network, world.memory, attention)
 
-    def _make_parts(self, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory) -> Parts:
+    def _make_parts(self) -> Parts:
+        clock, rng = self._world.clock, self._world.rng
         waiting = Waiting(self._loop)
         flushing = Flushing(loop=self._loop, clock=clock, on_durable=self._durable)
         replicas = Replicas(
@@ -181,13 +165,9 @@ class Node:
             self.config,
             self.image,
             replicas,
+            self._world,
             take_producer_id=producer_ids.take,
             write_markers=lambda request: write_markers(self.parts, request),
-            network=network,
-            memory=memory,
-            loop=self._loop,
-            clock=clock,
-            rng=rng,
         )
         return Parts(
             node_id=self.config.node_id,
@@ -219,9 +199,7 @@ class Node:
             fetch_bytes_max=self.config.int("fetch.max.bytes"),
         )
 
-    def _join_remote_tier(
-        self, disk: Disk, clock: Clock, rng: random.Random, network: Network, memory: ReceiveMemory
-    ) -> "Tiers | None":
+    def _join_remote_tier(self) -> "Tiers | None":
         if self._remote_store is None or not self._is_broker:
             return None
         from headrace.node.tiers import Tiers  # most nodes have none, and start sooner without it
@@ -232,12 +210,7 @@ class Node:
             self._control.active,
             self.parts.replicas,
             self._remote_store,
-            network=network,
-            memory=memory,
-            loop=self._loop,
-            clock=clock,
-            rng=rng,
-            disk=disk,
+            self._world,
             log_dir=self._store.online_folders()[0].path,
             on_arrival=self.parts.waiting.notify,
         )
@@ -289,18 +262,9 @@ class Node:
             self.tiers.start()
 
     async def _register(self) -> None:
-        folders = [folder.meta for folder in self._store.online_folders() if folder.meta is not None]
-        identity = Identity(
-            node_id=self.config.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=self._incarnation_id,
-            directories=tuple(sorted(meta.directory_id for meta in folders)),
-            rack=self.config.str("broker.rack") or None,
-            previous_epoch=self._store.previous_broker_epoch,
-        )
         self._lifecycle = BrokerLifecycle(
             self._control.active,
-            identity,
+            identity_of(self.config, self._store, self.cluster_id, self._incarnation_id),
             self.config,
             replayed_to=lambda: self.image_following.replayed_to(self.image),
             loop=self._loop,
@@ -386,10 +350,7 @@ class Node:
         self.parts.groups.stop()
         self._transactions.stop()
         await self._listeners.drain_clients(DRAIN_S)
-        self._replication.stop()
-        self.parts.moves.stop()
-        self._directory_reports.stop()
-        self._upkeep.stop()
+        self._stop_replicas()
         self._control.stop_controllers()
         await self._control.stop_quorum()
         self.image_following.stop()
@@ -399,15 +360,18 @@ class Node:
         epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
         await self._loop.run_in_executor(None, self._store.close, epoch)
 
+    def _stop_replicas(self) -> None:
+        self._replication.stop()
+        self.parts.moves.stop()
+        self._directory_reports.stop()
+        self._upkeep.stop()
+
     def abandon(self) -> None:
         """A start that failed: let go of ports, timers and folders, write nothing."""
         self._listeners.close()
         self.parts.groups.stop()
         self._transactions.stop()
-        self._replication.stop()
-        self.parts.moves.stop()
-        self._directory_reports.stop()
-        self._upkeep.stop()
+        self._stop_replicas()
         self.cleaning.abandon()
         if self.tiers is not None:
             self.tiers.abandon()

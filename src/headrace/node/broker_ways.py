@@ -3,41 +3,23 @@ purpose. Requests on a connection are answered in order, so what may have to wai
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any
 
-from headrace.base.clock import Clock
 from headrace.metadata.image import ClusterImage
+from headrace.node.world import World
 from headrace.settings.broker_config import BrokerConfig
-from headrace.transport.network import Network
 from headrace.transport.peer import Peer, Read
-from headrace.transport.receive_memory import ReceiveMemory
 
 
 class BrokerWays:
     """Brokers are found by the listener between brokers that they have registered."""
 
-    def __init__(
-        self,
-        purpose: str,
-        config: BrokerConfig,
-        image: ClusterImage,
-        *,
-        network: Network,
-        memory: ReceiveMemory,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, purpose: str, config: BrokerConfig, image: ClusterImage, world: World) -> None:
         self._purpose = purpose
         self._config = config
         self._image = image
-        self._network = network
-        self._memory = memory
-        self._loop = loop
-        self._clock = clock
-        self._rng = rng
+        self._world = world
         self._peers: dict[int, Peer] = {}
 
     def send(self, broker_id: int, request: Any, *, read: Read | None = None) -> "asyncio.Future[Any]":
@@ -54,14 +36,15 @@ class BrokerWays:
 
     def new_peer(self, broker_id: int, on_lost: Callable[[str], None] | None = None) -> Peer:
         """A connection of its own, for the caller to close; `on_lost` hears of its end."""
+        world = self._world
         return Peer(
-            self._network,
-            self._loop,
-            self._clock,
+            world.network,
+            world.loop,
+            world.clock,
             resolve=lambda: self._address_of(broker_id),
             client_id=f"broker-{self._config.node_id}-{self._purpose}",
-            memory=self._memory,
-            rng=self._rng,
+            memory=world.memory,
+            rng=world.rng,
             on_lost=on_lost,
         )
 

@@ -7,32 +7,28 @@ the broker beside them needs it no more.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from headrace.base.clock import Clock
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.active import ActiveController
 from headrace.controller.broker_lifecycle import controller_registration_request
 from headrace.controller.broker_watch import BrokerWatch
 from headrace.controller.driver import Controller
 from headrace.controller.log_entries import entries_of_image
-from headrace.log.disk import Disk
 from headrace.metadata.brokers import Endpoint
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.publisher import ImagePublisher
 from headrace.node.auto_join import join_quorum
 from headrace.node.voter_address import tell_voter_address
+from headrace.node.world import World
 from headrace.raft.formatting import read_bootstrap
 from headrace.raft.member import open_member
 from headrace.raft.quorum import Quorum
 from headrace.raft.wire_words import Endpoints
 from headrace.server.doubts import Doubts
 from headrace.settings.broker_config import BrokerConfig
-from headrace.transport.network import Network
 from headrace.transport.peer import Peer
-from headrace.transport.receive_memory import ReceiveMemory
 
 OTHERS_MS: Final = 1_000
 """How long a controller that is to stop waits for brokers that are handing over."""
@@ -47,33 +43,27 @@ class ControlPlane:
         self,
         config: BrokerConfig,
         image: ClusterImage,
+        world: World,
         *,
         directory_id: bytes,
         incarnation_id: bytes,
         endpoints: Callable[[], Endpoints],
         doubts: Doubts,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        disk: Disk,
-        network: Network,
-        memory: ReceiveMemory,
-        rng: random.Random,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._config = config
-        self._clock = clock
+        self._world = world
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
-        self._loop = loop
         self._stopping = False
         self._joining: asyncio.Task[None] | None = None
         self.raft = open_member(
             config,
             directory_id=directory_id,
-            disk=disk,
-            loop=loop,
-            clock=clock,
-            rng=rng,
+            disk=world.disk,
+            loop=world.loop,
+            clock=world.clock,
+            rng=world.rng,
             entries_of_image=lambda: entries_of_image(image),
             on_failure=on_failure,
         )
@@ -81,51 +71,49 @@ class ControlPlane:
             self.raft,
             config,
             cluster_id=image.cluster_id,
-            network=network,
-            loop=loop,
-            clock=clock,
-            rng=rng,
-            memory=memory,
+            network=world.network,
+            loop=world.loop,
+            clock=world.clock,
+            rng=world.rng,
+            memory=world.memory,
             endpoints=endpoints,
         )
         self.publisher = ImagePublisher(image)
         self.own: Controller | None = None
         self.watch: BrokerWatch | None = None
         if "controller" in config.roles:
-            bootstrap = read_bootstrap(disk, config.metadata_log_dir)
-            self.own = self._controller(image, None if bootstrap is None else bootstrap.records, rng)
-            self.watch = self._watch(self.own, doubts, network, memory)
+            bootstrap = read_bootstrap(world.disk, config.metadata_log_dir)
+            self.own = self._controller(image, None if bootstrap is None else bootstrap.records)
+            self.watch = self._watch(self.own, doubts)
         self.raft.subscribe(self.publisher)
         self.active = ActiveController(
             self.raft,
             self.own,
-            loop=loop,
+            loop=world.loop,
             new_peer=self._way_to_controller,
             is_stopping=lambda: self._stopping,
         )
 
-    def _controller(
-        self, image: ClusterImage, bootstrap: Sequence[Any] | None, rng: random.Random
-    ) -> Controller:
+    def _controller(self, image: ClusterImage, bootstrap: Sequence[Any] | None) -> Controller:
         own = Controller(
             self.raft,
             self._config,
             cluster_id=image.cluster_id,
             bootstrap=default_bootstrap() if bootstrap is None else bootstrap,
             committed=image,
-            loop=self._loop,
-            clock=self._clock,
-            rng=rng,
+            loop=self._world.loop,
+            clock=self._world.clock,
+            rng=self._world.rng,
         )
         self.raft.subscribe(own)
         return own
 
-    def _watch(self, own: Controller, doubts: Doubts, network: Network, memory: ReceiveMemory) -> BrokerWatch:
+    def _watch(self, own: Controller, doubts: Doubts) -> BrokerWatch:
         watch = BrokerWatch(
             own,
-            loop=self._loop,
-            network=network,
-            memory=memory,
+            loop=self._world.loop,
+            network=self._world.network,
+            memory=self._world.memory,
             suspect=doubts.suspect,
             trust=doubts.trust,
         )
@@ -151,13 +139,15 @@ class ControlPlane:
             )
             await tell_voter_address(self.raft, self.active, self._endpoints())
             if self._config.bool("controller.quorum.auto.join.enable"):
-                self._joining = self._loop.create_task(join_quorum(self.raft, self.active, self._endpoints()))
+                self._joining = self._world.loop.create_task(
+                    join_quorum(self.raft, self.active, self._endpoints())
+                )
 
     async def see_others_off(self) -> None:
         """The active controller goes after the brokers that are about to: they would have to wait for the
         next one, and where all stop together there is none."""
-        deadline_ms = self._clock.monotonic_ms() + OTHERS_MS
-        while self._others_are_going() and self._clock.monotonic_ms() < deadline_ms:
+        deadline_ms = self._world.clock.monotonic_ms() + OTHERS_MS
+        while self._others_are_going() and self._world.clock.monotonic_ms() < deadline_ms:
             await asyncio.sleep(OTHERS_POLL_S)
 
     def _others_are_going(self) -> bool:

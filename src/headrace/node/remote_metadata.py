@@ -11,11 +11,9 @@ was acknowledged to the other is known then.
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import NO_LEADER
@@ -25,6 +23,7 @@ from headrace.metadata.image import ClusterImage
 from headrace.metadata.topics import TopicImage
 from headrace.node.broker_ways import BrokerWays
 from headrace.node.remote_metadata_reading import Reading
+from headrace.node.world import World
 from headrace.records.batch import Record, build_batch
 from headrace.server.automatic_topics import automatic_topic
 from headrace.settings.broker_config import BrokerConfig
@@ -33,8 +32,6 @@ from headrace.tiered.remote_log import RemoteLogs, SegmentUpdate
 from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
 from headrace.tiered.segment_records import encode_record
 from headrace.transport.backoff import Backoff
-from headrace.transport.network import Network
-from headrace.transport.receive_memory import ReceiveMemory
 from headrace.wire.schemas.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -59,31 +56,23 @@ class RemoteMetadata:
         config: BrokerConfig,
         image: ClusterImage,
         controller: ControllerRequests,
+        world: World,
         *,
         held: Callable[[], Iterable[TopicIdPartition]],
         on_change: Callable[[TopicIdPartition], None],
-        network: Network,
-        memory: ReceiveMemory,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        def ways(purpose: str) -> BrokerWays:
-            return BrokerWays(
-                purpose, config, image, network=network, memory=memory, loop=loop, clock=clock, rng=rng
-            )
-
         self.logs = RemoteLogs()
         self._config = config
         self._image = image
         self._controller = controller
         self._held = held
         self._on_change = on_change
-        self._loop = loop
-        self._clock = clock
-        self._backoff = Backoff(*RETRY_MS, rng)
-        self._read_ways, self._write_ways = ways("remote-metadata"), ways("remote-metadata-writes")
-        self.reading = Reading(image, self.logs, self._read_ways, loop=loop, on_change=on_change)
+        self._loop = world.loop
+        self._clock = world.clock
+        self._backoff = Backoff(*RETRY_MS, world.rng)
+        self._read_ways = BrokerWays("remote-metadata", config, image, world)
+        self._write_ways = BrokerWays("remote-metadata-writes", config, image, world)
+        self.reading = Reading(image, self.logs, self._read_ways, loop=world.loop, on_change=on_change)
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._creating_until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None

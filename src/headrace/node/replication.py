@@ -5,13 +5,12 @@ is known. A leader is found by the listener between brokers that it has register
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from headrace.base.clock import Clock
 from headrace.metadata.image import ClusterImage
 from headrace.node.broker_ways import BrokerWays
+from headrace.node.world import World
 from headrace.replication.fetcher import FetchLimits
 from headrace.replication.fetching import Fetchers
 from headrace.replication.isr_changes import IsrChanges, Send
@@ -22,9 +21,7 @@ from headrace.replication.surroundings import ReplicaSurroundings
 from headrace.replication.throttles import FollowerThrottle, LeaderThrottle
 from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.tails import RemoteTails
-from headrace.transport.network import Network
 from headrace.transport.peer import Peer
-from headrace.transport.receive_memory import ReceiveMemory
 from headrace.wire.apis import API
 from headrace.wire.framing import read_response
 from headrace.wire.notation import schema_of
@@ -59,23 +56,17 @@ class Replication:
         self,
         config: BrokerConfig,
         image: ClusterImage,
+        world: World,
         *,
         alter_partition: Send,
         on_leader_lost: Callable[[int], None],
-        network: Network,
-        memory: ReceiveMemory,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
         self._on_leader_lost = on_leader_lost
         self._image = image
-        self._loop = loop
-        self._ways = BrokerWays(
-            "fetcher", config, image, network=network, memory=memory, loop=loop, clock=clock, rng=rng
-        )
+        self._loop = world.loop
+        self._ways = BrokerWays("fetcher", config, image, world)
         node_id = config.node_id
-        self._isr_changes = IsrChanges(alter_partition, node_id=node_id, loop=loop)
+        self._isr_changes = IsrChanges(alter_partition, node_id=node_id, loop=world.loop)
         self._lag_timer: asyncio.TimerHandle | None = None
         self._replicas: Replicas | None = None
         self.around = ReplicaSurroundings(
@@ -87,8 +78,8 @@ class Replication:
         self._fetchers = Fetchers(
             self._connect,
             node_id=node_id,
-            loop=loop,
-            clock=clock,
+            loop=world.loop,
+            clock=world.clock,
             limits=_limits(config),
             throttle=FollowerThrottle(node_id, lambda: config.int("follower.replication.throttled.rate")),
             timeout_ms=config.int("replica.socket.timeout.ms"),

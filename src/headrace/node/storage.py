@@ -9,6 +9,7 @@ from typing import Final
 from headrace.base.clock import Clock
 from headrace.base.ids import new_uuid, uuid_text
 from headrace.controller.activation import default_bootstrap
+from headrace.controller.broker_lifecycle import Identity
 from headrace.controller.log_entries import versioned
 from headrace.log.disk import Disk
 from headrace.log.log_folder import LogFolder
@@ -106,6 +107,19 @@ def format_folders(
         )
     ids = iter(drawn.values())
     store.identify(cluster_id, config.node_id, lambda: next(ids))
+
+
+def identity_of(config: BrokerConfig, store: LogStore, cluster_id: str, incarnation_id: bytes) -> Identity:
+    """Who registers with the controller: a node and the folders that it could open."""
+    folders = [folder.meta for folder in store.online_folders() if folder.meta is not None]
+    return Identity(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        incarnation_id=incarnation_id,
+        directories=tuple(sorted(meta.directory_id for meta in folders)),
+        rack=config.str("broker.rack") or None,
+        previous_epoch=store.previous_broker_epoch,
+    )
 
 
 def _is_alone(config: BrokerConfig) -> bool:

@@ -4,20 +4,17 @@ Only a broker with `remote.log.storage.system.enable` has one. What blocks on th
 own, so that a slow store keeps nothing else waiting.
 """
 
-import asyncio
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.base.clock import Clock
 from headrace.base.ids import TopicPartition
 from headrace.controller.requests import ControllerRequests
-from headrace.log.disk import Disk
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.node.deleted_topics import DeletedTopics
 from headrace.node.remote_metadata import RemoteMetadata
 from headrace.node.remote_reading import RemoteReading
+from headrace.node.world import World
 from headrace.replication.replicas import Replicas
 from headrace.replication.tier_rounds import TierRounds
 from headrace.replication.tiering import Tiering
@@ -26,8 +23,6 @@ from headrace.tiered.remote_log import RemoteLogs
 from headrace.tiered.remote_segment import TopicIdPartition
 from headrace.tiered.steps import Teller
 from headrace.tiered.store import RemoteStore
-from headrace.transport.network import Network
-from headrace.transport.receive_memory import ReceiveMemory
 
 
 class Tiers:
@@ -40,13 +35,8 @@ class Tiers:
         controller: ControllerRequests,
         replicas: Replicas,
         store: RemoteStore,
+        world: World,
         *,
-        network: Network,
-        memory: ReceiveMemory,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        rng: random.Random,
-        disk: Disk,
         log_dir: str,
         on_arrival: Callable[[TopicPartition], None],
     ) -> None:
@@ -60,34 +50,36 @@ class Tiers:
             config,
             image,
             controller,
+            world,
             held=lambda: self.tiering.held(),
             on_change=self._changed,
-            network=network,
-            memory=memory,
-            loop=loop,
-            clock=clock,
-            rng=rng,
         )
         rounds = TierRounds(
             self._metadata,
             store,
-            Teller(config.node_id, clock.now_ms),
-            loop=loop,
+            Teller(config.node_id, world.clock.now_ms),
+            loop=world.loop,
             bytes_per_second=lambda: config.int("remote.log.manager.copy.max.bytes.per.second"),
             executor=self._executor,
         )
-        self.tiering = Tiering(rounds, replicas=replicas, config=config, loop=loop, rng=rng)
+        self.tiering = Tiering(rounds, replicas=replicas, config=config, loop=world.loop, rng=world.rng)
         self._deleted = DeletedTopics(
             self._metadata,
             rounds,
             image,
             controller,
-            loop=loop,
+            loop=world.loop,
             interval_s=lambda: config.int("remote.log.manager.task.interval.ms") / 1000,
         )
 
         self.reading = RemoteReading(
-            config, store, self.logs, disk=disk, log_dir=log_dir, loop=loop, on_arrival=on_arrival
+            config,
+            store,
+            self.logs,
+            disk=world.disk,
+            log_dir=log_dir,
+            loop=world.loop,
+            on_arrival=on_arrival,
         )
 
     @property

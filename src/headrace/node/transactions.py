@@ -3,20 +3,17 @@ transactional writes pass.
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 
-from headrace.base.clock import Clock
 from headrace.coordinators.txn.coordinator import TxnCoordinator
 from headrace.coordinators.txn.markers import WriteMarkers
 from headrace.metadata.image import ClusterImage
 from headrace.node.broker_ways import BrokerWays
+from headrace.node.world import World
 from headrace.replication.replicas import Replicas
 from headrace.server.txn_partitions import TxnPartitions
 from headrace.server.txn_produce import TxnProduce
 from headrace.settings.broker_config import BrokerConfig
-from headrace.transport.network import Network
-from headrace.transport.receive_memory import ReceiveMemory
 
 
 class Transactions:
@@ -27,25 +24,17 @@ class Transactions:
         config: BrokerConfig,
         image: ClusterImage,
         replicas: Replicas,
+        world: World,
         *,
         take_producer_id: "Callable[[], int | asyncio.Future[int]]",
         write_markers: WriteMarkers,
-        network: Network,
-        memory: ReceiveMemory,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        def ways(purpose: str) -> BrokerWays:
-            return BrokerWays(
-                purpose, config, image, network=network, memory=memory, loop=loop, clock=clock, rng=rng
-            )
-
-        self._marker_ways, self._question_ways = ways("txn-markers"), ways("txn-partitions")
+        self._marker_ways = BrokerWays("txn-markers", config, image, world)
+        self._question_ways = BrokerWays("txn-partitions", config, image, world)
         self.coordinator = TxnCoordinator(
             config=config,
-            clock=clock,
-            loop=loop,
+            clock=world.clock,
+            loop=world.loop,
             replicas=replicas,
             image=image,
             take_producer_id=take_producer_id,
@@ -53,9 +42,9 @@ class Transactions:
             send_markers=self._marker_ways.send,
         )
         self.partitions = TxnPartitions(
-            self.coordinator, config, loop=loop, ask_broker=self._question_ways.send
+            self.coordinator, config, loop=world.loop, ask_broker=self._question_ways.send
         )
-        self.produce = TxnProduce(self.partitions, loop)
+        self.produce = TxnProduce(self.partitions, world.loop)
 
     def stop(self) -> None:
         self.coordinator.stop()
