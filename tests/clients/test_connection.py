@@ -1,6 +1,7 @@
 """Connecting, agreeing on versions, and what is said when a broker cannot be reached."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -65,10 +66,35 @@ def test_no_broker_there(scripted: ScriptedCluster) -> None:
 def test_no_answer(scripted: ScriptedCluster) -> None:
     scripted.handlers["Metadata"] = lambda request, node: None
     with (
-        scripted.admin(request_timeout_ms=300) as admin,
+        scripted.admin(request_timeout_ms=300, default_api_timeout_ms=300) as admin,
         pytest.raises(TimedOutError, match=r"did not answer Metadata in time"),
     ):
         admin.list_topics()
+
+
+def test_a_request_that_got_no_answer_is_sent_again(scripted: ScriptedCluster) -> None:
+    answer = scripted.handlers["Metadata"]
+    unanswered = iter([True])
+    scripted.handlers["Metadata"] = lambda request, node: (
+        None if next(unanswered, False) else answer(request, node)
+    )
+    with scripted.admin(request_timeout_ms=300) as admin:
+        assert [each.name for each in admin.list_topics()] == ["t"]
+
+
+def test_a_first_request_that_is_lost_with_its_connection_is_sent_again(scripted: ScriptedCluster) -> None:
+    answer = scripted.handlers["Metadata"]
+    losses = iter([True])
+
+    def lose_once(request: Any, node: int) -> Any:
+        if next(losses, False):
+            scripted.cut()
+            return None
+        return answer(request, node)
+
+    scripted.handlers["Metadata"] = lose_once
+    with scripted.admin() as admin:
+        assert [each.name for each in admin.list_topics()] == ["t"]
 
 
 def test_a_lost_connection_is_made_anew(scripted: ScriptedCluster) -> None:

@@ -66,6 +66,7 @@ class ClusterClient:
         self._memory = ReceiveMemory(world.loop)
         self._channels: dict[tuple[str, int, Use], Channel] = {}
         self._any: Channel | None = None
+        self._was_reached = False
 
     def close(self) -> None:
         for channel in self._channels.values():
@@ -104,6 +105,7 @@ class ClusterClient:
             return channel
         if self._any is None or not self._any.is_ready:
             self._any = await self._connect_any()
+        self._was_reached = True
         return self._any
 
     def _channel(self, host: str, port: int, use: Use) -> Channel:
@@ -150,9 +152,9 @@ class ClusterClient:
             except RefusedError as error:
                 if not error.retriable or self.world.now_ms() + pause_ms > deadline:
                     raise
-            except UnreachableError:
+            except (UnreachableError, TimedOutError):
                 # Before anything worked, the address is probably wrong: say so at once.
-                if not self.view.brokers or self.world.now_ms() + pause_ms > deadline:
+                if not self._was_reached or self.world.now_ms() + pause_ms > deadline:
                     raise
             await self.pause(pause_ms)
 
