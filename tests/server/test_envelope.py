@@ -50,6 +50,20 @@ async def test_what_a_controller_does_not_serve_is_not_forwarded(world: NodeWorl
     assert within.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_a_reply_that_cannot_be_encoded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    @simulated()
+    async def ask(world: NodeWorld) -> None:
+        client = await world.connect_controller()
+        monkeypatch.setattr(envelope_handler, "encode_chunks", lambda *response: 1 / 0)
+        answered = await client.ask(envelope(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1_000), 7), 0)
+        assert answered.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        (trace,) = world.tracebacks.seen
+        assert "ZeroDivisionError" in str(trace)
+        world.tracebacks.seen.clear()
+
+    ask()
+
+
 def test_a_broker_tells_the_controller_for_whom_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's principal and address travel with its request; a node's own requests are the node's."""
     asked: list[tuple[int, str, str]] = []

@@ -48,8 +48,12 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
     answer: Future[EnvelopeResponse] = context.parts.loop.create_future()
 
     def reply(response: Any) -> None:
-        if not answer.done():
+        if answer.done():
+            return
+        try:
             answer.set_result(EnvelopeResponse(_bytes(api, header, response)))
+        except Exception as error:  # whoever forwarded it waits, whatever is wrong with the reply
+            answer.set_exception(error)
 
     try:
         result = row.load()(inner, asked)
