@@ -10,9 +10,9 @@ brokers while eligible leaders are in use: only topics and the cluster's default
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -33,6 +33,8 @@ MIN_ISR: Final = "min.insync.replicas"
 Changes = Mapping[str, str | None]
 """New values by name; None removes."""
 
+_Resource = TypeVar("_Resource", incremental.AlterConfigsResource, legacy.AlterConfigsResource)
+
 
 class Operation(IntEnum):
     """What IncrementalAlterConfigs does with one setting."""
@@ -46,55 +48,60 @@ class Operation(IntEnum):
 def incremental_alter_configs(
     cluster: Cluster, request: incremental.IncrementalAlterConfigsRequest
 ) -> Decision[incremental.IncrementalAlterConfigsResponse]:
-    response = incremental.IncrementalAlterConfigsResponse()
-    records: list[MetadataRecord] = []
-    counts = Counter(_key(resource) for resource in request.resources)
-    for resource in request.resources:
-        key = _key(resource)
-        result = incremental.AlterConfigsResourceResponse(
-            resource_type=key.resource_type, resource_name=key.name, error_message=None
+    results = [
+        incremental.AlterConfigsResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
-        response.responses.append(result)
-        try:
-            _check_listed_once(counts[key], Counter(config.name for config in resource.configs))
-            changes = _incremental_changes(cluster, key, resource.configs)
-            made = _alter(cluster, key, changes)
-            check_size([*records, *made])
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
-            continue
-        records += made
+        for each in request.resources
+    ]
+
+    def changes(resource: incremental.AlterConfigsResource, key: ConfigKey) -> Changes:
+        return _incremental_changes(cluster, key, resource.configs)
+
+    records = _alter_each(cluster, request.resources, results, changes)
+    response = incremental.IncrementalAlterConfigsResponse(responses=results)
     return Decision(() if request.validate_only else records, response)
 
 
 def alter_configs(
     cluster: Cluster, request: legacy.AlterConfigsRequest
 ) -> Decision[legacy.AlterConfigsResponse]:
-    response = legacy.AlterConfigsResponse()
-    records: list[MetadataRecord] = []
-    counts = Counter(_key(resource) for resource in request.resources)
-    for resource in request.resources:
-        key = _key(resource)
-        result = legacy.AlterConfigsResourceResponse(
-            resource_type=key.resource_type, resource_name=key.name, error_message=None
+    results = [
+        legacy.AlterConfigsResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
-        response.responses.append(result)
+        for each in request.resources
+    ]
+
+    def changes(resource: legacy.AlterConfigsResource, key: ConfigKey) -> Changes:
+        _check_not_null(config.name for config in resource.configs if config.value is None)
+        wanted: dict[str, str | None] = {config.name: config.value for config in resource.configs}
+        return wanted | dict.fromkeys(name for name in _current(cluster, key) if name not in wanted)
+
+    records = _alter_each(cluster, request.resources, results, changes)
+    return Decision(() if request.validate_only else records, legacy.AlterConfigsResponse(responses=results))
+
+
+def _alter_each(
+    cluster: Cluster,
+    resources: Sequence[_Resource],
+    results: Sequence[incremental.AlterConfigsResourceResponse | legacy.AlterConfigsResourceResponse],
+    changes: Callable[[_Resource, ConfigKey], Changes],
+) -> list[MetadataRecord]:
+    """The records of all resources that can be changed; the results of the others say why they cannot."""
+    records: list[MetadataRecord] = []
+    keys = [ConfigKey(each.resource_type, each.resource_name) for each in resources]
+    counts = Counter(keys)
+    for resource, key, result in zip(resources, keys, results, strict=True):
         try:
             _check_listed_once(counts[key], Counter(config.name for config in resource.configs))
-            _check_not_null(config.name for config in resource.configs if config.value is None)
-            wanted: dict[str, str | None] = {config.name: config.value for config in resource.configs}
-            dropped = dict.fromkeys(name for name in _current(cluster, key) if name not in wanted)
-            made = _alter(cluster, key, wanted | dropped)
+            made = _alter(cluster, key, changes(resource, key))
             check_size([*records, *made])
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
         records += made
-    return Decision(() if request.validate_only else records, response)
-
-
-def _key(resource: incremental.AlterConfigsResource | legacy.AlterConfigsResource) -> ConfigKey:
-    return ConfigKey(resource.resource_type, resource.resource_name)
+    return records
 
 
 def _current(cluster: Cluster, key: ConfigKey) -> Mapping[str, str]:

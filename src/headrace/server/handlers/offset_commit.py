@@ -15,11 +15,12 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId, TopicPartition
+from headrace.base.ids import TopicId
 from headrace.coordinators.group.classic_records import OffsetToCommit
 from headrace.coordinators.group.machine import GroupMachine
 from headrace.metadata.topics import TopicImage
 from headrace.server.context import NO_REPLY, NoReply, RequestContext
+from headrace.server.offset_wishes import offset_of, small_enough
 from headrace.server.pending import settle
 from headrace.wire.schemas.offset_commit import (
     OffsetCommitRequest,
@@ -73,10 +74,7 @@ def _sort_out(
         elif image is None or wish.partition_index not in image.partitions:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            where = TopicPartition(image.name, wish.partition_index)
-            metadata = wish.committed_metadata or ""
-            epoch = wish.committed_leader_epoch
-            wanted.append((result, OffsetToCommit(where, image.id, wish.committed_offset, epoch, metadata)))
+            wanted.append((result, offset_of(image, wish)))
     return answer
 
 
@@ -105,12 +103,7 @@ def _commit(
     response: OffsetCommitResponse,
     wanted: list[_Wanted],
 ) -> Future[OffsetCommitResponse]:
-    small: list[_Wanted] = []
-    for result, commit in wanted:
-        if len(commit.metadata) > machine.limits.offset_metadata_bytes_max:
-            result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        else:
-            small.append((result, commit))
+    small = small_enough(wanted, machine.limits.offset_metadata_bytes_max)
     future: Future[OffsetCommitResponse] = context.parts.loop.create_future()
     complete = settle(future)
 

@@ -25,6 +25,7 @@ from headrace.coordinators.txn.transaction import Owner
 from headrace.log.producer_states import NO_OFFSET
 from headrace.server.authority import Operation, Resource, allows
 from headrace.server.context import RequestContext
+from headrace.server.offset_wishes import offset_of, small_enough
 from headrace.server.pending import settle
 from headrace.server.txn_partitions import Errors
 from headrace.wire.schemas.txn_offset_commit import (
@@ -63,12 +64,7 @@ def handle(
     except ApiError as error:
         return _failed(response, wanted, error.code)
     context.parts.groups.arm()
-    small: list[_Wanted] = []
-    for result, commit in wanted:
-        if len(commit.metadata) > machine.limits.offset_metadata_bytes_max:
-            result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        else:
-            small.append((result, commit))
+    small = small_enough(wanted, machine.limits.offset_metadata_bytes_max)
     return _commit(context, request, response, small) if small else response
 
 
@@ -87,10 +83,7 @@ def _sort_out(
         elif image is None or wish.partition_index not in image.partitions:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            where = TopicPartition(image.name, wish.partition_index)
-            metadata = wish.committed_metadata or ""
-            epoch = wish.committed_leader_epoch
-            wanted.append((result, OffsetToCommit(where, image.id, wish.committed_offset, epoch, metadata)))
+            wanted.append((result, offset_of(image, wish)))
     return answer
 
 
