@@ -97,10 +97,9 @@ def _alter_each(
             _check_listed_once(counts[key], Counter(config.name for config in resource.configs))
             made = _alter(cluster, key, changes(resource, key))
             check_size([*records, *made])
+            records += made
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
-            continue
-        records += made
     return records
 
 

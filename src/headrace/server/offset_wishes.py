@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: a partition's wish, and whether it is small enough."""
+"""What OffsetCommit and TxnOffsetCommit share: a partition's wish, and whether it is small enough."""
 
 from typing import TypeVar
 
