@@ -95,7 +95,7 @@ def _alter_each(
     for resource, key, result in zip(resources, keys, results, strict=True):
         try:
             _check_listed_once(counts[key], Counter(config.name for config in resource.configs))
-            made = _alter(cluster, key, changes(resource, key))
+            made: list[MetadataRecord] = _alter(cluster, key, changes(resource, key))
             check_size([*records, *made])
             records += made
         except ApiError as error:
