@@ -1,6 +1,7 @@
 """Consumers that share partitions, on virtual time: who owns what, what is committed, and who takes over."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ async def poll_for(world: ClientWorld, consumers: list[AsyncConsumer], milliseco
             await consumer.poll(0.05)
 
 
-@pytest.mark.parametrize("way", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "kip-848"])
 def test_a_calm_group_hears_at_once_of_who_comes_and_goes(way: str) -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 60, partitions=6)
@@ -118,7 +119,80 @@ def test_a_calm_group_hears_at_once_of_who_comes_and_goes(way: str) -> None:
         await shared(consumers, [3, 3], seen)
         assert world.now_ms() - began_ms < 1_000
 
-    play(script, **BROKER)
+    play(script)
+
+
+@pytest.mark.parametrize("way", ["range", "kip-848"])
+def test_a_heartbeat_that_is_kept_holds_up_no_commit(way: str) -> None:
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 60, partitions=6)
+        consumer, _ = member(world, **WAYS[way] | {"heartbeat_interval_ms": 3_000})
+        await shared([consumer], [6], [])
+        for _ in range(20):
+            await poll_for(world, [consumer], 700)
+            began_ms = world.now_ms()
+            await consumer.commit({TopicPartition("t", 0): 5})
+            assert world.now_ms() - began_ms < 100
+        await consumer.close()
+
+    play(script, group_consumer_heartbeat_interval_ms="5000")
+
+
+async def longest_pauses_ms(world: ClientWorld, way: str) -> dict[int, int]:
+    """How long those partitions were silent at most that stayed with their owners, while one member joined
+    and left; records are written all the time.
+    """
+    consumers = [member(world, **WAYS[way])[0] for _ in range(2)]
+    await shared(consumers, [3, 3], [])
+    heard: dict[int, list[int]] = {number: [] for number in range(6)}
+    owners: dict[int, set[AsyncConsumer]] = {number: set() for number in range(6)}
+
+    async def write() -> None:
+        async with world.producer(linger_ms=0) as producer:
+            while True:
+                await asyncio.gather(*[await producer.send("t", b"", partition=each) for each in range(6)])
+                await asyncio.sleep(0.05)
+
+    async def read(consumer: AsyncConsumer) -> None:
+        while True:
+            for row in await consumer.poll(0.05):
+                heard[row.partition].append(world.now_ms())
+                owners[row.partition].add(consumer)
+
+    tasks = [asyncio.ensure_future(each) for each in (write(), *map(read, consumers))]
+    await asyncio.sleep(2)
+    third, _ = member(world, **WAYS[way])
+    reading = asyncio.ensure_future(read(third))
+    await asyncio.sleep(2)
+    assert len(third.assignment) == 2
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await third.close()
+    await asyncio.sleep(2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(len(each.assignment) for each in consumers) == [3, 3]
+    for consumer in consumers:
+        await consumer.close()
+    return {
+        number: max(after - before for before, after in itertools.pairwise(heard[number]))
+        for number in range(6)
+        if len(owners[number]) == 1
+    }
+
+
+@pytest.mark.parametrize("way", ["cooperative-sticky", "kip-848"])
+def test_who_keeps_its_partitions_sees_no_pause(way: str) -> None:
+    pauses_ms: dict[int, int] = {}
+
+    async def script(world: ClientWorld) -> None:
+        await fill(world, 6, partitions=6)
+        pauses_ms.update(await longest_pauses_ms(world, way))
+
+    play(script)
+    assert len(pauses_ms) == 4
+    assert max(pauses_ms.values()) < 120, pauses_ms
 
 
 def test_with_cooperation_only_what_moves_is_revoked() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
 from headrace.coordinators.group.consumer.settings import ConsumerSettings
+from headrace.coordinators.group.consumer.waiting import Release
 from headrace.coordinators.group.machine import GroupLimits, GroupMachine
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.coordinators.runtime import CoordinatorRecord, Done
@@ -158,6 +159,21 @@ class World:
         assert len(replies) == 1
         return replies[0]
 
+    def wait(
+        self, member: str, epoch: int, *, margin_ms: int | None = 50
+    ) -> tuple[list[ConsumerGroupHeartbeatResponse], Release | None]:
+        """A heartbeat without news that may be kept: its replies, and what ends the wait."""
+        replies: list[ConsumerGroupHeartbeatResponse] = []
+        release = self.machine.protocols.consumer_heartbeat(
+            ConsumerGroupHeartbeatRequest(GROUP, member, epoch),
+            client_id=f"client of {member}",
+            client_host="/127.0.0.1",
+            api_version=1,
+            answer=replies.append,
+            margin_ms=margin_ms,
+        )
+        return replies, release
+
     def join(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         options = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics)}
         return self.beat(member, 0, {}, **(options | fields))
@@ -190,6 +206,8 @@ class Client:
     target: Held = field(default_factory=dict)
     held: Held = field(default_factory=dict)
     interval_ms: int = 0
+    kept: list[ConsumerGroupHeartbeatResponse] = field(default_factory=list)
+    release: Release | None = None
 
     def join(self) -> None:
         self.held = {}
@@ -197,7 +215,21 @@ class Client:
 
     def beat(self) -> None:
         """One heartbeat, which reports what is held if that is not what was asked for."""
+        self.hear()
         self._take(self.world.beat(self.id, self.epoch, self.held))
+
+    def stay(self) -> None:
+        """One heartbeat without news, which may be kept."""
+        self.hear()
+        self.kept, self.release = self.world.wait(self.id, self.epoch)
+
+    def hear(self) -> None:
+        """Take the answer to a heartbeat that was kept: it gives way to whatever is sent now."""
+        if self.release is not None:
+            self.release(False)
+        kept, self.kept, self.release = self.kept, [], None
+        for reply in kept:
+            self._take(reply)
 
     def let_go(self) -> None:
         """Close what was revoked, open what is new."""

@@ -31,8 +31,12 @@ class Play:
         moves = [self.join, self.leave, self.die, self.grow, self.restart, self.static_restart]
         weights = [4, 1, 1, 1, 1, 1]
         if self.clients and self.rng.random() < 0.8:
-            moves, weights = [self.beat, self.let_go, self.wait], [5, 3, 3]
+            moves, weights = [self.beat, self.stay, self.let_go, self.wait], [4, 4, 3, 3]
         self.rng.choices(moves, weights)[0]()
+        self.world.pass_time(0)
+        for client in self.clients:
+            if client.kept:
+                client.hear()
         self.check()
 
     def join(self) -> None:
@@ -50,6 +54,7 @@ class Play:
         if self.clients:
             client = self._any()
             self.clients.remove(client)
+            client.hear()
             self.world.beat(client.id, -1)
 
     def die(self) -> None:
@@ -60,6 +65,7 @@ class Play:
         static = [client for client in self.clients if client.options]
         if static:
             client = self.rng.choice(static)
+            client.hear()
             self.world.beat(client.id, -2, **client.options)
             client.id = f"m{next(self.names)}"
             client.target, client.epoch = {}, 0
@@ -73,9 +79,14 @@ class Play:
 
     def restart(self) -> None:
         self.world.restart()
+        for client in self.clients:
+            client.kept, client.release = [], None
 
     def beat(self) -> None:
         self._any().beat()
+
+    def stay(self) -> None:
+        self._any().stay()
 
     def let_go(self) -> None:
         self._any().let_go()

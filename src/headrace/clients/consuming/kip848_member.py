@@ -135,6 +135,7 @@ class Kip848Member:
                 if self._world.now_ms() - self._holder.last_poll_ms > config.int("max.poll.interval.ms"):
                     await self._leave_for_silence()
                     return
+                began_ms = self._world.now_ms()
                 try:
                     failures = 0 if await self._beat_once() else failures + 1
                 except UnsupportedError:
@@ -144,7 +145,10 @@ class Kip848Member:
                         raise
                     self._forget_told()
                     failures += 1
-                await self._pause(self._cluster.retry.wait_ms(failures) if failures else self._interval_ms)
+                if failures:
+                    await self._pause(self._cluster.retry.wait_ms(failures))
+                else:  # from the last one: a coordinator may keep its answer until there is news
+                    await self._pause(max(0, began_ms + self._interval_ms - self._world.now_ms()))
         except ClientError as error:
             self._on_failure(error)
 

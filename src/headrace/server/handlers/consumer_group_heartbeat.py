@@ -5,6 +5,10 @@ assignor offered? pattern readable? coordinator here? group known (joining makes
 instance known, epoch its own? The reply gives a member its epoch, its partitions when they changed, and when
 to come back. It leaves once what it says is in the log. v1: patterns (RE2), and ids made by the client
 (KIP-1082).
+
+A reply without news is kept until there is some, or until it is nearly time for the next heartbeat
+(`coordinators/group/consumer/waiting.py`). It gives way to the next request on its connection. That is only
+done to clients that are known to take it well (`server/patience.py`).
 """
 
 from asyncio import Future
@@ -13,6 +17,7 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.server.context import RequestContext
+from headrace.server.patience import margin_ms_of
 from headrace.server.pending import settle
 from headrace.wire.schemas.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -35,12 +40,16 @@ def handle(
     except ApiError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     answer: Future[ConsumerGroupHeartbeatResponse] = parts.loop.create_future()
-    machine.protocols.consumer_heartbeat(
+    peer = context.connection
+    release = machine.protocols.consumer_heartbeat(
         request,
         client_id=context.client_id or "",
-        client_host=f"/{context.connection.host}",
+        client_host=f"/{peer.host}",
         api_version=context.api_version,
         answer=settle(answer),
+        margin_ms=margin_ms_of(peer),
     )
+    if release is not None:
+        peer.hold(lambda: release(peer.is_gone))
     parts.groups.arm()
     return answer

@@ -5,35 +5,18 @@ equal? Answers REBALANCE_IN_PROGRESS while members rejoin. v3: static membership
 
 While all is well the answer is held back, so that a member hears of a rebalance at once and not with its next
 heartbeat (`coordinators/group/held_heartbeats.py`). A reply that is held gives way to the next request on its
-connection. It is only done to clients that are known to take it well, by the name they give (KIP-511): those
-who send the next heartbeat by the time of the last one, and have nothing wait for the answer. Not so kafkajs,
-which reads no records until the heartbeat is answered, sarama, which ends no session before it is, and
-franz-go, which counts its interval from the answer; kafkajs, kafka-go and aiokafka give no name.
+connection. It is only done to clients that are known to take it well (`server/patience.py`).
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.group.consumer.both_protocols import BothProtocols
-from headrace.coordinators.group.held_heartbeats import Patience
-from headrace.server.context import Peer, RequestContext
+from headrace.server.context import RequestContext
+from headrace.server.patience import patience_of
 from headrace.server.pending import settle
 from headrace.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-# Stock clients send a heartbeat every 3 s by default. librdkafka leaves one out while another is unanswered:
-# that has its answer a little before. The Java client and librdkafka repeat, after their back-off of 0.1 s,
-# one that was answered by COORDINATOR_LOAD_IN_PROGRESS.
-HOLD_MS: Final = 2_800
-PATIENCE: Final = {
-    "apache-kafka-java": Patience(HOLD_MS, comes_again=True),
-    "headrace": Patience(HOLD_MS, comes_again=True),
-    "kafka-python": Patience(HOLD_MS, comes_again=False),
-}
-LIBRDKAFKAS_PATIENCE: Final = Patience(HOLD_MS, comes_again=True, starts_anew=False)
-# Its bindings have names of their own: confluent-kafka-python, confluent-kafka-go, rust-rdkafka...
-LIBRDKAFKA: Final = ("rdkafka", "confluent-kafka-")
 
 
 def handle(
@@ -58,7 +41,7 @@ def _hold(
 ) -> Future[HeartbeatResponse] | None:
     """The answer that comes when there is news; None where the client should have it now."""
     peer = context.connection
-    patience = _patience(peer)
+    patience = patience_of(peer)
     if patience is None:
         return None
     answer: Future[HeartbeatResponse] = context.parts.loop.create_future()
@@ -74,10 +57,3 @@ def _hold(
         return None
     peer.hold(lambda: release(groups.now_ms(), peer.is_gone))
     return answer
-
-
-def _patience(peer: Peer) -> Patience | None:
-    name, version = peer.software_name, peer.software_version
-    if "librdkafka" in version or any(part in name for part in LIBRDKAFKA):
-        return LIBRDKAFKAS_PATIENCE
-    return PATIENCE.get(name)

@@ -24,9 +24,11 @@ from headrace.coordinators.group.classic_replies import JoinFeatures, join_error
 from headrace.coordinators.group.consumer.classic_members import ClassicMembers
 from headrace.coordinators.group.consumer.member import JOINING
 from headrace.coordinators.group.consumer.migration import downgrade, is_all_classic, upgrade
-from headrace.coordinators.group.consumer.protocol import AnswerHeartbeat, ConsumerProtocol, Write
+from headrace.coordinators.group.consumer.protocol import ConsumerProtocol, Write
 from headrace.coordinators.group.consumer.records import Records, group_tombstones
 from headrace.coordinators.group.consumer.validation import check_heartbeat
+from headrace.coordinators.group.consumer.waiting import AnswerHeartbeat, Beat
+from headrace.coordinators.group.consumer.waiting import Release as ReleaseBeat
 from headrace.coordinators.group.held_heartbeats import Patience
 from headrace.coordinators.group.rebalances import ClassicLimits
 from headrace.metadata.image import ClusterImage
@@ -72,7 +74,9 @@ class BothProtocols:
         client_host: str,
         api_version: int,
         answer: AnswerHeartbeat,
-    ) -> None:
+        margin_ms: int | None = None,
+    ) -> ReleaseBeat | None:
+        """Answer, or keep it until there is news where `margin_ms` says how: see `Beat`."""
         settings = self._consumer.settings_of(request.group_id)
         prelude: Records = []
         try:
@@ -82,10 +86,8 @@ class BothProtocols:
                 prelude = self._make_way(classic, request)
         except ApiError as error:
             answer(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
-            return
-        self._consumer.heartbeat(
-            request, client_id=client_id, client_host=client_host, prelude=prelude, answer=answer
-        )
+            return None
+        return self._consumer.heartbeat(Beat(request, client_id, client_host, answer, margin_ms), prelude)
 
     def _make_way(self, classic: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> Records:
         """What ends the classic group that a member of the new protocol wants to join."""

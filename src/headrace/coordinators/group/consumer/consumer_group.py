@@ -44,8 +44,16 @@ class ResolvedRegex:
 
 
 @dataclass(slots=True)
+class Pace:
+    """When a member comes back, as it was told last, and whether it may be kept waiting until then."""
+
+    told_ms: int = 0
+    is_patient: bool = True
+
+
+@dataclass(slots=True)
 class ConsumerGroup:
-    """Members and targets. The last two fields are not in the log: they only say when to look again."""
+    """Members and targets. The last three fields are not in the log: they only say when to look again."""
 
     id: str
     epoch: int = 1
@@ -59,6 +67,7 @@ class ConsumerGroup:
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     assigned_at_ms: int | None = None  # monotonic time of the last target made here
     is_stale: bool = True  # topics changed since the metadata hash was made
+    paces: dict[str, Pace] = field(default_factory=dict, compare=False)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -97,6 +106,7 @@ class ConsumerGroup:
             self.owners[slot] = member.id
 
     def remove(self, member_id: str) -> None:
+        self.paces.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
             self._disown(member)

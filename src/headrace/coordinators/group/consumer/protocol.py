@@ -2,15 +2,17 @@
 
 `heartbeat` decides what is written; this joins it to the log (a reply leaves when its records are in) and to
 time: a member that stays silent for its session, or does not let go within its rebalance time-out, is out.
+A heartbeat with nothing to say or to hear may be kept until there is news (`waiting`).
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, Slot
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, Pace, Slot
 from headrace.coordinators.group.consumer.deadlines import Deadlines
 from headrace.coordinators.group.consumer.heartbeat import (
     Draft,
@@ -31,23 +33,25 @@ from headrace.coordinators.group.consumer.member import (
 )
 from headrace.coordinators.group.consumer.membership import check_room, check_seat, find_sender, held_slots
 from headrace.coordinators.group.consumer.records import ConsumerGroups, Records, progress_record
+from headrace.coordinators.group.consumer.said import as_described, is_full, is_idle
 from headrace.coordinators.group.consumer.settings import (
     QUICK_MS_MIN,
     ConsumerSettings,
     calm_interval_ms,
     quick_interval_ms,
 )
+from headrace.coordinators.group.consumer.waiting import Beat, Release, Waiting
 from headrace.coordinators.runtime import CoordinatorRecord, Done
 from headrace.coordinators.timers import Timers
 from headrace.metadata.image import ClusterImage
 from headrace.wire.schemas.consumer_group_heartbeat import (
     Assignment,
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
-AnswerHeartbeat = Callable[[ConsumerGroupHeartbeatResponse], None]
+# A heartbeat is kept for a part of the session at most, whatever interval was chosen.
+PARTS_OF_SESSION: Final = 4
 Write = Callable[[Sequence[CoordinatorRecord], Done, bool], None]
 
 
@@ -73,13 +77,19 @@ class ConsumerProtocol:
         self.table = ConsumerGroups()
         self._image = image
         self._clock = clock
-        self._write = write
+        self._append = write
         self._new_uuid = new_uuid
         self.settings_of = settings_of
         self._members_on_node = members_on_node
         self._after_loss = after_loss
         self.deadlines = Deadlines(
             timers=timers, clock=clock, settings_of=settings_of, find=self._find, expire=self._expire
+        )
+        self._waiting = Waiting(
+            timers=timers,
+            clock=clock,
+            news_at_ms=self._news_at_ms,
+            go_on=lambda beat: self.heartbeat(replace(beat, margin_ms=None), []),
         )
 
     @property
@@ -88,74 +98,63 @@ class ConsumerProtocol:
 
     # --- ConsumerGroupHeartbeat ---
 
-    def heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        *,
-        client_id: str,
-        client_host: str,
-        prelude: Records,
-        answer: AnswerHeartbeat,
-    ) -> None:
+    def heartbeat(self, beat: Beat, prelude: Records) -> Release | None:
         """Decide, write, answer a request that `validation` let through. `prelude` is written first: it ends
-        what the group was before.
+        what the group was before. Returns what ends the wait of one that is kept.
         """
+        request = beat.request
         try:
             group = self.groups.get(request.group_id)
             if group is None:
                 if request.member_epoch != JOINING:
                     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {request.group_id} is not known")
                 group = ConsumerGroup(request.group_id)
-            if request.member_epoch in (LEAVING, STATIC_LEAVING):
-                self._leave(group, request, answer)
-            else:
-                self._stay(group, request, client_id, client_host, prelude, answer)
+            if request.member_epoch not in (LEAVING, STATIC_LEAVING):
+                return self._stay(group, beat, prelude)
+            self._leave(group, beat)
         except ApiError as error:
-            answer(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+            beat.answer(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+        return None
 
-    def _stay(
-        self,
-        group: ConsumerGroup,
-        request: ConsumerGroupHeartbeatRequest,
-        client_id: str,
-        client_host: str,
-        prelude: Records,
-        answer: AnswerHeartbeat,
-    ) -> None:
+    def _stay(self, group: ConsumerGroup, beat: Beat, prelude: Records) -> Release | None:
+        request = beat.request
         settings = self.settings_of(group.id)
         member_id = request.member_id or self._new_uuid()
         check_room(group, member_id, settings.size_max)
         known = find_sender(group, request, member_id)
-        if known is not None and _is_idle(group, known, request, client_id, client_host):
+        if known is not None and is_idle(group, known, request, beat.client_id, beat.client_host):
             self.deadlines.expect_heartbeat(group.id, known)
-            answer(
-                ConsumerGroupHeartbeatResponse(
-                    member_id=known.id,
-                    member_epoch=known.epoch,
-                    heartbeat_interval_ms=self._interval_ms(group, known),
-                )
-            )
-            return
+            pace = group.paces.setdefault(known.id, Pace())
+            wait_ms_max = settings.session_timeout_ms // PARTS_OF_SESSION
+            release = self._waiting.keep(beat, pace, wait_ms_max=wait_ms_max)
+            if release is None:
+                beat.answer(self._reply(group, known))
+            return release
         before = ConsumerMember(member_id) if known is None else known
         if before.id != member_id:
             before = seated_anew(before, member_id)
 
         def done(error: ErrorCode, after: ConsumerMember) -> None:
             if error is not ErrorCode.NONE:
-                answer(ConsumerGroupHeartbeatResponse(error_code=error))
+                beat.answer(ConsumerGroupHeartbeatResponse(error_code=error))
                 return
+            reply = self._reply(self.groups.get(group.id, group), after)
             is_news = known is None or not _same_partitions(before.assigned, after.assigned)
-            answer(
-                ConsumerGroupHeartbeatResponse(
-                    member_id=member_id,
-                    member_epoch=after.epoch,
-                    heartbeat_interval_ms=self._interval_ms(self.groups.get(group.id, group), after),
-                    assignment=_assignment_to_wire(after.assigned) if is_news or _is_full(request) else None,
-                )
-            )
+            if is_news or is_full(request):
+                reply.assignment = _assignment_to_wire(after.assigned)
+            beat.answer(reply)
 
-        described = _as_described(before, request, client_id, client_host)
+        described = as_described(before, request, beat.client_id, beat.client_host)
         self.advance(group, known, before, described, held_slots(request), done, prelude)
+        return None
+
+    def _reply(self, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+        interval_ms = self._interval_ms(group, member)
+        if member.id in group.members:  # it may have gone while its answer waited for the log
+            group.paces.setdefault(member.id, Pace()).told_ms = interval_ms
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.id, member_epoch=member.epoch, heartbeat_interval_ms=interval_ms
+        )
 
     def advance(
         self,
@@ -211,16 +210,29 @@ class ConsumerProtocol:
             written(ErrorCode.NONE)
             return
         version = self.table.version
-        self._write(records, written, True)
+        self._write(group_id, records, written)
         if self.table.version != version:
             note()  # the answer waits for other replicas: until then, too, we have looked
 
+    def _write(self, group_id: str, records: Records, done: Done) -> None:
+        self._append(records, done, True)
+        self._waiting.stir(group_id)
+
     def may_assign(self, group: ConsumerGroup) -> bool:
         """One target at a time: changes that come close together are answered with one."""
+        return self._clock.monotonic_ms() >= self._assignable_at_ms(group)
+
+    def _assignable_at_ms(self, group: ConsumerGroup) -> int:
         if group.assigned_at_ms is None:
-            return True
-        interval_ms = self.settings_of(group.id).assignment_interval_ms
-        return self._clock.monotonic_ms() >= group.assigned_at_ms + interval_ms
+            return self._clock.monotonic_ms()
+        return group.assigned_at_ms + self.settings_of(group.id).assignment_interval_ms
+
+    def _news_at_ms(self, group_id: str, epoch: int) -> int | None:
+        """When there is news for members that have all of this epoch."""
+        group, now_ms = self.groups.get(group_id), self._clock.monotonic_ms()
+        if group is None or group.epoch == group.assignment_epoch:
+            return None if group is not None and group.epoch == epoch else now_ms
+        return max(now_ms, self._assignable_at_ms(group))
 
     def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         settings = self.settings_of(group.id)
@@ -236,9 +248,8 @@ class ConsumerProtocol:
 
     # --- leaving, by request or by silence ---
 
-    def _leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, answer: AnswerHeartbeat
-    ) -> None:
+    def _leave(self, group: ConsumerGroup, beat: Beat) -> None:
+        request, answer = beat.request, beat.answer
         member = group.members.get(request.member_id)
         if request.instance_id is not None:
             member = group.static_member(request.instance_id)
@@ -259,7 +270,7 @@ class ConsumerProtocol:
         if request.member_epoch == STATIC_LEAVING:
             gone = replace(left, epoch=STATIC_LEAVING, state=MemberState.STABLE, revoking={})
             self.deadlines.expect_release(group.id, gone)
-            self._write([progress_record(group.id, gone)], written, True)
+            self._write(group.id, [progress_record(group.id, gone)], written)
         else:
             self.remove(group, [left.id], written)
 
@@ -275,7 +286,7 @@ class ConsumerProtocol:
             done(error)
 
         records = take_out(group, member_ids, self._image, wall_ms=self._clock.now_ms())
-        self._write(records, written, True)
+        self._write(group.id, records, written)
         self._after_loss(group.id)
 
     def _expire(self, group_id: str, member_id: str) -> None:
@@ -305,6 +316,7 @@ class ConsumerProtocol:
             self.deadlines.expect_release(group.id, member)
 
     def unloaded(self) -> None:
+        self._waiting.drop_all()
         for group in self.groups.values():
             for member_id in group.members:
                 self.deadlines.forget(group.id, member_id)
@@ -317,60 +329,6 @@ class ConsumerProtocol:
     def _find(self, group_id: str, member_id: str) -> ConsumerMember | None:
         group = self.groups.get(group_id)
         return None if group is None else group.members.get(member_id)
-
-
-def _as_described(
-    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
-) -> ConsumerMember:
-    """The member with what this request says anew: null is no news."""
-    names, regex, assignor = (
-        request.subscribed_topic_names,
-        request.subscribed_topic_regex,
-        request.server_assignor,
-    )
-    timeout_ms = request.rebalance_timeout_ms
-    return replace(
-        member,
-        instance_id=request.instance_id if request.instance_id is not None else member.instance_id,
-        rack_id=request.rack_id if request.rack_id is not None else member.rack_id,
-        client_id=client_id,
-        client_host=client_host,
-        topics=member.topics if names is None else tuple(sorted(set(names))),
-        regex=member.regex if regex is None else regex,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        assignor=member.assignor if assignor is None else assignor,
-        classic=None,
-    )
-
-
-def _is_idle(
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    request: ConsumerGroupHeartbeatRequest,
-    client_id: str,
-    client_host: str,
-) -> bool:
-    """Nothing new on either side: most heartbeats are that, so they are answered without a draft."""
-    return (
-        request.member_epoch == member.epoch == group.epoch == group.assignment_epoch
-        and member.state is MemberState.STABLE
-        and not group.is_stale
-        and request.topic_partitions is None
-        and request.subscribed_topic_names is None
-        and request.subscribed_topic_regex is None
-        and request.server_assignor is None
-        and request.rebalance_timeout_ms == -1
-        and request.rack_id in (None, member.rack_id)
-        and request.instance_id in (None, member.instance_id)
-        and (client_id, client_host, member.classic) == (member.client_id, member.client_host, None)
-    )
-
-
-def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A client that is not sure what we know tells everything, and wants to hear everything."""
-    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-    tells_all = subscribes and request.rebalance_timeout_ms != -1 and request.topic_partitions is not None
-    return request.member_epoch == JOINING or tells_all
 
 
 def _same_partitions(one: Owned, other: Owned) -> bool:

@@ -5,7 +5,9 @@ reader let go. So, while a group is on its way, members come back quickly: after
 passed since the target was made, which is soon at first and costs little if somebody takes long. In a calm
 group they come back after `group.consumer.heartbeat.interval.ms` where somebody chose that. Left to itself,
 a node asks for as many heartbeats as it can answer without noticing: often from few members, seldom from
-many, never more seldom than the default.
+many, never more seldom than the default. The answer of a calm member is kept until there is news, or until
+shortly before the next heartbeat: how often they come matters where a member asked for something else, since
+nothing is kept from then to the next one.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ QUICK_PART: Final = 8
 # Calm members cost a node this many heartbeats in a second, about 1 % of a core.
 CALM_PER_SECOND: Final = 100
 CALM_MS_MIN: Final = 500
+# In whole steps: a client that is told of another interval counts anew from there.
+CALM_MS_STEP: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ def calm_interval_ms(settings: ConsumerSettings, members_on_node: int) -> int:
     most_ms = settings.heartbeat_interval_ms
     if settings.heartbeat_interval_is_chosen:
         return most_ms
-    return min(most_ms, max(CALM_MS_MIN, members_on_node * 1000 // CALM_PER_SECOND))
+    needed_ms = members_on_node * 1000 // CALM_PER_SECOND
+    return min(most_ms, max(CALM_MS_MIN, -(-needed_ms // CALM_MS_STEP) * CALM_MS_STEP))
 
 
 def quick_interval_ms(settings: ConsumerSettings, *, unsettled_for_ms: int, calm_ms: int) -> int:
