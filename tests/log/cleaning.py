@@ -12,10 +12,19 @@ COMPACT = frozenset({"compact"})
 SETTINGS = {"cleanup_policy": COMPACT, "segment_bytes": 2_000, "index_interval_bytes": 150}
 
 
-def clean_log(log, *, now_ms=NOW_MS, table_bytes=1 << 14, window_bytes=700, bound=None, load_factor=0.9):
+def clean_log(
+    log,
+    *,
+    now_ms=NOW_MS,
+    table_bytes=1 << 14,
+    window_bytes=700,
+    bound=None,
+    load_factor=0.9,
+    runs_bytes=2_000,
+):
     """A round on a log, whether it is worth it or not."""
     found = look_at(log, now_ms)
-    table = KeyTable(table_bytes, load_factor, (5, 7))
+    table = KeyTable(table_bytes, load_factor, (5, 7), runs_bytes=runs_bytes)
     return run_round(clean(found, table, Limits(window_bytes, 1_000), now_ms=now_ms))
 
 

@@ -7,7 +7,9 @@ from headrace.log.cleaner import Limits, clean, next_piece
 from headrace.log.cleaner_picking import look_at, pick
 from headrace.records.batch import Record, build_batch
 from headrace.records.cleaning import KeyTable
+from headrace.records.cleaning_runs import RUN_BYTES
 from headrace.settings.definition import LONG_MAX
+from headrace.testing.disk import VirtualDisk
 from tests.log.building import (
     NOW_MS,
     LogBuilder,
@@ -366,3 +368,23 @@ def test_a_follower_takes_what_compaction_left(logs):
     clean_log(follower)
     writer.check(follower)
     assert append(follower, sequenced(100, 0, writer.sequences[100])).first_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_remembered_of_batches_changes_no_byte(seed):
+    found = []
+    for runs_bytes in (0, 5 * RUN_BYTES, 1 << 16):
+        disk = VirtualDisk()
+        disk.make_folder("/data")
+        logs = LogBuilder(disk, "/data")
+        log = logs.open(**SETTINGS, delete_retention_ms=1000)
+        writer = KeyedLog(log, seed, keys=6 if seed % 2 else 60, codecs=(0, 0, 4))
+        now_ms, told = NOW_MS, []
+        for _ in range(3):
+            writer.write(40, now_ms=now_ms)
+            now_ms += 700
+            done = clean_log(log, now_ms=now_ms, runs_bytes=runs_bytes)
+            told.append((done.records_read, done.records_kept, done.bytes_after, done.keys))
+        writer.check()
+        found.append((told, [batch for _, batch in chunks(log)], logs.names()))
+    assert found[0] == found[1] == found[2]

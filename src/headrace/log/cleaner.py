@@ -140,7 +140,7 @@ def _fill(found: Cleanable, table: KeyTable, mapping: Mapping, limits: Limits) -
             return
         segment = log.segments[number]
         file = segment.file
-        mapping.open(file, segment.near(offset), segment.size)
+        mapping.open(file, segment.near(offset), segment.size, base_offset=segment.base_offset)
         while not mapping.is_done:
             yield partial(mapping.step, limits.piece_bytes)
         offset = log.segments.base_after(log.segments.number_of(segment.base_offset)) or found.bound
@@ -151,6 +151,7 @@ def _fill(found: Cleanable, table: KeyTable, mapping: Mapping, limits: Limits) -
             names_are_durable = False
     if not names_are_durable:
         yield partial(_sync_folder, log)
+    yield partial(_count_live, table)
 
 
 def _begin(table: KeyTable, start: int, end: int) -> int:
@@ -158,10 +159,17 @@ def _begin(table: KeyTable, start: int, end: int) -> int:
     return 0
 
 
+def _count_live(table: KeyTable) -> int:
+    table.count_live()
+    return 0
+
+
 def _rewrite(rewriting: Rewriting, group: list[Segment], limits: Limits) -> Generator[Work, int, None]:
     yield rewriting.begin
     for segment in group:
-        rewriting.open(segment.file, segment.size, is_last=segment is group[-1])
+        rewriting.open(
+            segment.file, segment.size, is_last=segment is group[-1], base_offset=segment.base_offset
+        )
         while not rewriting.is_done:
             yield partial(rewriting.step, limits.piece_bytes)
     yield rewriting.finish

@@ -8,7 +8,7 @@ from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
 from headrace.log.disk import File
 from headrace.records.batch import UNPACKED_BYTES_MAX, records_section
-from headrace.records.cleaning import Code, KeyTable
+from headrace.records.cleaning import UNKNOWN, Code, KeyTable
 
 
 class Mapping:
@@ -18,11 +18,14 @@ class Mapping:
         self._table = table
         self._window = window
         self._transactions = transactions
+        self._origin = UNKNOWN
         self.is_full = False
 
-    def open(self, file: File, position: int, end: int) -> None:
-        """Go on with a segment's file, from `position`, where a batch starts."""
+    def open(self, file: File, position: int, end: int, *, base_offset: int | None = None) -> None:
+        """Go on with a segment's file, from `position`, where a batch starts. With `base_offset` it is
+        remembered what there is in it."""
         self._window.open(file, position, end)
+        self._origin = UNKNOWN if base_offset is None else self._table.open(base_offset, end)
 
     @property
     def is_done(self) -> bool:
@@ -34,7 +37,9 @@ class Mapping:
         read = 0
         window = self._window
         while read < bytes_max and not self.is_done:
-            code, window.at = self._table.add(window.data, window.at, window.end)
+            code, window.at = self._table.add(
+                window.data, window.at, window.end, position=self._origin + window.origin
+            )
             if code is Code.OTHER:
                 self._add_other()
             elif code is Code.FULL:
@@ -52,5 +57,7 @@ class Mapping:
             self._table.skip_to(header.last_offset)
         else:
             body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX)
-            self.is_full = not self._table.add_records(body, header)
+            # A transaction is looked at again whatever the table says.
+            at = UNKNOWN if header.is_transactional else self._origin + self._window.origin + self._window.at
+            self.is_full = not self._table.add_records(body, header, position=at)
         self._window.at += header.size

@@ -5,6 +5,7 @@ of a group always stays, without records if need be: so the new segment ends whe
 between two renames cannot bring one of them back, and no hole opens between segments. So does the last batch
 of each producer that the log remembers, whose sequence would otherwise be lost with it.
 
+What the first half remembers of a segment (`cleaning_runs`) says which of its parts need no second look.
 Steps block and run in a thread; a new file is synced piece by piece, so that no sync takes long.
 """
 
@@ -20,9 +21,13 @@ from headrace.log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
 from headrace.log.segment import POSITION_MAX
 from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, records_section
 from headrace.records.cleaning import Code, SegmentWriter, Wish
+from headrace.records.cleaning_layout import Fate
+from headrace.records.cleaning_runs import Part
 from headrace.records.header import CODEC_MASK, CONTROL
 
 SYNC_BYTES: Final = 32 << 20
+PARTS_PER_WINDOW: Final = 64
+"""What is shorter is not worth a read of its own: 4 KiB with Kafka's default buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ class Rewriting:
         self._now_ms = now_ms
         self._file: File | None = None
         self._written = self._synced = 0
+        self._source: File | None = None
+        self._size = 0
         self._is_last = False
+        self._base_offset: int | None = None
+        self._parts: list[Part] | None = []
+        self._part = Part(0, 0, Fate.CLEAN, 0)
         self.suffixes: tuple[str, ...] = (LOG, INDEX, TIME_INDEX)
 
     @property
@@ -79,22 +89,33 @@ class Rewriting:
         self._file.truncate(0)
         return 0
 
-    def open(self, file: File, size: int, *, is_last: bool) -> None:
-        """Go on with a segment's file."""
-        self._window.open(file, 0, size)
-        self._is_last = is_last
+    def open(self, file: File, size: int, *, is_last: bool, base_offset: int | None = None) -> None:
+        """Go on with a segment's file; with `base_offset` by what was remembered of it."""
+        self._source = file
+        self._size, self._is_last = size, is_last
+        self._base_offset = base_offset
+        self._parts = None
+        self._window.open(file, 0, 0)
 
     @property
     def is_done(self) -> bool:
         """Whether the segment that was opened is dealt with."""
-        return self._window.is_done
+        return self._window.is_done and self._parts is not None and not self._parts
 
     def step(self, bytes_max: int) -> int:
         """Go on for about so many bytes; how many were read and written."""
         moved, window, writer = 0, self._window, self._writer
-        while moved < bytes_max and not window.is_done:
-            last_end = window.last_end if self._is_last else -1
-            code, window.at = writer.clean(window.data, window.at, window.end, last_end=last_end)
+        if self._parts is None:
+            self._plan()
+        while moved < bytes_max and not self.is_done:
+            if window.is_done:
+                self._next_part()
+                continue
+            last_end = window.last_end if self._is_last and self._part.end == self._size else -1
+            if self._part.fate == Fate.COPY:
+                code, window.at = writer.copy(window.data, window.at, window.end)
+            else:
+                code, window.at = writer.clean(window.data, window.at, window.end, last_end=last_end)
             if code is Code.FULL:
                 moved += self._write()
                 writer.make_room(self._window.batch()[0].size)
@@ -103,6 +124,26 @@ class Rewriting:
             elif not window.is_done:
                 moved += window.fill()
         return moved
+
+    def _plan(self) -> None:
+        """Find out what becomes of the segment's parts; the last of the list comes first."""
+        if self._base_offset is None:
+            self._parts = [Part(0, self._size, Fate.CLEAN, 0)]
+            return
+        bytes_min = self._window.size // PARTS_PER_WINDOW
+        self._parts = self._writer.parts(
+            self._base_offset, self._size, keeps_last=self._is_last, bytes_min=bytes_min
+        )
+        self._parts.reverse()
+
+    def _next_part(self) -> None:
+        assert self._parts is not None
+        assert self._source is not None
+        self._part = self._parts.pop()
+        if self._part.fate == Fate.SKIP:
+            self._writer.skip(self._part.records)
+        else:
+            self._window.open(self._source, self._part.start, self._part.end)
 
     def finish(self) -> int:
         """Write the rest and the indexes, and sync all; bytes written."""

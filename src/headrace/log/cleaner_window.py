@@ -34,8 +34,13 @@ class Window:
 
     @property
     def last_end(self) -> int:
-        """Where the file's last batch ends in the window; -1 while that is not in it."""
+        """Where the last batch that was asked for ends in the window; -1 while that is not in it."""
         return self.end if self._position >= self._file_end else -1
+
+    @property
+    def origin(self) -> int:
+        """Where the first byte of `data` lies in the file."""
+        return self._position - self.end
 
     def fill(self) -> int:
         """Read on behind what is left, which grows where a batch is larger than the window; bytes read."""

@@ -16,6 +16,7 @@ from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records import kernels_cleaning_plain
 from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, State, Tally
+from headrace.records.cleaning_runs import Part, RunBook
 from headrace.records.codecs import compress
 from headrace.records.header import (
     CODEC_MASK,
@@ -37,6 +38,12 @@ OTHERS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
 
 ROOM_FACTOR: Final = 3
 """New timestamps make a batch of the smallest delete markers grow so much, and no more."""
+
+UNKNOWN: Final = -(1 << 62)
+"""The position of batches that are not to be noted."""
+
+NOTHING: Final = -1
+"""As the last offset that the table knows of: everything is kept."""
 
 _FLAWS: Final = {
     Code.BAD_HEADER: "has no batch's header",
@@ -70,15 +77,19 @@ class Wish(NamedTuple):
 
 
 class KeyTable:
-    """The last offset of each key, up to `entries_max` of them."""
+    """The last offset of each key, and the runs of batches that are in the table, in `size_bytes` and
+    `runs_bytes` of memory."""
 
-    def __init__(self, size_bytes: int, load_factor: float, secret: tuple[int, int]) -> None:
+    def __init__(
+        self, size_bytes: int, load_factor: float, secret: tuple[int, int], *, runs_bytes: int = 0
+    ) -> None:
         self._slots_max = max(size_bytes // ENTRY_BYTES, 2)
         self._load_factor = load_factor
         self._data: bytearray | memoryview = bytearray(0)
         self._tally = memoryview(bytearray(8 * len(Tally))).cast("q")
         self.job = memoryview(bytearray(8 * len(Job))).cast("q")
         self.job[Job.SECRET_0], self.job[Job.SECRET_1] = map(_signed, secret)
+        self._runs = RunBook(runs_bytes, self._tally)
 
     @property
     def data(self) -> bytearray | memoryview:
@@ -103,32 +114,67 @@ class KeyTable:
         wanted = int((end - start) / min(self._load_factor, 0.75)) + 2
         slots = min(wanted, self._slots_max)
         self._data = _kernels().new_table(slots * ENTRY_BYTES)
-        self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = 0
+        self._runs.begin()
+        self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = self._tally[Tally.TOMBSTONES] = 0
         self._tally[Tally.LATEST] = start - 1
         job = self.job
         job[Job.SLOTS], job[Job.START] = slots, start
         # One slot stays free, or a search for a key that is not there would never end.
         job[Job.ENTRIES_MAX] = max(1, min(int(self._slots_max * self._load_factor), slots - 1))
 
-    def add(self, data: Buffer, at: int, end: int) -> tuple[Code, int]:
-        """Take in whole batches; why it ended, and where. InvalidBytesError at a batch that is damaged."""
-        code, at = _kernels().map_batches(data, at, end, OTHERS, self._data, self.job, self._tally)
+    def open(self, base_offset: int, size: int) -> int:
+        """Batches of that segment come next: what to add to their positions in its file."""
+        return self._runs.open(base_offset, size)
+
+    def add(self, data: Buffer, at: int, end: int, *, position: int = UNKNOWN) -> tuple[Code, int]:
+        """Take in whole batches; why it ended, and where. InvalidBytesError at a batch that is damaged.
+        `position` is that of the buffer's first byte."""
+        code, at = _kernels().map_batches(
+            data, at, end, OTHERS, position, self._data, self.job, self._tally, self._runs.rows
+        )
         if code > Code.OTHER:
             raise _flaw(code, at)
         return Code(code), at
 
-    def add_records(self, body: Buffer, header: BatchHeader) -> bool:
-        """Take in the records of a batch that `add` handed back; False where the table is full."""
+    def add_records(self, body: Buffer, header: BatchHeader, *, position: int = UNKNOWN) -> bool:
+        """Take in the records of a batch that `add` handed back; False where the table is full. `position` is
+        the batch's own, where nothing but the table decides what becomes of it."""
         if header.last_offset < self.job[Job.START]:
             return True
-        code = _kernels().map_records(
-            body, 0, len(body), header.record_count, header.base_offset, self._data, self.job, self._tally
+        code = _kernels().map_batch(
+            body,
+            0,
+            len(body),
+            header.record_count,
+            header.base_offset,
+            header.last_offset,
+            position,
+            header.size,
+            self._data,
+            self.job,
+            self._tally,
+            self._runs.rows,
         )
         if code == Code.BAD_RECORD:
             raise _flaw(code, 0)
-        if code == Code.MORE:
-            self.skip_to(header.last_offset)
         return bool(code == Code.MORE)
+
+    def count_live(self) -> None:
+        """Everything is in the table: find out what lives in each run. Call it from a thread."""
+        self._runs.count_live(_kernels(), self._data, self.job[Job.SLOTS])
+
+    def parts(
+        self, base_offset: int, size: int, *, keeps_last: bool, bytes_min: int, kept_offsets: memoryview
+    ) -> list[Part]:
+        """What becomes of the parts of a segment: see `RunBook.parts`."""
+        return self._runs.parts(
+            _kernels(),
+            base_offset,
+            size,
+            keeps_last=keeps_last,
+            bytes_min=bytes_min,
+            kept_offsets=kept_offsets,
+        )
 
     def skip_to(self, offset: int) -> None:
         """Up to `offset` there is nothing that the table must know."""
@@ -137,6 +183,7 @@ class KeyTable:
     def drop(self) -> None:
         """Give the memory back."""
         self._data = bytearray(0)
+        self._runs.drop()
 
 
 class SegmentWriter:
@@ -159,6 +206,8 @@ class SegmentWriter:
         job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
         job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
         job[Job.INTERVAL] = index_interval_bytes
+        self._copy_job = memoryview(bytearray(job)).cast("q")
+        self._copy_job[Job.LATEST] = NOTHING
         self._state = memoryview(bytearray(8 * len(State))).cast("q")
         self._state[State.MAX_TIME] = self._state[State.LAST_TIME] = -1
         self._kept_offsets = _numbers(sorted(kept_offsets))
@@ -194,6 +243,25 @@ class SegmentWriter:
     ) -> tuple[Code, int]:
         """Go on with whole batches; why it ended, and where. FULL: `take` what there is. The batch that ends
         at `last_end` stays even without a record."""
+        return self._walk(data, at, end, last_end, others, self._job)
+
+    def copy(self, data: Buffer, at: int, end: int) -> tuple[Code, int]:
+        """Go on with whole batches of any kind that stay as they are; otherwise as `clean`."""
+        return self._walk(data, at, end, -1, 0, self._copy_job)
+
+    def skip(self, records: int) -> None:
+        """Go on behind so many records, none of which stays."""
+        self._state[State.READ] += records
+
+    def parts(self, base_offset: int, size: int, *, keeps_last: bool, bytes_min: int) -> list[Part]:
+        """What to do with the parts of a segment: see `RunBook.parts`."""
+        return self._table.parts(
+            base_offset, size, keeps_last=keeps_last, bytes_min=bytes_min, kept_offsets=self._kept_offsets
+        )
+
+    def _walk(
+        self, data: Buffer, at: int, end: int, last_end: int, others: int, job: memoryview
+    ) -> tuple[Code, int]:
         code, at = _kernels().clean_batches(
             data,
             at,
@@ -204,7 +272,7 @@ class SegmentWriter:
             self._scratch,
             self._table.data,
             self._kept_offsets,
-            self._job,
+            job,
             self._state,
             self._index,
             self._times,

@@ -5,6 +5,9 @@ A `job` is what a compaction was asked to do and does not change while a kernel 
 went into the table of keys, a `state` what was written of a new segment. All are int64.
 
 The table has entries of 24 bytes: 16 of a key's hash, 8 of its last offset plus one, so that zero is free.
+
+A run is a row of numbers about batches that lie one behind the other and are in the table as a whole; a span
+is what becomes of a part of a segment (`cleaning_runs`).
 """
 
 from enum import IntEnum
@@ -45,6 +48,9 @@ class Tally(IntEnum):
     ENTRIES = 0  # keys in the table
     LATEST = 1  # the last offset that was looked at
     RECORDS = 2
+    TOMBSTONES = 3  # of the records
+    RUNS = 4  # runs of batches that are noted
+    RUN_BYTES = 5  # up to which a run goes on with the next batch; -1: no more are noted
 
 
 class State(IntEnum):
@@ -60,3 +66,32 @@ class State(IntEnum):
     LAST_TIME = 7  # the timestamp of its last entry
     READ = 8  # records seen
     KEPT = 9  # records written
+
+
+class Run(IntEnum):
+    """Columns of a run."""
+
+    FIRST = 0  # its first offset
+    END = 1  # the offset behind its last
+    POSITION = 2  # where it begins, counted on from file to file
+    END_POSITION = 3
+    RECORDS = 4
+    TOMBSTONES = 5
+    LIVE = 6  # records that are the last of their keys
+
+
+class Span(IntEnum):
+    """Columns of a span."""
+
+    START = 0  # in the segment's file
+    END = 1
+    FATE = 2
+    RECORDS = 3  # where it is skipped
+
+
+class Fate(IntEnum):
+    """What is done with a span."""
+
+    CLEAN = 0  # each record is looked up
+    COPY = 1  # all of it stays
+    SKIP = 2  # all of it goes

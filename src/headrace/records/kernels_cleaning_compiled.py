@@ -3,7 +3,11 @@
 import numpy as np
 
 from headrace.base.chunks import Buffer
-from headrace.records import kernels_cleaning
+from headrace.records import (
+    kernels_cleaning_mapping,
+    kernels_cleaning_rewriting,
+    kernels_cleaning_runs,
+)
 
 _frombuffer = np.frombuffer
 _uint8 = np.uint8
@@ -14,19 +18,33 @@ def new_table(size: int) -> memoryview:
     return np.zeros(size, _uint8).data
 
 
-def map_records(
+def map_batch(
     data: Buffer,
     at: int,
     limit: int,
     count: int,
     base_offset: int,
+    last_offset: int,
+    position: int,
+    size: int,
     table: bytearray | memoryview,
     job: memoryview,
     tally: memoryview,
+    runs: memoryview,
 ) -> int:
-    body, words = _frombuffer(data, _uint8), _frombuffer(table, np.uint64)
-    return kernels_cleaning.map_records(
-        body, at, limit, count, base_offset, words, np.asarray(job), np.asarray(tally)
+    return kernels_cleaning_mapping.map_batch(
+        _frombuffer(data, _uint8),
+        at,
+        limit,
+        count,
+        base_offset,
+        last_offset,
+        position,
+        size,
+        _frombuffer(table, np.uint64),
+        np.asarray(job),
+        np.asarray(tally),
+        np.asarray(runs),
     )
 
 
@@ -35,12 +53,52 @@ def map_batches(
     at: int,
     end: int,
     others: int,
+    position: int,
     table: bytearray | memoryview,
     job: memoryview,
     tally: memoryview,
+    runs: memoryview,
 ) -> tuple[int, int]:
-    window, words = _frombuffer(data, _uint8), _frombuffer(table, np.uint64)
-    return kernels_cleaning.map_batches(window, at, end, others, words, np.asarray(job), np.asarray(tally))
+    return kernels_cleaning_mapping.map_batches(
+        _frombuffer(data, _uint8),
+        at,
+        end,
+        others,
+        position,
+        _frombuffer(table, np.uint64),
+        np.asarray(job),
+        np.asarray(tally),
+        np.asarray(runs),
+    )
+
+
+def count_live(
+    table: bytearray | memoryview, slots: int, runs: memoryview, count: int, places: memoryview
+) -> None:
+    words = _frombuffer(table, np.uint64)
+    kernels_cleaning_runs.count_live(words, slots, np.asarray(runs), count, np.asarray(places))
+
+
+def plan_spans(
+    runs: memoryview,
+    count: int,
+    origin: int,
+    size: int,
+    keeps_last: int,
+    bytes_min: int,
+    kept_offsets: memoryview,
+    spans: memoryview,
+) -> int:
+    return kernels_cleaning_runs.plan_spans(
+        np.asarray(runs),
+        count,
+        origin,
+        size,
+        keeps_last,
+        bytes_min,
+        np.asarray(kept_offsets),
+        np.asarray(spans),
+    )
 
 
 def keep_records(
@@ -56,7 +114,7 @@ def keep_records(
     table: bytearray | memoryview,
     job: memoryview,
 ) -> tuple[int, int, int, int, int]:
-    return kernels_cleaning.keep_records(
+    return kernels_cleaning_rewriting.keep_records(
         _frombuffer(data, _uint8),
         at,
         limit,
@@ -75,7 +133,7 @@ def shift_records(
     data: Buffer, at: int, limit: int, count: int, shift: int, out: bytearray, out_at: int
 ) -> int:
     body, room = _frombuffer(data, _uint8), _frombuffer(out, _uint8)
-    return kernels_cleaning.shift_records(body, at, limit, count, shift, room, out_at)
+    return kernels_cleaning_rewriting.shift_records(body, at, limit, count, shift, room, out_at)
 
 
 def note_batch(
@@ -87,7 +145,7 @@ def note_batch(
     index: bytearray,
     times: bytearray,
 ) -> None:
-    kernels_cleaning.note_batch(
+    kernels_cleaning_rewriting.note_batch(
         size,
         last_offset,
         max_timestamp,
@@ -113,7 +171,7 @@ def clean_batches(
     index: bytearray,
     times: bytearray,
 ) -> tuple[int, int]:
-    return kernels_cleaning.clean_batches(
+    return kernels_cleaning_rewriting.clean_batches(
         _frombuffer(data, _uint8),
         at,
         end,

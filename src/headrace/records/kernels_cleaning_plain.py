@@ -24,8 +24,23 @@ from headrace.records.header import (
     join_batch,
     read_header,
 )
+from headrace.records.kernels_cleaning_runs_plain import count_live, note_run, plan_spans
 from headrace.records.kernels_plain import _number, siphash
 from headrace.records.varints import encode_varint
+
+__all__ = [
+    "clean_batches",
+    "count_live",
+    "crc32c",
+    "empty",
+    "keep_records",
+    "map_batch",
+    "map_batches",
+    "new_table",
+    "note_batch",
+    "plan_spans",
+    "shift_records",
+]
 
 _ENTRY: Final = struct.Struct("<QQQ")
 _INDEX_ENTRY: Final = struct.Struct(">ii")
@@ -80,7 +95,7 @@ def _hash(data: Buffer, at: int, size: int, job: memoryview) -> tuple[int, int]:
     return siphash(memoryview(data)[at : at + size], job[Job.SECRET_0] & _UINT64, job[Job.SECRET_1] & _UINT64)
 
 
-def map_records(
+def _map_records(
     data: Buffer,
     at: int,
     limit: int,
@@ -92,7 +107,7 @@ def map_records(
 ) -> int:
     """Note the last offset of each key of a batch's records; a code."""
     for _ in range(count):
-        at, _, offset_delta, key_at, key_size, _ = _record(data, at, limit)
+        at, _, offset_delta, key_at, key_size, value_size = _record(data, at, limit)
         if at < 0:
             return Code.BAD_RECORD
         offset = base_offset + offset_delta
@@ -107,8 +122,37 @@ def map_records(
                 tally[Tally.ENTRIES] += 1
             _ENTRY.pack_into(table, entry, low, high, offset + 1)
         tally[Tally.RECORDS] += 1
+        tally[Tally.TOMBSTONES] += value_size < 0
         tally[Tally.LATEST] = offset
     return Code.MORE
+
+
+def map_batch(
+    data: Buffer,
+    at: int,
+    limit: int,
+    count: int,
+    base_offset: int,
+    last_offset: int,
+    position: int,
+    size: int,
+    table: bytearray | memoryview,
+    job: memoryview,
+    tally: memoryview,
+    runs: memoryview,
+) -> int:
+    """Put the keys of a batch's records into the table, and note it as part of a run unless `position` is
+    negative; a code."""
+    tombstones = tally[Tally.TOMBSTONES]
+    code = _map_records(data, at, limit, count, base_offset, table, job, tally)
+    if code == Code.MORE:
+        tally[Tally.LATEST] = max(tally[Tally.LATEST], last_offset)
+        # A batch without records goes where it is met, and one that begins before the table does is not all
+        # in it.
+        if count and base_offset >= job[Job.START] and position >= 0:
+            tombstones = tally[Tally.TOMBSTONES] - tombstones
+            note_run(position, size, base_offset, last_offset + 1, count, tombstones, runs, tally)
+    return code
 
 
 def _batch(data: Buffer, at: int, end: int) -> tuple[int, BatchHeader | None]:
@@ -128,11 +172,14 @@ def map_batches(
     at: int,
     end: int,
     others: int,
+    position: int,
     table: bytearray | memoryview,
     job: memoryview,
     tally: memoryview,
+    runs: memoryview,
 ) -> tuple[int, int]:
-    """Put the keys of whole batches into the table; a code, and where the walk ended."""
+    """Put the keys of whole batches into the table; a code, and where the walk ended. `position` is that of
+    the window's first byte."""
     while True:
         code, header = _batch(data, at, end)
         if header is None:
@@ -142,13 +189,22 @@ def map_batches(
                 return Code.OTHER, at
             if crc32c(data, at + ATTRIBUTES_OFFSET, at + header.size) != header.crc:
                 return Code.BAD_CRC, at
-            limit = at + header.size
-            code = map_records(
-                data, at + HEADER_BYTES, limit, header.record_count, header.base_offset, table, job, tally
+            code = map_batch(
+                data,
+                at + HEADER_BYTES,
+                at + header.size,
+                header.record_count,
+                header.base_offset,
+                header.last_offset,
+                position + at,
+                header.size,
+                table,
+                job,
+                tally,
+                runs,
             )
             if code != Code.MORE:
                 return code, at
-            tally[Tally.LATEST] = header.last_offset
         at += header.size
 
 

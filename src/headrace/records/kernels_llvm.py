@@ -3,7 +3,7 @@
 They are LLVM's, reached through numba's intrinsics, and serve kernels only. Where the CPU has no such
 instruction, tables compute the CRC eight bytes at a time.
 """
-# numba's cache does not see changes in here: touch the files of the kernels that call it.
+# numba's cache does not see changes in here: `PARTS` in the files of the kernels that call it tells it.
 
 from collections.abc import Callable
 from typing import Any, Final, cast

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # As Kafka's: an array there has no more.
 TABLE_BYTES_MAX: Final = (1 << 31) - 1
+# Of that memory, what is remembered of batches: 4 MiB of the default 128, with room for 75,000 runs.
+RUNS_SHARE: Final = 32
 # Above this a bound on bytes is none.
 UNBOUNDED_BYTES_PER_S: Final = 1e12
 PIECE_BYTES_MIN: Final = 64 << 10
@@ -138,11 +140,13 @@ class Cleaning:
 
     async def _clean(self, found: Cleanable, threads: int) -> Cleaned | None:
         """None where the round was given up."""
-        table_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // threads, TABLE_BYTES_MAX)
+        memory_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // threads, TABLE_BYTES_MAX)
+        runs_bytes = memory_bytes // RUNS_SHARE
         table = KeyTable(
-            table_bytes,
+            memory_bytes - runs_bytes,
             self._config.float("log.cleaner.io.buffer.load.factor"),
             (self._rng.getrandbits(64), self._rng.getrandbits(64)),
+            runs_bytes=runs_bytes,
         )
         limits = Limits(
             window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads // 2,
