@@ -6,8 +6,10 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.records import cleaning, kernels_cleaning_plain
-from headrace.records.batch import Record, build_batch, read_header, read_records
+from headrace.records.batch import Record, build_batch, read_header, read_records, records_section
 from headrace.records.cleaning import Code, KeyTable, SegmentWriter, Wish
+from headrace.records.codecs import compress
+from headrace.records.header import join_batch
 
 NOW_MS = 1_700_000_000_000
 
@@ -124,8 +126,6 @@ def test_damage_is_told_apart(twin, damage):
         rotten = bytearray(good)
         rotten[61] = 126  # a size that leads behind the batch
         header = read_header(good)
-        from headrace.records.header import join_batch
-
         bad = join_batch(header, rotten[61:])
     text = {"length": "header", "magic": "header", "crc": "CRC", "record": "record"}[damage]
     with pytest.raises(InvalidBytesError, match=f"byte {len(good)} .*{text}"):
@@ -189,3 +189,61 @@ def test_crc_by_the_cpu_is_crc_by_tables():
     array = np.frombuffer(data, np.uint8)
     for at, end in ((0, 0), (0, 1), (3, 10), (1, 5000), (7, 4999)):
         assert kernels_llvm.crc32c(array, at, end) == kernels_cleaning_plain.crc32c(data, at, end)
+
+
+def packed_batches(seed):
+    rng = random.Random(seed)
+    out, offset = bytearray(), 5
+    for _ in range(rng.randint(2, 9)):
+        rows = [Record(0, NOW_MS, b"key %d" % rng.randrange(9), b"v" * rng.randrange(90)) for _ in range(9)]
+        out += build_batch(rows[: rng.randint(1, 9)], base_offset=offset, codec=4)
+        offset = read_header(out, len(out) - _headers(out)[-1].size).next_offset
+    return bytes(out)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_packed_batches_at_once_are_each_of_them_one_by_one(seed, monkeypatch):
+    from headrace.records import kernels_cleaning_compiled
+
+    data, told = packed_batches(seed), []
+    for chosen in (kernels_cleaning_plain, kernels_cleaning_compiled):
+        monkeypatch.setattr(cleaning, "_kernels", lambda chosen=chosen: chosen)
+        for together in (True, False):
+            table = KeyTable(24 * (4 if seed == 7 else 99), 0.9, (1, 2), runs_bytes=1 << 12)
+            table.begin(0, 99)
+            origin, at, code = table.open(0, len(data)), 0, Code.MORE
+            if together:
+                found = table.unpack(data, 0, len(data))
+                assert [found.row(number)[1] for number in range(found.batches)] == [
+                    header.size for header in _headers(data)
+                ]
+                code, at = table.add_unpacked(data, found, position=origin)
+            for header in [] if together else _headers(data):
+                body = records_section(data[at : at + header.size], header, limit_bytes=1 << 20)
+                if not table.add_records(body, header, position=origin + at):
+                    code = Code.FULL
+                    break
+                at += header.size
+            told.append((code, at, bytes(table.data), table.latest, table.records, bytes(table._runs.rows)))
+    assert told[0] == told[1] == told[2] == told[3]
+    assert told[0][0] is (Code.FULL if seed == 7 else Code.MORE)
+
+
+@pytest.mark.parametrize("flaw", ["kind", "crc", "junk", "zstd", "huge", "cut"])
+def test_packed_batches_that_are_not_as_they_should_be_are_left_to_the_caller(twin, flaw):
+    rows = [Record(0, NOW_MS, b"key", b"value")]
+    good = bytes(build_batch(rows, codec=4))
+    header = read_header(good)
+    body = bytes(build_batch(rows))[61:]
+    second = {
+        "kind": bytes(build_batch(rows, codec=4, transactional=True)),
+        "crc": good[:-1] + bytes((good[-1] ^ 1,)),
+        "junk": bytes(join_batch(header, compress(4, body + b"x"))),
+        "zstd": bytes(join_batch(header, b"no frame")),
+        "huge": bytes(build_batch([Record(0, NOW_MS, b"key", bytes(2 << 20))], codec=4)),
+        "cut": good[:-1],
+    }[flaw]
+    table = KeyTable(24 * 9, 0.9, (1, 2))
+    table.begin(0, 9)
+    assert table.unpack(good + second, 0, len(good) + len(second)) is None
+    assert table.unpack(good + good, 0, 2 * len(good)).batches == 2

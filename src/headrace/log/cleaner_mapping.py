@@ -41,12 +41,23 @@ class Mapping:
                 window.data, window.at, window.end, position=self._origin + window.origin
             )
             if code is Code.OTHER:
-                self._add_other()
+                if not self._add_packed():
+                    self._add_other()
             elif code is Code.FULL:
                 self.is_full = True
             elif not window.is_done:
                 read += window.fill()
         return read
+
+    def _add_packed(self) -> bool:
+        """Packed batches, many at once; False where they are not of that kind."""
+        window = self._window
+        found = self._table.unpack(window.data, window.at, window.end)
+        if found is None:
+            return False
+        code, window.at = self._table.add_unpacked(window.data, found, position=self._origin + window.origin)
+        self.is_full = code is Code.FULL
+        return True
 
     def _add_other(self) -> None:
         header, batch = self._window.batch()

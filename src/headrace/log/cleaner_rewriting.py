@@ -19,7 +19,7 @@ from headrace.log.cleaner_window import Window
 from headrace.log.disk import Disk, File
 from headrace.log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
 from headrace.log.segment import POSITION_MAX
-from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, records_section
+from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, read_header, records_section
 from headrace.records.cleaning import Code, SegmentWriter, Wish
 from headrace.records.cleaning_layout import Fate
 from headrace.records.cleaning_runs import Part
@@ -120,7 +120,7 @@ class Rewriting:
                 moved += self._write()
                 writer.make_room(self._window.batch()[0].size)
             elif code is Code.OTHER:
-                moved += self._put_other(last_end)
+                moved += self._put_others(last_end)
             elif not window.is_done:
                 moved += window.fill()
         return moved
@@ -177,14 +177,35 @@ class Rewriting:
             self._synced = self._written
         return len(data)
 
+    def _put_others(self, last_end: int) -> int:
+        """Batches that are packed or part of a transaction: many of those, or one."""
+        window, writer = self._window, self._writer
+        found = writer.unpack(window.data, window.at, window.end)
+        if found is None:
+            return self._put_other(last_end)
+        moved, data = 0, memoryview(window.data)
+        for number in range(found.batches):
+            at, size, body_at, body_end = found.row(number)
+            header = read_header(window.data, at)
+            moved += self._have_room(size)
+            keep_empty = at + size == last_end or header.last_offset in self._producers.last_offsets
+            wish = Wish(False, keep_empty, False)
+            writer.put(data[at : at + size], wish, found.body[body_at:body_end], header)
+            window.at = at + size
+        return moved
+
+    def _have_room(self, batch_bytes: int) -> int:
+        if self._writer.has_room(batch_bytes):
+            return 0
+        moved = self._write()
+        self._writer.make_room(batch_bytes)
+        return moved
+
     def _put_other(self, last_end: int) -> int:
         """A batch that is packed or part of a transaction."""
         window, writer = self._window, self._writer
         header, batch = window.batch()
-        moved = 0
-        if not writer.has_room(header.size):
-            moved = self._write()
-            writer.make_room(header.size)
+        moved = self._have_room(header.size)
         is_last = window.at + header.size == last_end
         if header.is_control:
             writer.put(batch, self._wish_for_marker(header, batch, is_last), batch[61:], header)

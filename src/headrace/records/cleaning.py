@@ -16,6 +16,7 @@ from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records import kernels_cleaning_plain
 from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, State, Tally
+from headrace.records.cleaning_packed import Unpacked, Unpacker
 from headrace.records.cleaning_runs import Part, RunBook
 from headrace.records.codecs import compress
 from headrace.records.header import (
@@ -42,6 +43,7 @@ ROOM_FACTOR: Final = 3
 UNKNOWN: Final = -(1 << 62)
 """The position of batches that are not to be noted."""
 
+INT64_MAX: Final = (1 << 63) - 1
 NOTHING: Final = -1
 """As the last offset that the table knows of: everything is kept."""
 
@@ -90,6 +92,7 @@ class KeyTable:
         self.job = memoryview(bytearray(8 * len(Job))).cast("q")
         self.job[Job.SECRET_0], self.job[Job.SECRET_1] = map(_signed, secret)
         self._runs = RunBook(runs_bytes, self._tally)
+        self.unpacker = Unpacker()
 
     @property
     def data(self) -> bytearray | memoryview:
@@ -159,6 +162,29 @@ class KeyTable:
             raise _flaw(code, 0)
         return bool(code == Code.MORE)
 
+    def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
+        """The packed batches from `at` on, if they are some and can be unpacked together."""
+        return self.unpacker.unpack(_kernels(), data, at, end, first=self.job[Job.START], last=INT64_MAX)
+
+    def add_unpacked(self, data: Buffer, found: Unpacked, *, position: int) -> tuple[Code, int]:
+        """Take in batches that `unpack` gave; FULL or MORE, and where in `data` it ended. `position` is that
+        of the buffer's first byte."""
+        code, count = _kernels().map_packed(
+            data,
+            found.body,
+            found.rows,
+            found.batches,
+            position,
+            self._data,
+            self.job,
+            self._tally,
+            self._runs.rows,
+        )
+        at, size, *_ = found.row(min(count, found.batches - 1))
+        if code == Code.BAD_RECORD:
+            raise _flaw(code, at)
+        return Code(code), at + (size if count == found.batches else 0)
+
     def count_live(self) -> None:
         """Everything is in the table: find out what lives in each run. Call it from a thread."""
         self._runs.count_live(_kernels(), self._data, self.job[Job.SLOTS])
@@ -202,6 +228,7 @@ class SegmentWriter:
         room_bytes: int,
     ) -> None:
         self._table = table
+        self._unpacker = table.unpacker
         job = self._job = memoryview(bytearray(table.job)).cast("q")
         job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
         job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
@@ -280,6 +307,11 @@ class SegmentWriter:
         if code > Code.OTHER:
             raise _flaw(code, at)
         return Code(code), at
+
+    def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
+        """The packed batches from `at` on whose records must be looked at, if they are some and can be
+        unpacked together."""
+        return self._unpacker.unpack(_kernels(), data, at, end, first=0, last=self._job[Job.LATEST])
 
     def make_room(self, batch_bytes: int) -> None:
         """Have room for what becomes of such a batch. What was made must have been taken."""

@@ -95,3 +95,12 @@ class Fate(IntEnum):
     CLEAN = 0  # each record is looked up
     COPY = 1  # all of it stays
     SKIP = 2  # all of it goes
+
+
+class Packed(IntEnum):
+    """Columns of a packed batch that was unpacked with others."""
+
+    AT = 0  # where it is in the window
+    SIZE = 1
+    BODY_AT = 2  # where its records are in what was unpacked
+    BODY_END = 3

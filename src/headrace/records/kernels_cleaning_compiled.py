@@ -5,6 +5,7 @@ import numpy as np
 from headrace.base.chunks import Buffer
 from headrace.records import (
     kernels_cleaning_mapping,
+    kernels_cleaning_packed,
     kernels_cleaning_rewriting,
     kernels_cleaning_runs,
 )
@@ -185,4 +186,58 @@ def clean_batches(
         np.asarray(state),
         _frombuffer(index, _uint8),
         _frombuffer(times, _uint8),
+    )
+
+
+def gather_packed(
+    data: Buffer,
+    at: int,
+    end: int,
+    mask: int,
+    codec: int,
+    first: int,
+    last: int,
+    packed: bytearray,
+    rows: memoryview,
+) -> tuple[int, int]:
+    return kernels_cleaning_packed.gather_packed(
+        _frombuffer(data, _uint8),
+        at,
+        end,
+        mask,
+        codec,
+        first,
+        last,
+        _frombuffer(packed, _uint8),
+        np.asarray(rows),
+    )
+
+
+def split_bodies(body: Buffer, size: int, data: Buffer, rows: memoryview, count: int) -> bool:
+    return kernels_cleaning_packed.split_bodies(
+        _frombuffer(body, _uint8), size, _frombuffer(data, _uint8), np.asarray(rows), count
+    )
+
+
+def map_packed(
+    data: Buffer,
+    body: Buffer,
+    rows: memoryview,
+    count: int,
+    position: int,
+    table: bytearray | memoryview,
+    job: memoryview,
+    tally: memoryview,
+    runs: memoryview,
+) -> tuple[int, int]:
+    return kernels_cleaning_packed.map_packed(
+        _frombuffer(data, _uint8),
+        _frombuffer(body, _uint8),
+        np.asarray(rows),
+        count,
+        position,
+        _frombuffer(table, np.uint64),
+        np.asarray(job),
+        np.asarray(tally),
+        np.asarray(runs),
     )

@@ -1,0 +1,63 @@
+"""Packed batches that are unpacked many at once.
+
+zstd unpacks any number of frames that follow each other as one. Most of the cost of unpacking a batch of some
+kilobytes is not the work but what is around it: a context, a buffer, a few calls with the GIL. So the packed
+records of the batches of a window are put one behind the other, unpacked with one call, and found again by
+their numbers of records. Where that does not come out even, or is larger than the buffers, nothing is given
+and the caller unpacks batch by batch.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import cramjam
+
+from headrace.base.chunks import Buffer
+from headrace.records.cleaning_layout import Packed
+from headrace.records.codecs import Codec
+from headrace.records.header import CODEC_MASK, CONTROL, TRANSACTIONAL
+
+PACKED_BYTES: Final = 64 << 10
+ROOM_BYTES: Final = 1 << 20
+BATCHES_MAX: Final = 64
+_MASK: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
+
+
+class Unpacked(NamedTuple):
+    """Some batches of a window; good until the next are unpacked."""
+
+    body: memoryview
+    rows: memoryview
+    batches: int
+
+    def row(self, number: int) -> list[int]:
+        """The numbers of one: see `Packed`."""
+        return self.rows[number * len(Packed) : (number + 1) * len(Packed)].tolist()
+
+
+class Unpacker:
+    """Buffers that are used again and again: a little more than a mebibyte, from the first batch on."""
+
+    def __init__(self) -> None:
+        self._packed = bytearray(0)
+        self._room = bytearray(0)
+        self._rows = memoryview(bytearray(8 * len(Packed) * BATCHES_MAX)).cast("q")
+
+    def unpack(
+        self, kernels: Any, data: Buffer, at: int, end: int, *, first: int, last: int
+    ) -> Unpacked | None:
+        """The batches from `at` on, as long as they are packed with zstd, whole, in no transaction, and have
+        an offset from `first` to `last`; None where there are not two, or they do not unpack together."""
+        if not self._room:
+            self._packed, self._room = bytearray(PACKED_BYTES), bytearray(ROOM_BYTES)
+        count, used = kernels.gather_packed(
+            data, at, end, _MASK, Codec.ZSTD, first, last, self._packed, self._rows
+        )
+        if count < 2:
+            return None
+        try:
+            size = cramjam.zstd.decompress_into(memoryview(self._packed)[:used], self._room)
+        except cramjam.DecompressionError:
+            return None
+        if not kernels.split_bodies(self._room, size, data, self._rows, count):
+            return None
+        return Unpacked(memoryview(self._room)[:size], self._rows, batches=count)

@@ -1,0 +1,223 @@
+"""The plain Python twins of `kernels_cleaning_rewriting`: the same answers, and the same bytes in the same
+buffers."""
+
+import struct
+from bisect import bisect_left
+from typing import Final
+
+from headrace.base.chunks import Buffer
+from headrace.records.cleaning_layout import Code, Job, State
+from headrace.records.header import (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    join_batch,
+    read_header,
+)
+from headrace.records.kernels_cleaning_mapping_plain import crc32c, hash_key, read_record, see_batch, slot_of
+from headrace.records.kernels_plain import _number
+from headrace.records.varints import encode_varint
+
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+def keep_records(
+    data: Buffer,
+    at: int,
+    limit: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    drops_tombstones: int,
+    out: bytearray,
+    out_at: int,
+    table: bytearray | memoryview,
+    job: memoryview,
+) -> tuple[int, int, int, int, int]:
+    """Copy the records that are their keys' last to `out`, unless that is all of them.
+
+    How many are kept (-1: a record is bad), how many of those are delete markers that the table knows of, the
+    largest timestamp of the kept, where they end in `out`, and where the records end in `data`.
+    """
+    view = memoryview(data)
+    kept, tombstones, max_timestamp, parts = 0, 0, -1, []
+    for _ in range(count):
+        start = at
+        at, timestamp_delta, offset_delta, key_at, key_size, value_size = read_record(data, at, limit)
+        if at < 0:
+            return -1, 0, 0, 0, 0
+        offset = base_offset + offset_delta
+        keeps = offset > job[Job.LATEST]
+        if not keeps and key_size >= 0:
+            _, found = slot_of(table, job[Job.SLOTS], *hash_key(data, key_at, key_size, job))
+            keeps = found - 1 <= offset and (value_size >= 0 or not drops_tombstones)
+            tombstones += keeps and value_size < 0
+        if keeps:
+            kept += 1
+            max_timestamp = max(max_timestamp, base_timestamp + timestamp_delta)
+            parts.append(view[start:at])
+    if kept < count:
+        joined = b"".join(parts)
+        out[out_at : out_at + len(joined)] = joined
+        out_at += len(joined)
+    return kept, tombstones, max_timestamp, out_at, at
+
+
+def shift_records(
+    data: Buffer, at: int, limit: int, count: int, shift: int, out: bytearray, out_at: int
+) -> int:
+    """Copy records with `shift` added to their timestamps' deltas; where they end in `out`."""
+    view = memoryview(data)
+    for _ in range(count):
+        size, start = _number(data, at, limit, 64)
+        at = start + size
+        delta, rest = _number(data, start + 1, at, 64)
+        body = bytes(view[start : start + 1]) + encode_varint(delta + shift) + bytes(view[rest:at])
+        whole = encode_varint(len(body)) + body
+        out[out_at : out_at + len(whole)] = whole
+        out_at += len(whole)
+    return out_at
+
+
+def note_batch(
+    size: int,
+    last_offset: int,
+    max_timestamp: int,
+    job: memoryview,
+    state: memoryview,
+    index: bytearray,
+    times: bytearray,
+) -> None:
+    """Take a batch that was written into the new segment's size and indexes."""
+    relative = last_offset - job[Job.BASE]
+    if max_timestamp > state[State.MAX_TIME]:
+        state[State.MAX_TIME] = max_timestamp
+        state[State.MAX_TIME_OFFSET] = relative
+    if state[State.SINCE] > job[Job.INTERVAL] and state[State.INDEX] + _INDEX_ENTRY.size <= len(index):
+        _INDEX_ENTRY.pack_into(index, state[State.INDEX], relative, state[State.POSITION])
+        state[State.INDEX] += _INDEX_ENTRY.size
+        is_later = state[State.MAX_TIME] > state[State.LAST_TIME]
+        # Room for one more is left, which closes the index.
+        if is_later and state[State.TIMES] + 2 * _TIME_ENTRY.size <= len(times):
+            entry = state[State.MAX_TIME], state[State.MAX_TIME_OFFSET]
+            _TIME_ENTRY.pack_into(times, state[State.TIMES], *entry)
+            state[State.TIMES] += _TIME_ENTRY.size
+            state[State.LAST_TIME] = state[State.MAX_TIME]
+        state[State.SINCE] = 0
+    state[State.SINCE] += size
+    state[State.POSITION] += size
+    state[State.OUT] += size
+
+
+def _has(numbers: memoryview, wanted: int) -> bool:
+    at = bisect_left(numbers, wanted)
+    return at < len(numbers) and numbers[at] == wanted
+
+
+def _clean_batch(
+    data: Buffer,
+    at: int,
+    header: BatchHeader,
+    is_wanted: bool,
+    room: int,
+    table: bytearray | memoryview,
+    kept_offsets: memoryview,
+    job: memoryview,
+    state: memoryview,
+) -> Buffer | None:
+    """What is to be kept of a batch; None for a bad record."""
+    limit, count = at + header.size, header.record_count
+    original = memoryview(data)[at:limit]
+    state[State.READ] += count
+    if header.base_offset > job[Job.LATEST]:
+        state[State.KEPT] += count
+        return original
+    horizon_ms = header.delete_horizon_ms
+    drops = horizon_ms is not None and horizon_ms <= job[Job.NOW_MS]
+    body = bytearray(room)
+    kept, tombstones, found_max, end, _ = keep_records(
+        data,
+        at + HEADER_BYTES,
+        limit,
+        count,
+        header.base_offset,
+        header.base_timestamp,
+        drops,
+        body,
+        0,
+        table,
+        job,
+    )
+    if kept < 0:
+        return None
+    state[State.KEPT] += kept
+    sets_horizon = tombstones > 0 and horizon_ms is None
+    if kept == count and not sets_horizon and (count or is_wanted):
+        return original
+    if not kept:
+        if not (is_wanted or _has(kept_offsets, header.last_offset)):
+            return b""
+        return join_batch(empty(header), b"")
+    records: Buffer = memoryview(body)[:end] if kept < count else original[HEADER_BYTES:]
+    if not header.attributes & LOG_APPEND_TIME:
+        header = header._replace(max_timestamp=found_max)
+    header = header._replace(record_count=kept)
+    if sets_horizon:
+        new_ms = job[Job.HORIZON_MS]
+        out = bytearray(room)
+        end = shift_records(records, 0, len(records), kept, header.base_timestamp - new_ms, out, 0)
+        attributes = header.attributes | DELETE_HORIZON
+        return join_batch(header._replace(attributes=attributes, base_timestamp=new_ms), out[:end])
+    return join_batch(header, records)
+
+
+def empty(header: BatchHeader) -> BatchHeader:
+    """The header of a batch whose records are all gone."""
+    attributes = header.attributes & ~(DELETE_HORIZON | CODEC_MASK)
+    return header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0)
+
+
+def clean_batches(
+    data: Buffer,
+    at: int,
+    end: int,
+    last_end: int,
+    others: int,
+    out: bytearray,
+    scratch: bytearray,
+    table: bytearray | memoryview,
+    kept_offsets: memoryview,
+    job: memoryview,
+    state: memoryview,
+    index: bytearray,
+    times: bytearray,
+) -> tuple[int, int]:
+    """Write what is to be kept of whole batches to `out`; a code, and where the walk ended.
+
+    The batch that ends at `last_end`, and those that end with one of `kept_offsets`, which are sorted, stay
+    even if all their records go. `out` must have room for three times a batch: new timestamps take more.
+    """
+    while True:
+        code, header = see_batch(data, at, end)
+        if header is None:
+            return code, at
+        if header.attributes & others:
+            return Code.OTHER, at
+        out_at, room = state[State.OUT], 3 * header.size + HEADER_BYTES
+        if len(out) - out_at < room:
+            return Code.FULL, at
+        if crc32c(data, at + ATTRIBUTES_OFFSET, at + header.size) != header.crc:
+            return Code.BAD_CRC, at
+        is_wanted = at + header.size == last_end
+        written = _clean_batch(data, at, header, is_wanted, room, table, kept_offsets, job, state)
+        if written is None:
+            return Code.BAD_RECORD, at
+        if len(written):
+            out[out_at : out_at + len(written)] = written
+            found = read_header(written)
+            note_batch(len(written), found.last_offset, found.max_timestamp, job, state, index, times)
+        at += header.size
