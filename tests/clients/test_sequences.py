@@ -81,6 +81,57 @@ def test_no_more_are_undecided_than_a_broker_knows_again() -> None:
     assert book.may_send(waiting)
 
 
+def test_those_that_are_written_since_the_oldest_undecided_one_count_too() -> None:
+    """A broker knows its last five batches again, whether we have heard of them or not."""
+    book = sequences()
+    first, *others = [batch() for _ in range(5)]
+    send(book, first, *others)
+    book.back(first)
+    assert book.judge(first, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1) is Verdict.RETRY
+    for each in others[:2]:
+        book.back(each)
+        book.written(each, 0)
+    send(book, first)
+    new = batch()
+    assert not book.may_send(new)
+    book.back(first)
+    book.written(first, 0)
+    send(book, new)
+
+
+def test_what_comes_before_a_written_batch_is_written() -> None:
+    book = sequences()
+    first, second, third = batch(), batch(), batch()
+    send(book, first, second, third)
+    for each in (first, second):
+        book.back(each)
+    book.written(second, 0)
+    assert book.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.WRITTEN
+    book.written(first, -1)
+    assert not book.unsettled()
+    book.back(third)
+    assert book.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
+    assert book.unsettled() == [T0]
+
+
+def test_parts_of_a_batch_count_as_batches() -> None:
+    book = sequences()
+    whole, *others = [batch(4) for _ in range(4)]
+    send(book, whole, *others)
+    book.back(whole)
+    book.split(whole, whole.split())
+    for each in others:
+        book.back(each)
+        book.written(each, 0)
+    left, right = book.run(T0).in_flight
+    send(book, left)
+    new = batch()
+    assert not book.may_send(new)  # the broker may have five others since
+    book.back(left)
+    book.written(left, 0)
+    send(book, right, new)
+
+
 def test_what_came_back_goes_first_and_alone() -> None:
     book = sequences()
     first, second, new = batch(), batch(), batch()

@@ -75,6 +75,7 @@ class ProducerBatch:
         "limit",
         "max_timestamp",
         "partition",
+        "place",
         "producer_epoch",
         "producer_id",
         "retry_at_ms",
@@ -105,6 +106,7 @@ class ProducerBatch:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
+        self.place = 0  # among the batches of its partition that have had a sequence
         self._outcome: _Written | _Split | BaseException | None = None
         self._callbacks: list[Callable[[], None]] = []
 

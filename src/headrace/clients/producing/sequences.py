@@ -4,8 +4,10 @@ A core: no IO, no time. Every partition has its own run of sequences under the p
 batch keeps its sequence over all attempts, so a broker that has it already says so instead of writing it
 again, and one that misses an earlier one refuses it.
 
-The first batch of a partition goes alone: until one is acknowledged, a broker takes any for the first. No
-more than five are undecided: a broker does not know older ones again, and they would be written twice.
+The first batch of a partition goes alone: until one is acknowledged, a broker takes any for the first. From
+the oldest that is undecided on there are no more than five, decided or not: a broker does not know older ones
+again, and they would be written twice. One that the broker calls out of order though a later one is
+acknowledged is written: the later one could not have been otherwise.
 
 Order over retries: batches that were sent before and came back are sent again one at a time, oldest first;
 new ones may follow on the wire. A batch that was given up leaves its fate open, so nothing is renumbered for
@@ -55,10 +57,11 @@ class PartitionRun:
 
     identity: ProducerIdentity = NO_IDENTITY
     next_sequence: int = 0
-    acked_sequence: int = -1  # the last that is known to be written
+    acked_sequence: int = -1  # the highest that is known to be written
     acked_offset: int = -1
     in_flight: list[ProducerBatch] = field(default_factory=list)  # sequenced and undecided, oldest first
     on_wire: int = 0
+    numbered: int = 0  # batches that have had a sequence
     needs_new_epoch: bool = False
 
 
@@ -95,7 +98,7 @@ class Sequences:
             return run.in_flight[0] is batch
         # A broker knows the last few batches of a producer again, and no older ones. Those that a former
         # leader was asked to write and never answered for count too: its followers may have them.
-        if len(run.in_flight) >= BATCHES_KNOWN_AGAIN:
+        if run.in_flight and run.numbered - run.in_flight[0].place >= BATCHES_KNOWN_AGAIN:
             return False
         # Behind a batch that has to be sent again, new ones wait until it is on the wire.
         if self._must_move(run) or not all(each.is_on_wire for each in run.in_flight):
@@ -126,6 +129,8 @@ class Sequences:
     def _number(self, run: PartitionRun, batch: ProducerBatch) -> None:
         batch.producer_id, batch.producer_epoch = run.identity
         batch.base_sequence = run.next_sequence
+        batch.place = run.numbered
+        run.numbered += 1
         run.next_sequence = (run.next_sequence + batch.count) & _SEQUENCE_MASK
 
     def back(self, batch: ProducerBatch) -> None:
@@ -142,6 +147,8 @@ class Sequences:
         if self.is_idempotent:
             run = self.run(batch.partition)
             if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                if _is_before(_last_sequence(batch), run.acked_sequence):
+                    return Verdict.WRITTEN
                 # An earlier batch is on its way again; without one there is a gap that nothing will fill.
                 if run.in_flight and run.in_flight[0] is batch:
                     if self.is_transactional:
@@ -159,7 +166,9 @@ class Sequences:
         run = self.run(batch.partition)
         if batch in run.in_flight:
             run.in_flight.remove(batch)
-            run.acked_sequence = (batch.base_sequence + batch.count - 1) & _SEQUENCE_MASK
+            last = _last_sequence(batch)
+            if not _is_before(last, run.acked_sequence):
+                run.acked_sequence = last
         if base_offset >= 0:
             run.acked_offset = max(run.acked_offset, base_offset + batch.count - 1)
 
@@ -178,6 +187,11 @@ class Sequences:
         run = self.run(batch.partition)
         if batch in run.in_flight:
             at = run.in_flight.index(batch)
+            for each in run.in_flight[at + 1 :]:
+                each.place += len(parts) - 1
+            for number, part in enumerate(parts):
+                part.place = batch.place + number
+            run.numbered += len(parts) - 1
             run.in_flight[at : at + 1] = parts
 
     def settle(self, partition: TopicPartition) -> bool:
@@ -202,3 +216,12 @@ class Sequences:
     def unsettled(self) -> list[TopicPartition]:
         """Partitions that wait for a new epoch."""
         return [partition for partition, run in self._runs.items() if run.needs_new_epoch]
+
+
+def _last_sequence(batch: ProducerBatch) -> int:
+    return (batch.base_sequence + batch.count - 1) & _SEQUENCE_MASK
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    """Whether it comes before the other, or is the same; sequences begin at 0 again after the highest."""
+    return other != NO_SEQUENCE and (other - sequence) & _SEQUENCE_MASK <= _SEQUENCE_MASK // 2
