@@ -4,8 +4,8 @@ A coordinator's state lives in an internal topic. The leader of one of its parti
 that partition: a request reads the machine's state and yields records; the runtime appends them, replays
 them into the machine, and lets the request be answered once every in-sync replica has them. Loading after a
 restart or a change of leader is the same `replay`, over the partition from its start; what was loaded beyond
-the high watermark is settled like a write, when the others have it. A machine that lost its partition is
-thrown away.
+the high watermark is settled like a write, when the others have it. Who waits for that hears after a while
+that it takes too long; it may come true all the same. A machine that lost its partition is thrown away.
 
 Records may be part of a producer's transaction: they are `replay_pending` until its marker, which the
 transaction coordinator sends as to any other partition, says what becomes of them.
@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.base.clock import Clock
@@ -101,14 +102,25 @@ class Shard(Generic[M]):
     machine: M
     leader_epoch: int
     active: bool = False
-    unreplicated: deque[tuple[int, Done]] = field(default_factory=deque)
+    written_to: int = 0  # the end of what the machine rests on
+    unreplicated: deque["_Waiting"] = field(default_factory=deque)
+    impatience: asyncio.TimerHandle | None = None
+
+
+class _Waiting(NamedTuple):
+    """Somebody who waits until the log is replicated up to an offset, and until when."""
+
+    end_offset: int
+    done: Done
+    until_ms: float
 
 
 class Runtime(Generic[M]):
     """The machines of all partitions of one internal topic that this node leads.
 
     `family` is the kind of records it holds: see `wire.record_frames`. `on_active` is told when a machine
-    begins to serve, which may be long after its partition was followed.
+    begins to serve, which may be long after its partition was followed. `wait_ms_max` is how long a write is
+    waited for; without it, for as long as it takes.
     """
 
     def __init__(
@@ -120,6 +132,7 @@ class Runtime(Generic[M]):
         loop: asyncio.AbstractEventLoop,
         make_machine: Callable[[int], M],
         on_active: Callable[[], None] = lambda: None,
+        wait_ms_max: float = inf,
     ) -> None:
         self.topic = topic
         self._family = family
@@ -127,6 +140,7 @@ class Runtime(Generic[M]):
         self._loop = loop
         self._make_machine = make_machine
         self._on_active = on_active
+        self._wait_ms_max = wait_ms_max
         self._shards: dict[int, Shard[M]] = {}
 
     def machines(self) -> list[M]:
@@ -188,7 +202,8 @@ class Runtime(Generic[M]):
                     shard.machine.replay(record.key, record.value)
                 else:
                     shard.machine.replay_pending(writer.producer_id, record.key, record.value)
-        self._when_replicated(shard, result.last_offset + 1, done)
+        shard.written_to = result.last_offset + 1
+        self._when_replicated(shard, done)
 
     def write_marker(self, partition: int, marker: bytearray, done: Done) -> None:
         """Append the marker that ends a transaction in this partition. The error, if any, is as the log has
@@ -205,10 +220,9 @@ class Runtime(Generic[M]):
             done(error.code)
             return
         _replay_marker(shard.machine, read_header(marker), memoryview(marker))
+        shard.written_to = result.last_offset + 1
         self._when_replicated(
-            shard,
-            result.last_offset + 1,
-            lambda error: done(ErrorCode.NOT_LEADER_OR_FOLLOWER if error else ErrorCode.NONE),
+            shard, lambda error: done(ErrorCode.NOT_LEADER_OR_FOLLOWER if error else ErrorCode.NONE)
         )
 
     def when_settled(self, partition: int, done: Done) -> None:
@@ -218,24 +232,37 @@ class Runtime(Generic[M]):
         shard = self._shards.get(partition)
         if shard is None:
             done(ErrorCode.NOT_COORDINATOR)
-        elif shard.unreplicated:
-            shard.unreplicated.append((shard.unreplicated[-1][0], done))
         else:
-            done(ErrorCode.NONE)
+            self._when_replicated(shard, done)
 
-    def _when_replicated(self, shard: Shard[M], end_offset: int, done: Done) -> None:
-        if shard.partition.replicated_to(end_offset):
+    def _when_replicated(self, shard: Shard[M], done: Done) -> None:
+        if shard.partition.replicated_to(shard.written_to):
             done(ErrorCode.NONE)
-        else:
-            shard.unreplicated.append((end_offset, done))
+            return
+        until_ms = self._clock.monotonic_ms() + self._wait_ms_max
+        shard.unreplicated.append(_Waiting(shard.written_to, done, until_ms))
+        self._set_impatience(shard)
+
+    def _set_impatience(self, shard: Shard[M]) -> None:
+        if shard.impatience is None and shard.unreplicated and self._wait_ms_max < inf:
+            left_ms = shard.unreplicated[0].until_ms - self._clock.monotonic_ms()
+            shard.impatience = self._loop.call_later(max(1, left_ms) / 1000, self._give_up, shard)
+
+    def _give_up(self, shard: Shard[M]) -> None:
+        """Tell those who have waited for too long; who has not has the next look."""
+        shard.impatience = None
+        now_ms = self._clock.monotonic_ms()
+        while shard.unreplicated and shard.unreplicated[0].until_ms <= now_ms:
+            shard.unreplicated.popleft().done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._set_impatience(shard)
 
     def on_advance(self, topic_partition: TopicPartition) -> None:
         """The partition's high watermark may have moved: answer the writes it covers."""
         shard = self._shards.get(topic_partition.partition)
         if shard is None or topic_partition.topic != self.topic:
             return
-        while shard.unreplicated and shard.partition.replicated_to(shard.unreplicated[0][0]):
-            shard.unreplicated.popleft()[1](ErrorCode.NONE)
+        while shard.unreplicated and shard.partition.replicated_to(shard.unreplicated[0].end_offset):
+            shard.unreplicated.popleft().done(ErrorCode.NONE)
 
     def follow(self, partition: Partition) -> None:
         """Leadership may have changed: load what this node now leads, unload what it does not."""
@@ -254,8 +281,11 @@ class Runtime(Generic[M]):
         shard = self._shards.pop(index, None)
         if shard is None:
             return
-        for _, done in shard.unreplicated:
-            done(ErrorCode.NOT_COORDINATOR)
+        if shard.impatience is not None:
+            shard.impatience.cancel()
+        for waiting in shard.unreplicated:
+            waiting.done(ErrorCode.NOT_COORDINATOR)
+        shard.unreplicated.clear()
         shard.machine.unloaded()
 
     def drop_all(self) -> None:
@@ -280,7 +310,7 @@ class Runtime(Generic[M]):
             self.drop(index)
             return
         if next_offset is None:
-            self._activate(shard, shard.partition.local_log().log_end_offset)
+            self._activate(shard)
         else:
             self._loop.call_soon(self._load_step, index, shard, next_offset)
 
@@ -320,9 +350,9 @@ class Runtime(Generic[M]):
             else:
                 shard.machine.replay(key, value)
 
-    def _activate(self, shard: Shard[M], end_offset: int) -> None:
+    def _activate(self, shard: Shard[M]) -> None:
         shard.active = True
-        self._when_replicated(shard, end_offset, lambda error: None)
+        shard.written_to = shard.partition.local_log().log_end_offset
         shard.machine.loaded()
         self._on_active()
 

@@ -51,7 +51,6 @@ NOT_YET: Final = {
     "metadata.max.idle.interval.ms": _DEFAULTS,
     "num.recovery.threads.per.data.dir": _DEFAULTS,
     "num.replica.alter.log.dirs.threads": "one event loop moves all replicas.",
-    "offsets.commit.timeout.ms": _ALONE,
     "offsets.load.buffer.size": _DEFAULTS,
     "offsets.topic.compression.codec": _DEFAULTS,
     "quota.window.": _QUOTAS,

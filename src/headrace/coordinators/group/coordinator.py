@@ -76,6 +76,7 @@ class GroupCoordinator:
             loop=loop,
             make_machine=self._make_machine,
             on_active=self.arm,
+            wait_ms_max=config.int("offsets.commit.timeout.ms"),
         )
 
     def start(self) -> None:
@@ -114,6 +115,10 @@ class GroupCoordinator:
         now_ms = self._clock.now_ms()
         records = [offset_record(group_id, commit, now_ms) for commit in commits]
         self.runtime.write(self.partition_of(group_id), records, done, writer=writer)
+
+    def when_settled(self, group_id: str, done: Done) -> None:
+        """Call `done` when all that was written of this group so far is replicated."""
+        self.runtime.when_settled(self.partition_of(group_id), done)
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""

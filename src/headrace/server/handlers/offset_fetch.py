@@ -4,11 +4,15 @@ No topics (null, from v2 on) asks for all. A partition without a commit, and eve
 group, has offset -1 and no error; so has one whose commit was to an older topic of the same name. v8: several
 groups at once (KIP-709). v9: members of the consumer protocol name themselves. v10: topics by id; a topic
 that is gone gets UNKNOWN_TOPIC_ID. v7: who wants stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT where
-an open transaction has committed too. Checks, in order: coordinator here? member of a consumer group known,
-epoch its own? topic known (by id)?
+an open transaction has committed too. The answer leaves once what it says is replicated: a commit that was
+just made, or found by a coordinator that just took over, may yet be lost. Checks, in order: coordinator here?
+member of a consumer group known, epoch its own? topic known (by id)?
 """
 
+from asyncio import Future
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -17,6 +21,7 @@ from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.coordinators.group.offsets import CommittedOffset
 from headrace.metadata.topics import TopicImage
 from headrace.server.context import RequestContext
+from headrace.server.pending import settle
 from headrace.wire.schemas.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -37,20 +42,46 @@ Committed = dict[TopicPartition, CommittedOffset]
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(
+    context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
+    stable = request.require_stable
     if context.api_version >= GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=[_fetch(context, group, request.require_stable) for group in request.groups]
-        )
+        groups = [_fetch(context, group, stable) for group in request.groups]
+        return _when_settled(context, groups, lambda: OffsetFetchResponse(groups=groups))
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = _fetch(context, group, request.require_stable)
-    return _one_group(context, found, topics or [])
+    found = _fetch(context, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), stable)
+    return _when_settled(context, [found], lambda: _one_group(context, found, topics or []))
+
+
+def _when_settled(
+    context: RequestContext, groups: list[OffsetFetchResponseGroup], reply: Callable[[], OffsetFetchResponse]
+) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
+    """The reply, once all that it says is replicated: that is nearly always so already."""
+    coordinator = context.parts.groups
+    waiting = [group for group in groups if group.error_code == ErrorCode.NONE]
+    left = len(waiting)
+    later: Future[OffsetFetchResponse] | None = None
+
+    def settled(group: OffsetFetchResponseGroup, error: ErrorCode) -> None:
+        nonlocal left
+        left -= 1
+        if error is not ErrorCode.NONE:
+            group.error_code, group.topics = error, []
+        if later is not None and not left:
+            settle(later)(reply())
+
+    for group in waiting:
+        coordinator.when_settled(group.group_id, partial(settled, group))
+    if not left:
+        return reply()
+    later = context.parts.loop.create_future()
+    return later
 
 
 def _fetch(
