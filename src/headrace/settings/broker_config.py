@@ -23,6 +23,7 @@ _PLUGIN_PREFIXES: Final = (
     "remote.log.storage.manager.impl.prefix",
 )
 _SASL_OR_TLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_DEFAULTS: Final[Mapping[str, Value]] = {name: setting.default_value for name, setting in BROKER.items()}
 
 
 def parse_broker_setting(name: str, text: str) -> Value:
@@ -103,8 +104,7 @@ class BrokerConfig(TypedValues):
         return copy
 
     def _refresh(self) -> None:
-        values = {name: setting.default_value for name, setting in BROKER.items()}
-        values.update(self._static_values)
+        values = {**_DEFAULTS, **self._static_values}
         for layer in (self.dynamic_default, self.dynamic_broker):
             values.update((name, parse_broker_setting(name, text)) for name, text in layer.items())
         self._values = values

@@ -89,6 +89,19 @@ class Descriptors:
         self._watches.clear()
         self.stirred.clear()
 
+    def is_any_ready(self) -> bool:
+        """Forgets what turned out not to be ready, as far as it looks."""
+        for number in list(self.stirred):
+            watch = self._watches.get(number)
+            if watch is not None:
+                pollable = self._open[number]
+                if watch.reader is not None and pollable.readable():
+                    return True
+                if watch.writer is not None and pollable.writable():
+                    return True
+            del self.stirred[number]
+        return False
+
     def ready(self) -> list[Handle]:
         """Handles to run now; forgets what turned out not to be ready."""
         if not self.stirred:

@@ -20,7 +20,8 @@ from asyncio import events as asyncio_events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from headrace.testing.descriptors import Descriptors, Pollable, Side
@@ -33,11 +34,50 @@ Ts = TypeVarTuple("Ts")
 JOB_SECONDS: Final = (0.000_05, 0.002)
 
 
+class _Handle(asyncio.Handle):
+    """asyncio's own, made without asking for debug mode: there are tens of thousands in a run."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "SimulatedLoop",
+        context: Context | None = None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
 class _Timer(asyncio.TimerHandle):
     """A timer that takes its event out of the scheduler when cancelled."""
 
     __slots__ = ("event",)
     event: Event
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "SimulatedLoop",
+        context: Context | None = None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
 
     def cancel(self) -> None:
         self.event.cancel()
@@ -59,13 +99,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.uncaught: list[dict[str, Any]] = []
         self.job_seconds = JOB_SECONDS
         self._random = self.scheduler.random_for(f"loop/{name}/{self.scheduler.processes_made}")
-        self.queue: deque[asyncio.Handle] = deque()
+        # Handles and timers as they are made here: asyncio's own types do not tell what they run.
+        self.queue: deque[Any] = deque()
         self._descriptors = Descriptors()
         self.stirred = self._descriptors.stirred
         self._tasks: dict[int, tuple[asyncio.Task[Any], Coroutine[Any, Any, Any]]] = {}
         self._tasks_made = 0
         self._last_job_end_ns: dict[int, int] = {}
         self._stop_asked = False
+        self._awake = self.scheduler.awake
         self.scheduler.add_process(self)
 
     # --- running ---
@@ -96,38 +138,56 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.scheduler.now_ns / NS_PER_SECOND
 
     def has_work(self) -> bool:
-        return bool(self.queue) or bool(self._descriptors.ready())
+        return bool(self.queue) or self._descriptors.is_any_ready()
 
     def run_round(self) -> None:
         """One turn of a real loop: ask which descriptors are ready, then run what is queued by then."""
         queue = self.queue
         if self.stirred:
             ready = self._descriptors.ready()
-            self._random.shuffle(ready)
+            if len(ready) > 1:
+                self._random.shuffle(ready)
             queue.extend(ready)
         self._inside = True
         asyncio_events._set_running_loop(self)
         try:
             for _ in range(len(queue)):
                 handle = queue.popleft()
-                if not handle.cancelled():
-                    handle._run()
-                if self.dead:
-                    return
+                if not handle._cancelled:
+                    try:
+                        handle._context.run(handle._callback, *handle._args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        self._tell_of(handle, error)
+                    if self.dead:
+                        return
         finally:
             asyncio_events._set_running_loop(None)
             self._inside = False
+
+    def _tell_of(self, handle: asyncio.Handle, error: BaseException) -> None:
+        """As asyncio's handles do it, which are not asked to run their callbacks here."""
+        self.call_exception_handler(
+            {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+        )
 
     # --- callbacks, timers, tasks ---
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         if not self.dead:
-            self._check_open()
+            if self.is_closed():
+                self._refuse()
             self.queue.append(handle)
+            self._awake[self] = None
         return handle
+
+    def _wake_with(self, handle: asyncio.Handle) -> None:
+        self.queue.append(handle)
+        self._awake[self] = None
 
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -152,12 +212,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
         timer.event = self.scheduler.at(
-            round(when * NS_PER_SECOND), lambda: self.queue.append(timer), owner=self
+            round(when * NS_PER_SECOND), partial(self._wake_with, timer), owner=self
         )
         if self.dead:
             timer.event.cancel()
-        else:
-            self._check_open()
+        elif self.is_closed():
+            self._refuse()
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -177,9 +237,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         names = [_coroutine_name(coro) for task, coro in self._tasks.values() if not task.done()]
         return f"{len(names)} tasks wait: {', '.join(names[:20])}" if names else "no task waits"
 
-    def _check_open(self) -> None:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
+    def _refuse(self) -> None:
+        raise RuntimeError("Event loop is closed")
 
     def call_exception_handler(self, context: Any) -> None:
         if not self.dead:
@@ -227,7 +286,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.scheduler.note_detail(f"{self.name} job {getattr(func, '__qualname__', type(func).__name__)}")
         self.scheduler.at(
             self._after_job_delay(self.scheduler.now_ns),
-            lambda: self.queue.append(asyncio.Handle(_resolve, (future, result, error), self)),
+            lambda: self._wake_with(_Handle(_resolve, (future, result, error), self)),
             owner=self,
         )
 
@@ -248,12 +307,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def stir(self, descriptor: int) -> None:
         """The socket may have become ready."""
         self._descriptors.stir(descriptor)
+        self._awake[self] = None
 
     def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
-        self._add_watch(fd, "reader", asyncio.Handle(callback, args, self))
+        self._add_watch(fd, "reader", _Handle(callback, args, self))
 
     def add_writer(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
-        self._add_watch(fd, "writer", asyncio.Handle(callback, args, self))
+        self._add_watch(fd, "writer", _Handle(callback, args, self))
 
     def remove_reader(self, fd: Any) -> bool:
         return self._descriptors.unwatch(_number(fd), "reader")
@@ -264,6 +324,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _add_watch(self, fd: Any, side: Side, handle: asyncio.Handle) -> None:
         if not self.dead:
             self._descriptors.watch(_number(fd), side, handle)
+            self._awake[self] = None
 
     # --- life and death ---
 

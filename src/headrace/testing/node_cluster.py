@@ -49,6 +49,7 @@ class NodeCluster:
     ) -> None:
         self.world = world
         self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
+        self._machines = {node_id: world.machine(f"node{node_id}") for node_id in self.roles}
         self.nodes: dict[int, Node] = {}
         self.booted: dict[int, Node] = {}
         """The last process of each node, ready or not."""
@@ -81,7 +82,7 @@ class NodeCluster:
         return list(self.roles)
 
     def machine(self, node_id: int) -> SimulatedMachine:
-        return self.world.machine(f"node{node_id}")
+        return self._machines[node_id]
 
     def config(self, node_id: int) -> BrokerConfig:
         role = self.roles[node_id]

@@ -19,10 +19,12 @@ from collections.abc import Callable, Sized
 from hashlib import blake2b
 from itertools import islice
 from typing import Final, Protocol
+from zlib import crc32
 
 NS_PER_SECOND: Final = 1_000_000_000
 
 # A round of callbacks takes some time on a real core, so code that polls cannot freeze virtual time.
+ROUND_NS_MIN: Final = 1_000
 ROUND_NS_MAX: Final = 20_000
 
 # Enough of the trace to see what led to a failure; the whole of it would not fit in memory for a long run.
@@ -80,7 +82,8 @@ class Event:
 class Trace:
     """What happened, as lines: the last few kept to be read, all of them folded into a hash.
 
-    Details (every packet, every write) are only folded in: they can be had by playing the seed again.
+    Details (every packet, every write) are only folded in, and by a cheaper hash, for there are many: they
+    can be had by playing the seed again.
     """
 
     def __init__(
@@ -90,23 +93,30 @@ class Trace:
         self.count = 0
         self._start_ns = start_ns
         self._hash = blake2b(digest_size=16)
+        self._details = 0
         self._echo = echo
         self._echo_detail = echo if echoes_details else None
 
     def add(self, now_ns: int, text: str) -> None:
-        self._fold_in(now_ns, text)
+        self.count += 1
+        self._hash.update(f"{now_ns} {text}\n".encode())
         self.lines.append((now_ns, text))
         if self._echo is not None:
             self._echo(self.line(now_ns, text))
 
     def add_detail(self, now_ns: int, text: str) -> None:
-        self._fold_in(now_ns, text)
+        self.count += 1
+        # Numbers hash alike in every process; texts do not.
+        self._details = hash((self._details, now_ns, crc32(text.encode())))
         if self._echo_detail is not None:
             self._echo_detail(self.line(now_ns, text))
 
-    def _fold_in(self, now_ns: int, text: str) -> None:
+    def add_packet(self, now_ns: int, source: object, size: int) -> None:
+        """A detail of which there are so many that its text is only made for who reads it."""
         self.count += 1
-        self._hash.update(f"{now_ns} {text}\n".encode())
+        self._details = hash((self._details, now_ns, size))
+        if self._echo_detail is not None:
+            self._echo_detail(self.line(now_ns, f"{source!r} brings {size}"))
 
     def line(self, now_ns: int, text: str) -> str:
         """As it is read: seconds since the world began, and what happened."""
@@ -118,7 +128,9 @@ class Trace:
         return [self.line(*each) for each in islice(self.lines, first, None)]
 
     def digest(self) -> str:
-        return self._hash.hexdigest()
+        whole = self._hash.copy()
+        whole.update(f"{self._details}".encode())
+        return whole.hexdigest()
 
 
 class Scheduler:
@@ -142,6 +154,8 @@ class Scheduler:
         self.trace = Trace(start_ns=self.now_ns, echo=echo, echoes_details=echoes_details)
         self.processes: list[Process] = []
         self.processes_made = 0
+        self.awake: dict[Process, None] = {}
+        """Processes that may have something to do: whoever gives one work puts it here."""
         self.after_step: list[Callable[[], None]] = []
         self.ran: Process | None = None
         """The process whose round the last step was, if it was one's."""
@@ -164,25 +178,26 @@ class Scheduler:
 
     def at(self, when_ns: int, action: Callable[[], None], *, owner: Process | None = None) -> Event:
         """Let `action` happen at a moment; a moment in the past means now."""
-        event = Event(max(when_ns, self.now_ns), owner, action)
-        self._push(event)
+        if when_ns < self.now_ns:
+            when_ns = self.now_ns
+        event = Event(when_ns, owner, action)
+        self._events_made += 1
+        heapq.heappush(self._events, (when_ns, self._random.random(), self._events_made, event))
         return event
 
     def after(self, delay_s: float, action: Callable[[], None], *, owner: Process | None = None) -> Event:
         return self.at(self.now_ns + round(delay_s * NS_PER_SECOND), action, owner=owner)
 
-    def _push(self, event: Event) -> None:
-        self._events_made += 1
-        heapq.heappush(self._events, (event.when_ns, self._random.random(), self._events_made, event))
-
     def add_process(self, process: Process) -> None:
         self.processes.append(process)
         self.processes_made += 1
+        self.awake[process] = None
 
     def remove_process(self, process: Process) -> None:
         """The process is gone: nothing it had planned will happen."""
         if process in self.processes:
             self.processes.remove(process)
+        self.awake.pop(process, None)
 
     def resume(self, process: Process) -> None:
         """Events that fell due while the process was paused happen now."""
@@ -190,7 +205,8 @@ class Scheduler:
         self._deferred = [event for event in self._deferred if event.owner is not process]
         for event in mine:
             event.when_ns = self.now_ns
-            self._push(event)
+            self._events_made += 1
+            heapq.heappush(self._events, (self.now_ns, self._random.random(), self._events_made, event))
 
     def run(self, done: Callable[[], bool]) -> None:
         """Step until `done`; DeadlockError where that can never be."""
@@ -205,51 +221,60 @@ class Scheduler:
             self.step()
 
     def step(self) -> None:
-        """Fire what is due, then run one round of one process; jump in time if there is nothing to run."""
+        """Fire what is due, then run one round of one process; with nothing to do, jump in time first."""
         self.steps += 1
         if self.steps > self.steps_max:
             raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
         self.ran = None
         fired = self._fire_due()
-        runnable = [p for p in self.processes if (p.queue or p.stirred) and not p.paused and p.has_work()]
+        runnable = self._runnable()
+        if not runnable and not fired:  # what was fired may be all that somebody waits for
+            self._jump()
+            self._fire_due()
+            runnable = self._runnable()
         if runnable:
-            process = runnable[0] if len(runnable) == 1 else self._random.choice(runnable)
+            chance = self._random.random
+            process = runnable[0] if len(runnable) == 1 else runnable[int(chance() * len(runnable))]
             self.ran = process
             process.run_round()
-            self.now_ns += int(self._random.uniform(1_000, ROUND_NS_MAX))
-        elif not fired:
-            self._jump()
+            self.now_ns += ROUND_NS_MIN + int(chance() * (ROUND_NS_MAX - ROUND_NS_MIN))
         for check in self.after_step:
             check()
 
-    def _fire_due(self) -> bool:
-        """True when there was something to fire: it may be what somebody waits for."""
-        events = self._events
-        before = len(events)
-        while events and events[0][0] <= self.now_ns:
-            self._fire(heapq.heappop(events)[3])
-        return len(events) != before
+    def _runnable(self) -> list[Process]:
+        runnable = []
+        for process in list(self.awake):
+            if not process.queue and not (process.stirred and process.has_work()):
+                del self.awake[process]
+            elif not process.paused:
+                runnable.append(process)
+        return runnable
 
-    def _fire(self, event: Event) -> None:
-        owner = event.owner
-        if event.cancelled or (owner is not None and owner.dead):
-            return
-        if owner is not None and owner.paused:
-            self._deferred.append(event)
-            return
-        event.action()
+    def _fire_due(self) -> bool:
+        """True when there was something to fire."""
+        events = self._events
+        if not events or events[0][0] > self.now_ns:
+            return False
+        while events and events[0][0] <= self.now_ns:
+            event = heapq.heappop(events)[3]
+            owner = event.owner
+            if event.cancelled or (owner is not None and owner.dead):
+                continue
+            if owner is not None and owner.paused:
+                self._deferred.append(event)
+            else:
+                event.action()
+        return True
 
     def _jump(self) -> None:
         events = self._events
-        while events and (events[0][3].cancelled or self._is_dead(events[0][3])):
+        while events and (
+            events[0][3].cancelled or ((owner := events[0][3].owner) is not None and owner.dead)
+        ):
             heapq.heappop(events)
         if not events:
             raise DeadlockError(f"nothing is left to happen; {self._waiting()}")
         self.now_ns = max(self.now_ns, events[0][0])
-
-    @staticmethod
-    def _is_dead(event: Event) -> bool:
-        return event.owner is not None and event.owner.dead
 
     def _waiting(self) -> str:
         return "; ".join(f"{p.name}: {p.describe_waiting()}" for p in self.processes) or "no process is alive"

@@ -4,6 +4,7 @@ A scenario is one function of a `World`. Every seed is played in a world of its 
 alone, in any process, with its trace; several processes play different seeds. `headrace sim` is the command.
 """
 
+import gc
 import logging
 import os
 import shlex
@@ -27,6 +28,9 @@ STEPS_MAX: Final = 500_000
 
 # Seeds that are handed to a process at once: more than one, for the way there costs too.
 SEEDS_AT_ONCE: Final = 4
+
+# Objects between two looks for garbage. A run leaves little that only such a look finds until it is over.
+GARBAGE_OBJECTS: Final = 100_000
 
 Echo = Callable[[str], None]
 
@@ -112,7 +116,7 @@ def play(
         faults=faults,
     )
     try:
-        with _heard_logs(world, echo):
+        with _heard_logs(world, echo), _rare_garbage_collections():
             SCENARIOS[scenario](world)
         return Outcome(seed, world.digest(), world.scheduler.steps, world.virtual_s)
     except Exception as error:
@@ -167,6 +171,16 @@ def _heard_logs(world: World, echo: Echo | None) -> Iterator[None]:
         logger.propagate = propagates
 
 
+@contextmanager
+def _rare_garbage_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(GARBAGE_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def play_all(plays: Iterable[Play], *, processes: int | None = None) -> Iterator[Failure | None]:
     """Play many, in several processes: of each, in the order in which they end, what failed if it did."""
     processes = processes or os.cpu_count() or 1
@@ -175,7 +189,7 @@ def play_all(plays: Iterable[Play], *, processes: int | None = None) -> Iterator
             yield _try(each)
         return
     parts = _parts(iter(plays))
-    pool = ProcessPoolExecutor(processes, initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(processes, initializer=_begin_worker)
     try:
         under_way: set[Future[list[Failure | None]]] = set()
         for part in islice(parts, 2 * processes):
@@ -207,6 +221,6 @@ def _try_some(plays: list[Play]) -> list[Failure | None]:
     return [_try(each) for each in plays]
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C is the parent's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    gc.freeze()

@@ -198,16 +198,28 @@ class Pipe:
         self._packets: deque[tuple[int, bytes]] = deque()  # (earliest arrival, data)
         self._held_bytes = 0
         self._read_bytes = 0
+        self._read_ns = 0
+        self._is_awaited = False
+        self._is_telling = False
         self._under_way = False
         self._blocked_since_ns = 0
         self._pause_s = RESEND_S[0]
 
     def room(self) -> int:
-        return self._network.conditions.buffer_bytes - self._held_bytes
+        """Bytes that the sender believes to have room for."""
+        if self._read_bytes:
+            self._hear_of_room()
+        room = self._network.conditions.buffer_bytes - self._held_bytes
+        if room <= 0:
+            self._await_room()
+        return room
 
     def has_room(self) -> bool:
         """As Linux: writable again only once a third is free."""
-        return self.room() * 3 >= self._network.conditions.buffer_bytes
+        has_room = self.room() * 3 >= self._network.conditions.buffer_bytes
+        if not has_room:
+            self._await_room()
+        return has_room
 
     def push(self, data: bytes) -> None:
         network = self._network
@@ -224,9 +236,27 @@ class Pipe:
         self._packets.clear()
 
     def was_read(self, count: int) -> None:
-        """The receiver made room; the sender hears of it when that news has travelled back."""
+        """The receiver made room; the sender hears of it when that news has travelled back.
+
+        A packet for that is only sent to a sender that waits. Others hear of it when they next want room, if
+        by then the news would have come.
+        """
         self._read_bytes += count
-        if self._read_bytes == count:
+        self._read_ns = self._network.scheduler.now_ns
+        if self._is_awaited:
+            self._tell_of_room()
+
+    def _hear_of_room(self) -> None:
+        network = self._network
+        travelled_s = (network.scheduler.now_ns - self._read_ns) / NS_PER_SECOND
+        is_through = network.can_pass(self.target.host, self.source.host)
+        if is_through and travelled_s > network.conditions.latency_s_max:
+            self._held_bytes -= self._read_bytes
+            self._read_bytes = 0
+
+    def _await_room(self) -> None:
+        self._is_awaited = True
+        if self._read_bytes:
             self._tell_of_room()
 
     def _send_head(self) -> None:
@@ -247,7 +277,8 @@ class Pipe:
             self.target.send_reset()
             self._packets.clear()
             return
-        self._network.scheduler.note_detail(f"{self.source!r} brings {len(data)}")
+        scheduler = self._network.scheduler
+        scheduler.trace.add_packet(scheduler.now_ns, self.source, len(data))
         self.target.take(data)
         self._send_head()
 
@@ -263,14 +294,19 @@ class Pipe:
         self._pause_s = min(self._pause_s * 2, RESEND_S[1])
 
     def _tell_of_room(self) -> None:
+        if self._is_telling:
+            return
+        self._is_telling = True
         network = self._network
 
         def told() -> None:
+            self._is_awaited = self._is_telling = False
             self._held_bytes -= self._read_bytes
             self._read_bytes = 0
             self.source.stir()
 
         def lost() -> None:
+            self._is_telling = False
             if not self.source.closed:
                 network.scheduler.after(RESEND_S[0], self._tell_of_room)
 

@@ -114,13 +114,15 @@ class World:
         self.check_uncaught()
         return result
 
-    async def until(self, condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+    async def until(
+        self, condition: Callable[[], bool], *, timeout_s: float, what: str, look_s: float = LOOK_S
+    ) -> None:
         """Wait in the driver's script; CheckFailedError where it does not come about in time."""
         deadline = self.driver.time() + timeout_s
         while not condition():
             if self.driver.time() >= deadline:
                 raise CheckFailedError(f"not within {timeout_s} virtual seconds: {what}")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(look_s)
 
     def result(self, machine: SimulatedMachine, task: "asyncio.Future[T]") -> Awaitable[T]:
         """The result of another machine's task, to be awaited in the driver's script.

@@ -49,6 +49,8 @@ RAGE_S: Final = 8.0
 START_S: Final = 60.0
 # Sessions, back-offs and rebalances that began under faults may have to run out first.
 PROGRESS_S: Final = 60.0
+# How often the script looks whether the cluster is whole: it waits for seconds.
+LOOK_S: Final = 0.05
 # The slowest of the drawn networks takes a second for so much.
 SMALL_FETCHES: Final = {"max.partition.fetch.bytes": 8_000, "fetch.max.bytes": 16_000}
 # A fault that ends a process does so within this time, or not at all.
@@ -244,7 +246,7 @@ class ClusterRun:
         self.rules.check_replicas()
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = PROGRESS_S) -> None:
-        await self.world.until(condition, timeout_s=timeout_s, what=what)
+        await self.world.until(condition, timeout_s=timeout_s, what=what, look_s=LOOK_S)
 
     # --- trouble ---
 

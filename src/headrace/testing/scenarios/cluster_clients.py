@@ -28,6 +28,9 @@ from headrace.testing.world import CheckFailedError, World
 TOPIC: Final = "events"
 GROUP: Final = "readers"
 FOREVER_MS: Final = 2_000_000_000
+# A writer waits while so many of its records are undecided: on a slow network it would write in seconds what
+# takes minutes to deliver.
+UNDECIDED_MAX: Final = 30
 # A scratch topic is one of so many names, so that some are made again.
 SCRATCH_NAMES: Final = 3
 
@@ -50,6 +53,7 @@ class Writer:
         self.acknowledged: dict[TopicPartition, dict[int, int]] = {where: {} for where in ledger}
         """Of each value, by its number: the offset."""
         self._sent = dict.fromkeys(ledger, 0)
+        self._undecided = 0
         self._settings = settings
 
     async def run(self, own: Surroundings) -> None:
@@ -57,7 +61,8 @@ class Writer:
         async with AsyncProducer(self._settings, world=surroundings(own)) as producer:
             while not self.stopping:
                 for _ in range(rng.randint(1, 5)):
-                    await self._write(producer, rng)
+                    if self._undecided < UNDECIDED_MAX:
+                        await self._write(producer, rng)
                 await asyncio.sleep(rng.random() * 0.2)
             await producer.flush()
         self.is_done = True
@@ -76,9 +81,11 @@ class Writer:
                 # Before anything worked a producer says so at once; nothing was taken.
                 self.world.note(f"{self.name} hears: {error}")
                 await asyncio.sleep(0.1)
+        self._undecided += 1
         delivery.add_done_callback(lambda done: self._decided(done, where, number, value))
 
     def _decided(self, delivery: Delivery, where: TopicPartition, number: int, value: bytes) -> None:
+        self._undecided -= 1
         error = delivery.exception()
         try:
             if error is not None:

@@ -1,9 +1,11 @@
 """What replicas of one partition have said, by high watermarks and acknowledgements, and must stay so."""
 
+from collections.abc import Iterator
+
 from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog
 from headrace.records.batch import read_records
-from headrace.records.header import batches
+from headrace.records.header import BatchHeader, batches
 from headrace.testing.world import CheckFailedError
 
 
@@ -16,6 +18,10 @@ class Promises:
         self.acknowledged: list[tuple[int, bytes]] = []
         self.end = 0
         self._seen: dict[int, tuple[PartitionLog, int, int]] = {}
+        self._batches: dict[int, tuple[bytes, list[tuple[int, bytes]]]] = {}
+        """The batches that were seen last, by their first offset, with their records: the next replica's are
+        the same bytes.
+        """
 
     def forget_replica(self, node: int) -> None:
         self._seen.pop(node, None)
@@ -33,24 +39,43 @@ class Promises:
         """Whatever is below a high watermark is one value for ever."""
         end = log.high_watermark
         known = self._seen.get(node)
-        since = known[1] if known is not None and known[0] is log else log.log_start_offset
-        if known is not None and known[0] is log and known[2] == log.generation and known[1] == end:
-            return
+        if known is not None and known[0] is log:
+            since = known[1]
+            if since == end and known[2] == log.generation:
+                return
+        else:
+            since = log.log_start_offset
         if end < since:
             raise CheckFailedError(
                 f"{self.where}: {node} cut its log to {end}, below its high watermark {since}"
             )
-        for offset, value in records_of(log, since, end):
+        for header, batch in batches_of(log, since, end):
+            records = self._records(header.base_offset, batch)
+            self._check_records(node, [each for each in records if since <= each[0] < end])
+        self._seen[node] = (log, end, log.generation)
+
+    def _check_records(self, node: int, records: list[tuple[int, bytes]]) -> None:
+        for offset, value in records:
             if self.committed.setdefault(offset, value) != value:
                 raise CheckFailedError(
                     f"{self.where}: {offset} is {value!r} to {node}, and was {self.committed[offset]!r}"
                 )
-        self._seen[node] = (log, end, log.generation)
+
+    def _records(self, base_offset: int, batch: bytes) -> list[tuple[int, bytes]]:
+        known = self._batches.get(base_offset)
+        if known is None or known[0] != batch:
+            records = [(record.offset, bytes(record.value or b"")) for record in read_records(batch)]
+            known = self._batches[base_offset] = (batch, records)
+        return known[1]
 
     def check_whole(self, node: int, log: PartitionLog | None) -> None:
         """The end of a run: every record that was acknowledged, once, in order."""
         assert log is not None
-        found = list(records_of(log, log.log_start_offset, log.log_end_offset))
+        found = [
+            record
+            for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset)
+            for record in self._records(header.base_offset, batch)
+        ]
         values = [value for _, value in found]
         if len(set(values)) != len(values):
             raise CheckFailedError(f"{self.where}: {node} has a record twice")
@@ -68,20 +93,14 @@ class Promises:
             raise CheckFailedError(f"{self.where}: records are not in the order in which they were written")
 
 
-def records_of(log: PartitionLog, start: int, end: int) -> list[tuple[int, bytes]]:
-    """(offset, value) of all records from `start` up to `end`."""
-    found: list[tuple[int, bytes]] = []
+def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The batches that have something from `start` up to `end`, as far as the log has them."""
     while start < end:
         read = log.read(start, max_bytes=100_000, max_offset=end)
         data = b"" if isinstance(read.chunk, bytes) else read.chunk.read()
         before = start
         for position, header in batches(data):
-            found.extend(
-                (record.offset, bytes(record.value or b""))
-                for record in read_records(memoryview(data)[position : position + header.size])
-                if start <= record.offset < end
-            )
+            yield header, bytes(data[position : position + header.size])
             start = header.next_offset
         if start == before:
             break
-    return found
