@@ -90,6 +90,7 @@ def test_every_command_explains_itself_with_examples(run: Run, command: str) -> 
         ("produce",),
         ("consume",),
         ("cluster", "describe"),
+        ("log", "describe"),
         ("log", "dump"),
     ],
 )

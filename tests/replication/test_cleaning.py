@@ -2,8 +2,11 @@
 
 import random
 
+import pytest
+
 from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
+from headrace.log.uncleanable import UNCLEANABLE, GivenUp, read_uncleanable
 from headrace.records.batch import Record, build_batch
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.offset_commit import (
@@ -84,7 +87,9 @@ async def test_the_bound_on_bytes_holds(world: NodeWorld) -> None:
 
 
 @simulated(log_cleaner_backoff_ms="1000")
-async def test_a_damaged_log_is_set_aside_and_others_are_not(world: NodeWorld) -> None:
+async def test_a_damaged_log_is_set_aside_and_others_are_not(
+    world: NodeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     for topic in ("bad", "good"):
         await world.create_topic(topic, configs={**CONFIGS, "min.cleanable.dirty.ratio": "1.0"})
         await fill(world, topic)
@@ -96,9 +101,24 @@ async def test_a_damaged_log_is_set_aside_and_others_are_not(world: NodeWorld) -
     await world.until(lambda: is_clean(world, "good"), "a clean log")
     await world.until(lambda: bool(world.node.cleaning.uncleanable), "a mark")
     assert list(world.node.cleaning.uncleanable) == [TopicPartition("bad", 0)]
-    assert "CRC" in world.node.cleaning.uncleanable[TopicPartition("bad", 0)]
+    why = world.node.cleaning.uncleanable[TopicPartition("bad", 0)]
+    assert why == f"{path}: byte 0 has a batch whose CRC does not match"
     assert world.machine.disk.read_file(path) == damaged
     assert world.log("bad").failure is None
+    # People are told once in the log, and by a file.
+    assert caplog.text.count("bad-0 cannot be compacted") == 1
+    folder = world.log("bad").folder.rpartition("/")[0]
+
+    def told() -> dict[TopicPartition, GivenUp]:
+        return read_uncleanable(world.machine.disk, folder)
+
+    await world.until(lambda: bool(told()), "a file")
+    assert {partition: given_up.why for partition, given_up in told().items()} == {
+        TopicPartition("bad", 0): why
+    }
+    await world.delete_topic("bad")
+    await world.until(lambda: not told(), "no file")
+    assert not world.machine.disk.exists(f"{folder}/{UNCLEANABLE}")
 
 
 @simulated(log_cleaner_backoff_ms="1000")

@@ -1,4 +1,4 @@
-"""`headrace log dump`: what is in the files of a log, for people and for scripts."""
+"""`headrace log dump` and `describe`: what is in the files of logs, for people and for scripts."""
 
 import dataclasses
 import sys
@@ -19,7 +19,9 @@ from headrace.records.codecs import Codec
 _ID_BYTES: Final = 16
 
 
-@click.group(epilog=examples("headrace log dump data/orders-0/00000000000000000000.log"))
+@click.group(
+    epilog=examples("headrace log describe data", "headrace log dump data/orders-0/00000000000000000000.log")
+)
 def log() -> None:
     """Look into a log's files."""
 
@@ -70,6 +72,30 @@ def dump(
             raise click.ClickException(f"{path}: {error}") from error
     if problems:
         click.echo(f"{problems} problem{'' if problems == 1 else 's'} found", err=True)
+        sys.exit(1)
+
+
+@log.command(
+    epilog=examples("headrace log describe data", "headrace log describe --uncleanable data1 data2 --json")
+)
+@click.argument("folders", nargs=-1, required=True, type=click.Path(file_okay=False), metavar="FOLDER…")
+@click.option("--uncleanable", is_flag=True, help="Only logs that compaction has given up.")
+@json_option
+def describe(folders: tuple[str, ...], uncleanable: bool, as_json: bool) -> None:
+    """Describe the logs in log directories: their sizes, how far compaction has been, and where it gave up.
+
+    Reads only, so a running node's folders can be looked at. Ends with exit code 1 where compaction has given
+    a log up, and says why and what to do.
+    """
+    from headrace.cli.log_folders import describe_folders, print_logs
+
+    try:
+        found = describe_folders(SystemDisk(), folders)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    given_up = [each for each in found if each.uncleanable is not None]
+    print_logs(given_up if uncleanable else found, as_json=as_json)
+    if given_up:
         sys.exit(1)
 
 

@@ -34,6 +34,10 @@ class Mapping:
 
     def step(self, bytes_max: int) -> int:
         """Go on for about so many bytes; how many were read. Blocks."""
+        with self._window.naming_damage():
+            return self._step(bytes_max)
+
+    def _step(self, bytes_max: int) -> int:
         read = 0
         window = self._window
         while read < bytes_max and not self.is_done:

@@ -104,6 +104,10 @@ class Rewriting:
 
     def step(self, bytes_max: int) -> int:
         """Go on for about so many bytes; how many were read and written."""
+        with self._window.naming_damage():
+            return self._step(bytes_max)
+
+    def _step(self, bytes_max: int) -> int:
         moved, window, writer = 0, self._window, self._writer
         if self._parts is None:
             self._plan()

@@ -1,8 +1,12 @@
 """A window that slides over the batches of a closed segment's file, for compaction's kernels."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import File
 from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, crc_matches, read_header
+from headrace.records.cleaning import BadBatchError
 
 
 class Window:
@@ -62,6 +66,21 @@ class Window:
         self._position += count
         self.end += count
         return count
+
+    @contextmanager
+    def naming_damage(self) -> Iterator[None]:
+        """Say of what is damaged which file it is in, and where."""
+        try:
+            yield
+        except BadBatchError as error:
+            raise InvalidBytesError(f"{self._path}: byte {self.origin + error.at} {error.flaw}") from None
+        except InvalidBytesError as error:
+            place = self.origin + self.at
+            raise InvalidBytesError(f"{self._path}: at byte {place}: {error}") from None
+
+    @property
+    def _path(self) -> str:
+        return "" if self._file is None else self._file.path
 
     def _next_batch_bytes(self) -> int:
         """Bytes of the batch that is not whole yet, as far as its beginning tells."""

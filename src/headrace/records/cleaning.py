@@ -32,7 +32,7 @@ from headrace.records.header import (
 )
 from headrace.records.kernel_choice import kernels
 
-__all__ = ["Code", "KeyTable", "SegmentWriter", "Wish"]
+__all__ = ["BadBatchError", "Code", "KeyTable", "SegmentWriter", "Wish"]
 
 OTHERS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
 """Batches that the kernels hand back."""
@@ -66,8 +66,17 @@ def _signed(number: int) -> int:
     return number - (number >> 63 << 64)
 
 
-def _flaw(code: int, at: int) -> InvalidBytesError:
-    return InvalidBytesError(f"byte {at} {_FLAWS[Code(code)]}")
+class BadBatchError(InvalidBytesError):
+    """A batch is damaged; `at` is where it is in the bytes that were given."""
+
+    def __init__(self, code: int, at: int) -> None:
+        self.at = at
+        self.flaw = _FLAWS[Code(code)]
+        super().__init__(f"byte {at} {self.flaw}")
+
+
+def _bad_record(header: BatchHeader) -> InvalidBytesError:
+    return InvalidBytesError(f"offset {header.base_offset} {_FLAWS[Code.BAD_RECORD]}")
 
 
 class Wish(NamedTuple):
@@ -136,7 +145,7 @@ class KeyTable:
             data, at, end, OTHERS, position, self._data, self.job, self._tally, self._runs.rows
         )
         if code > Code.OTHER:
-            raise _flaw(code, at)
+            raise BadBatchError(code, at)
         return Code(code), at
 
     def add_records(self, body: Buffer, header: BatchHeader, *, position: int = UNKNOWN) -> bool:
@@ -159,7 +168,7 @@ class KeyTable:
             self._runs.rows,
         )
         if code == Code.BAD_RECORD:
-            raise _flaw(code, 0)
+            raise _bad_record(header)
         return bool(code == Code.MORE)
 
     def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
@@ -182,7 +191,7 @@ class KeyTable:
         )
         at, size, *_ = found.row(min(count, found.batches - 1))
         if code == Code.BAD_RECORD:
-            raise _flaw(code, at)
+            raise BadBatchError(code, at)
         return Code(code), at + (size if count == found.batches else 0)
 
     def count_live(self) -> None:
@@ -305,7 +314,7 @@ class SegmentWriter:
             self._times,
         )
         if code > Code.OTHER:
-            raise _flaw(code, at)
+            raise BadBatchError(code, at)
         return Code(code), at
 
     def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
@@ -349,7 +358,7 @@ class SegmentWriter:
                 job,
             )
             if kept < 0:
-                raise _flaw(Code.BAD_RECORD, 0)
+                raise _bad_record(header)
             records = body if kept == count else memoryview(out)[:end]
         state[State.KEPT] += kept
         sets_horizon = (tombstones > 0 or wish.set_horizon) and header.delete_horizon_ms is None

@@ -7,7 +7,7 @@ reading and writing, and `log.cleaner.io.max.bytes.per.second`. Settings are rea
 changes hold from the next one on.
 
 A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
-so; a full disk ends a round, and the log's turn comes again later.
+so (`uncleanable_logs`); a full disk ends a round, and the log's turn comes again later.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.records.cleaning import KeyTable
 from headrace.replication.throttles import Allowance
+from headrace.replication.uncleanable_logs import UncleanableLogs
 from headrace.settings.broker_config import BrokerConfig
 
 logger = logging.getLogger(__name__)
@@ -60,26 +61,28 @@ class Cleaning:
         self._on_cleaned = on_cleaned
         self._allowance = Allowance(self._bytes_per_second)
         self._rounds: dict[PartitionLog, asyncio.Task[None]] = {}
-        self._uncleanable: dict[PartitionLog, str] = {}
+        self._uncleanable = UncleanableLogs(loop, store)
         self._resting: set[PartitionLog] = set()
+        self._telling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
         """Logs that are left alone, and why."""
-        known = ((log.topic_partition, log, why) for log, why in self._uncleanable.items())
-        return {partition: why for partition, log, why in known if self._store.get(partition) is log}
+        return self._uncleanable.reasons
 
     def start(self) -> None:
+        self._uncleanable.start()
         if self._config.bool("log.cleaner.enable"):
             self._wait()
 
     async def stop(self) -> None:
         """Give up what is under way, and return once no thread works on it any more."""
         self.abandon()
-        if self._rounds:
-            await asyncio.wait(list(self._rounds.values()))
+        under_way = [*self._rounds.values(), *([self._telling] if self._telling is not None else [])]
+        if under_way:
+            await asyncio.wait(under_way)
 
     def abandon(self) -> None:
         """Begin nothing more, and end rounds where they are."""
@@ -93,8 +96,8 @@ class Cleaning:
 
     def _look_again(self) -> None:
         self._resting.clear()
-        for log in [log for log in self._uncleanable if log.failure is not None]:
-            del self._uncleanable[log]
+        if self._uncleanable.forget_gone():
+            self._telling = self._loop.create_task(self._uncleanable.tell())
         self._begin_rounds()
         self._wait()
 
@@ -108,7 +111,7 @@ class Cleaning:
             self._rounds[log] = self._loop.create_task(self._run(found, threads))
 
     def _pick(self) -> Cleanable | None:
-        left_out = self._rounds.keys() | self._uncleanable.keys() | self._resting
+        left_out = self._rounds.keys() | self._uncleanable.logs | self._resting
         logs = [log for log in self._store.logs() if log not in left_out]
         try:
             return pick(logs, self._store.clock.now_ms())
@@ -127,13 +130,15 @@ class Cleaning:
                 _tell(done, found, self._loop.time() - began_s)
                 self._on_cleaned(done)
         except InvalidBytesError as error:
-            self._set_aside(log, str(error))
+            self._uncleanable.add(log, str(error))
         except (ApiError, OSError) as error:
             self._failed(log, error)
         except Exception as error:
             # A fault of ours must not be met again and again, nor keep other logs from their turn.
             logger.exception("compaction of %s", log.topic_partition)
-            self._set_aside(log, repr(error))
+            self._uncleanable.add(log, repr(error))
+        try:
+            await self._uncleanable.tell()
         finally:
             del self._rounds[log]
         self._begin_rounds()
@@ -192,15 +197,11 @@ class Cleaning:
             if write.folder is folder:
                 await self._loop.run_in_executor(None, write.write)
 
-    def _set_aside(self, log: PartitionLog, why: str) -> None:
-        self._uncleanable[log] = why
-        logger.error("%s cannot be compacted, and grows until that is mended: %s", log.topic_partition, why)
-
     def _failed(self, log: PartitionLog, error: ApiError | OSError) -> None:
         if log.failure is not None:
             return  # deleted, moved, or its folder is offline already
         if isinstance(error, ApiError):
-            self._set_aside(log, str(error))
+            self._uncleanable.add(log, str(error))
         elif error.errno in FULL:
             self._resting.add(log)
             logger.warning("there is no room to compact %s: %s", log.topic_partition, error)
