@@ -1,6 +1,10 @@
-"""python -m bench.compaction [--mb N] [--only kafka|headrace] [--latency]: compaction beside Apache Kafka's.
+"""python -m bench.compaction [--mb N] [--only kafka|headrace] [--latency S]: compaction beside Apache Kafka's.
 
 Both brokers get the same segment files, made once for each shape of record, under topics that only delete.
+Most batches of the first shapes hold nothing that lasts, as where everything is told again and again. In
+those of "updates" keys come again about five times in any order, so that most batches lose some records and
+keep some.
+
 Then a topic's policy becomes compact, and the time runs until the broker's own checkpoint says that the log
 is clean. Map memory is the same (the default, 128 MiB), and so are threads (one) and buffers. A first topic
 warms each broker up, so that neither compiles its hot paths while it is measured.
@@ -10,6 +14,7 @@ compaction beside them.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -18,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
@@ -53,6 +59,7 @@ class Shape:
     value_bytes: int
     codec: int = 0
     share: float = 1.0  # of the bytes that are asked for
+    repeats: int = 0  # how often a key comes again, about; 0: all keys come again and again in the same order
 
     @property
     def topic(self) -> str:
@@ -61,7 +68,14 @@ class Shape:
 
 WARM = Shape("warm", 100, share=0.7)
 WARM_PACKED = Shape("warm zstd", 100, codec=4, share=0.2)
-SHAPES = (Shape("100 B", 100), Shape("1 KB", 1000), Shape("100 B zstd", 100, codec=4, share=0.4))
+SHAPES = (
+    Shape("100 B", 100),
+    Shape("1 KB", 1000),
+    Shape("100 B zstd", 100, codec=4, share=0.4),
+    Shape("100 B updates", 100, share=0.5, repeats=5),
+    Shape("1 KB updates", 1000, repeats=5),
+    Shape("100 B zstd updates", 100, codec=4, share=0.1, repeats=5),
+)
 BESIDE = tuple(Shape(f"beside {number}", 1000) for number in range(30))
 
 
@@ -77,32 +91,39 @@ class CleaningKafka(Kafka):
 
 
 def make_segments(folder: Path, shape: Shape, bytes_wanted: int) -> None:
-    """A log of keys that come again about five times, all of it in closed segments."""
+    """A log of keys that come again, all of it in closed segments."""
     rng = random.Random(shape.name)
     storage = Storage(SystemDisk())
     partition = TopicPartition(shape.topic, 0)
     now_ms = int(time.time() * 1000)
     config = TopicConfig(segment_bytes=SEGMENT_BYTES)
     log = open_log(storage, str(folder), partition, config, now_ms=now_ms)
-    block = list(_batches(rng, shape, now_ms))
-    while log.size_bytes < bytes_wanted * shape.share:
-        for batch in block:
-            log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=now_ms)
+    wanted = bytes_wanted * shape.share
+    for batch in _batches(rng, shape, now_ms, wanted):
+        log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=now_ms)
+        if log.size_bytes >= wanted:
+            break
     log.roll(now_ms)
-    log.append_as_leader(bytearray(block[0]), leader_epoch=0, now_ms=now_ms)
+    log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=now_ms)
     _close(log)
 
 
-def _batches(rng: random.Random, shape: Shape, now_ms: int) -> Iterator[bytes]:
+def _batches(rng: random.Random, shape: Shape, now_ms: int, bytes_wanted: float) -> Iterator[bytes]:
     words = [rng.randbytes(shape.value_bytes // 4).hex()[: shape.value_bytes].encode() for _ in range(500)]
     count = max(1, BATCH_BYTES // (shape.value_bytes + 20))
-    keys = BLOCK_BATCHES * count
-    for _ in range(BLOCK_BATCHES):
+
+    def batch(keys: int) -> bytes:
         rows = [
             Record(0, now_ms, b"key-%012d" % rng.randrange(keys), rng.choice(words).ljust(shape.value_bytes))
             for _ in range(count)
         ]
-        yield bytes(build_batch(rows, codec=shape.codec))
+        return bytes(build_batch(rows, codec=shape.codec))
+
+    if shape.repeats:
+        keys = int(bytes_wanted / len(batch(1 << 20)) * count / shape.repeats)
+        while True:
+            yield batch(keys)
+    yield from cycle([batch(BLOCK_BATCHES * count) for _ in range(BLOCK_BATCHES)])
 
 
 def _close(log: PartitionLog) -> None:
@@ -211,31 +232,39 @@ class Side:
         return {"latency alone": alone, "latency beside compaction": beside}
 
 
-def run(sides: list[type[Broker]], mb: int, *, latency_s: float) -> dict[str, dict[str, float]]:
-    shapes = [WARM, WARM_PACKED, *SHAPES]
+def make_all(root: Path, mb: int) -> dict[Shape, Path]:
+    """The segments of each shape, those that are there already as they are."""
+    made = {shape: root / f"{shape.topic}-{mb}" for shape in (WARM, WARM_PACKED, *SHAPES)}
+    for shape, folder in made.items():
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            make_segments(unfinished, shape, mb * 1_000_000)
+            unfinished.rename(folder)
+    return made
+
+
+def run(
+    sides: list[type[Broker]], made: dict[Shape, Path], *, latency_s: float
+) -> dict[str, dict[str, float]]:
     medians: dict[str, dict[str, float]] = {}
     values: dict[str, list[dict[bytes | None, bytes | None]]] = {}
-    with tempfile.TemporaryDirectory(prefix="bench-segments-") as root:
-        made = {shape: Path(root) / shape.topic for shape in shapes}
-        for shape, folder in made.items():
-            make_segments(folder, shape, mb * 1_000_000)
-        if latency_s:
-            made |= dict.fromkeys(BESIDE, made[SHAPES[1]])
-        for kind in sides:
-            with Installed(kind, made) as side:
-                for shape in shapes:
-                    figures = side.measure(shape)
-                    print(f"  {kind.name:9} {shape.name:12} {figures}", flush=True)
-                    if shape in SHAPES:
-                        for name, value in figures.items():
-                            medians.setdefault(f"compact {shape.name} | {name}", {})[kind.name] = value
-                for step, found in side.latencies(latency_s).items() if latency_s else ():
-                    for name, value in found.items():
-                        medians.setdefault(f"{step} | {name}", {})[kind.name] = value
-                side.broker.stop()
-                for shape in SHAPES:
-                    folder = side.broker.folder / "data" / f"{shape.topic}-0"
-                    values.setdefault(shape.name, []).append(latest_values(folder))
+    installed = made | (dict.fromkeys(BESIDE, made[SHAPES[1]]) if latency_s else {})
+    for kind in sides:
+        with Installed(kind, installed) as side:
+            for shape in made:
+                figures = side.measure(shape)
+                print(f"  {kind.name:9} {shape.name:18} {figures}", flush=True)
+                if shape in SHAPES:
+                    for name, value in figures.items():
+                        medians.setdefault(f"compact {shape.name} | {name}", {})[kind.name] = value
+            for step, found in side.latencies(latency_s).items() if latency_s else ():
+                for name, value in found.items():
+                    medians.setdefault(f"{step} | {name}", {})[kind.name] = value
+            side.broker.stop()
+            for shape in SHAPES:
+                folder = side.broker.folder / "data" / f"{shape.topic}-0"
+                values.setdefault(shape.name, []).append(latest_values(folder))
     for name, found_values in values.items():
         if any(each != found_values[0] for each in found_values):
             raise RuntimeError(f"{name}: the two brokers kept different values")
@@ -269,17 +298,27 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mb", type=int, default=300, help="megabytes of segments of each shape")
-    parser.add_argument("--only", choices=["kafka", "headrace"], help="measure one of them")
+    parser.add_argument(
+        "--only", choices=["kafka", "headrace", "none"], help="measure one of them, or just make segments"
+    )
     parser.add_argument(
         "--latency", type=float, default=0, metavar="SECONDS", help="measure latency for so long"
     )
+    parser.add_argument(
+        "--segments", metavar="FOLDER", help="make the segments there and leave them for the next time"
+    )
     arguments = parser.parse_args()
     lacking = missing()
-    if lacking and arguments.only != "headrace":
+    if lacking and arguments.only not in ("headrace", "none"):
         raise SystemExit("missing: " + ", ".join(lacking))
     both: list[type[Broker]] = [CleaningKafka, CleaningHeadrace]
     sides = [kind for kind in both if arguments.only in (None, kind.name)]
-    medians = run(sides, arguments.mb, latency_s=arguments.latency)
+    with contextlib.ExitStack() as stack:
+        root = arguments.segments
+        if root is None:
+            root = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-segments-"))
+        made = make_all(Path(root), arguments.mb)
+        medians = run(sides, made, latency_s=arguments.latency) if sides else {}
     print("\n" + as_markdown(medians, GOALS))
 
 
