@@ -1,4 +1,4 @@
-"""python -m bench.compaction [--mb N] [--only kafka|headrace] [--latency S]: compaction beside Apache Kafka's.
+"""python -m bench.compaction [--mb N] [--latency S]: compaction beside Apache Kafka's.
 
 Both brokers get the same segment files, made once for each shape of record, under topics that only delete.
 Most batches of the first shapes hold nothing that lasts, as where everything is told again and again. In

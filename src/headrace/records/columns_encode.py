@@ -3,9 +3,11 @@
 The columns are `key`, `value`, `headers` and `timestamp`; each may be missing, others are ignored. Which
 partition a row goes to is said by a column `partition`, or by its key as every Kafka producer does it. All
 columns are checked before the first batch is written; `columns_write` writes them.
+
+One table becomes batches of its own (`write_batches`), or many do that follow each other (`BatchStream`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -36,8 +38,11 @@ _TIMESTAMP_MAX: Final = 1 << 62  # the differences of any two still fit 64 bits
 # Rows that are shared out to partitions at once: many for each, so that a call for each does not show.
 _SHARED_ROWS: Final = 64 * 1024
 _SHARED_ROWS_EACH: Final = 256
+# Numbers of 16 bits are sorted digit by digit, several times as fast as any others.
+_FEW_LANES: Final = 1 << 15
 
 Batch = bytearray | memoryview
+_Parts = list[tuple[Rows, NDArray[np.int32] | int]]
 
 
 def batches_from_arrow(
@@ -60,9 +65,8 @@ def batches_from_arrow(
     form = BatchForm(
         codec, level, batch_bytes, timestamp_ms, producer_id, producer_epoch, base_sequence, transactional
     )
-    return _stamped(_written([(rows, 0) for rows in _checked(data, form)], form, fresh_memory), {}, form).get(
-        0, []
-    )
+    parts: _Parts = [(rows, 0) for rows in _checked(data, form.timestamp_ms)]
+    return _stamped(_written(parts, form, fresh_memory), {}, form).get(0, [])
 
 
 def batches_by_partition(
@@ -94,11 +98,37 @@ def write_batches(
 
     ValueError at once for columns that records cannot be made of.
     """
-    parts = [
-        (rows, _lanes(given, rows.key, partition_count, keyless_partition))
-        for given, rows in zip(_record_batches(data), _checked(data, form), strict=True)
-    ]
-    return _written(parts, form, take)
+    return _written(_parts(data, partition_count, keyless_partition, form.timestamp_ms), form, take)
+
+
+class BatchStream:
+    """The same for tables that follow each other: a batch that is not full waits for rows of the next one.
+
+    So batches are as large as the form allows, however small the tables are and however many partitions share
+    them. Each partition that has got rows holds one buffer of that size.
+    """
+
+    def __init__(self, form: BatchForm, take: Take = fresh_memory) -> None:
+        self._form = form
+        self._take = take
+        self._writers: dict[int, LaneWriter] = {}
+
+    def write(
+        self, data: Any, partition_count: int, *, keyless_partition: int, timestamp_ms: int
+    ) -> Iterator[Written]:
+        """The batches that these rows fill; ValueError at once where no records can be made of them."""
+        return _filled(_parts(data, partition_count, keyless_partition, timestamp_ms), self._writer)
+
+    def finish(self) -> Iterator[Written]:
+        """What is begun and not full."""
+        for writer in self._writers.values():
+            yield from writer.finish()
+
+    def _writer(self, lane: int) -> LaneWriter:
+        writer = self._writers.get(lane)
+        if writer is None:
+            writer = self._writers[lane] = LaneWriter(lane, self._form, None, self._take)
+        return writer
 
 
 def partition_for_keys(keys: Any, partition_count: int) -> NDArray[np.int32]:
@@ -144,8 +174,16 @@ def _record_batches(data: Any) -> list[Any]:
     return [data] if data.num_rows else []
 
 
-def _checked(data: Any, form: BatchForm) -> list[Rows]:
-    return [_rows(each, form.timestamp_ms) for each in _record_batches(data)]
+def _checked(data: Any, timestamp_ms: int) -> list[Rows]:
+    return [_rows(each, timestamp_ms) for each in _record_batches(data)]
+
+
+def _parts(data: Any, partition_count: int, keyless_partition: int, timestamp_ms: int) -> _Parts:
+    """Rows with the partition of each, or the one of all of them."""
+    return [
+        (rows, _lanes(given, rows.key, partition_count, keyless_partition))
+        for given, rows in zip(_record_batches(data), _checked(data, timestamp_ms), strict=True)
+    ]
 
 
 def _rows(rows: Any, timestamp_ms: int) -> Rows:
@@ -164,28 +202,36 @@ def _rows(rows: Any, timestamp_ms: int) -> Rows:
     return Rows(timestamps, key, value, *header_spans(columns["headers"]))
 
 
-def _written(
-    parts: list[tuple[Rows, NDArray[np.int32] | int]], form: BatchForm, take: Take
-) -> Iterator[Written]:
+def _written(parts: _Parts, form: BatchForm, take: Take) -> Iterator[Written]:
     """The batches of all parts, as they become full; what is left of each lane at the end."""
     most = _most_bytes(parts)
     writers = {lane: LaneWriter(lane, form, bytes_max, take) for lane, bytes_max in most.items()}
-    for rows, lanes in parts:
-        if isinstance(lanes, int):
-            yield from writers[lanes].write(rows, np.arange(len(rows.timestamps)))
-            continue
-        step = max(_SHARED_ROWS, _SHARED_ROWS_EACH * len(writers))
-        for first in range(0, len(lanes), step):
-            own = lanes[first : first + step]
-            order = np.argsort(own, kind="stable")
-            present, starts = np.unique(own[order], return_index=True)
-            for lane, places in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-                yield from writers[lane].write(rows, places + first)
+    yield from _filled(parts, writers.__getitem__)
     for writer in writers.values():
         yield from writer.finish()
 
 
-def _most_bytes(parts: list[tuple[Rows, NDArray[np.int32] | int]]) -> dict[int, int]:
+def _filled(parts: _Parts, writer_of: Callable[[int], LaneWriter]) -> Iterator[Written]:
+    """Hand each row to the writer of its lane; the batches that become full."""
+    for rows, lanes in parts:
+        if isinstance(lanes, int):
+            yield from writer_of(lanes).write(rows, np.arange(len(rows.timestamps)))
+            continue
+        lane_count = int(lanes.max(initial=0)) + 1
+        step = max(_SHARED_ROWS, _SHARED_ROWS_EACH * lane_count)
+        for first in range(0, len(lanes), step):
+            own = lanes[first : first + step]
+            order = np.argsort(own.astype(np.int16) if lane_count <= _FEW_LANES else own, kind="stable")
+            if first:
+                order += first
+            counts = np.bincount(own)
+            ends = np.cumsum(counts)
+            for lane in np.flatnonzero(counts).tolist():
+                end = int(ends[lane])
+                yield from writer_of(lane).write(rows, order[end - int(counts[lane]) : end])
+
+
+def _most_bytes(parts: _Parts) -> dict[int, int]:
     """The most that the rows of each lane can take."""
     most: dict[int, int] = {}
     for rows, lanes in parts:

@@ -43,13 +43,14 @@ def value_spans(array: Any, name: str) -> Spans:
         data = _bytes(array.buffers()[1])
         at = np.arange(array.offset, array.offset + len(array), dtype=np.int64) * kind.byte_width
         size = np.full(len(array), kind.byte_width, np.int64)
+        is_inside = not len(array) or int(at[-1]) + kind.byte_width <= len(data)
     elif pa.types.is_binary(kind) or pa.types.is_string(kind):
-        data, at, size = _variable(array, np.int32)
+        data, at, size, is_inside = _variable(array, np.int32)
     elif pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        data, at, size = _variable(array, np.int64)
+        data, at, size, is_inside = _variable(array, np.int64)
     else:
         raise ValueError(f"column {name!r} has type {kind}; records are made of binary or string")
-    if len(size) and (int(size.min()) < 0 or int((at + size).max()) > len(data) or int(at.min()) < 0):
+    if not is_inside:
         raise ValueError(f"column {name!r} is not valid: its offsets leave its data")
     if len(size) and int(size.max()) > VALUE_BYTES_MAX:
         raise ValueError(
@@ -94,12 +95,19 @@ def timestamps_of(array: Any, default_ms: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(found)
 
 
-def _variable(array: Any, width: type[np.int32] | type[np.int64]) -> Spans:
+def _variable(
+    array: Any, width: type[np.int32] | type[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64], bool]:
+    """The data, where values start, how long they are, and whether all of that is within the data."""
     _, ends, data = array.buffers()
+    found = _bytes(data)
     if not len(array):
-        return Spans(_bytes(data), np.empty(0, np.int64), np.empty(0, np.int64))
-    found = np.frombuffer(ends, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    return Spans(_bytes(data), found[:-1], np.diff(found))
+        return found, np.empty(0, np.int64), np.empty(0, np.int64), True
+    at = np.frombuffer(ends, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    size = np.diff(at)
+    # Offsets that never fall are all within the data if the first and the last are.
+    is_inside = int(size.min()) >= 0 <= int(at[0]) and int(at[-1]) <= len(found)
+    return found, at[:-1], size, is_inside
 
 
 def _with_nulls(array: Any, numbers: NDArray[np.int64], null: int) -> NDArray[np.int64]:

@@ -103,12 +103,13 @@ def fresh_memory(size: int) -> Memory:
 
 
 class LaneWriter:
-    """Writes the batches of one partition. `bytes_max` is the most that all its rows can take."""
+    """Writes the batches of one partition. `bytes_max` is the most that all its rows can take, if known."""
 
-    def __init__(self, lane: int, form: BatchForm, bytes_max: int, take: Take) -> None:
+    def __init__(self, lane: int, form: BatchForm, bytes_max: int | None, take: Take) -> None:
         self._lane = lane
         self._form = form
-        self._left = bytes_max
+        self._left = BATCH_BYTES_MAX if bytes_max is None else bytes_max
+        self._is_bounded = bytes_max is not None
         self._take = take
         self._out: Memory | None = None
         self._state: NDArray[np.int64] = np.zeros(STATE_SIZE, np.int64)
@@ -144,7 +145,8 @@ class LaneWriter:
         data, memory = self._out.data[:end], self._out
         self._out = None
         self._state[1] = 0
-        self._left -= end - HEADER_BYTES
+        if self._is_bounded:
+            self._left -= end - HEADER_BYTES
         header = self._header(count, base_timestamp, max_timestamp)
         if self._form.codec != Codec.NONE:
             packed = compress(self._form.codec, data[HEADER_BYTES:], self._form.level)

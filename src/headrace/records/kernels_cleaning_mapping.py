@@ -5,9 +5,8 @@ answers and leaves the same bytes in the same buffers. All release the GIL for a
 segment lasts, so that the event loop does not wait for them.
 """
 
-from typing import Any, Final
+from typing import Final
 
-import numba
 import numpy as np
 
 from headrace.records.kernels import kernel
@@ -26,14 +25,14 @@ from headrace.records.kernels_cleaning_parts import (
     read_signed,
     see_batch,
     slot_of,
+    types,
 )
 from headrace.records.kernels_cleaning_runs import note_run
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "44cf0b92"
+PARTS: Final = "191eff58"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
-types: Any = numba.types
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
 _MORE, _FULL, _OTHER, _BAD_CRC, _BAD_RECORD = 0, 1, 2, 4, 5

@@ -3,9 +3,7 @@
 Compiled by numba; `kernels_cleaning_packed_plain` has the twins, which say what each answers.
 """
 
-from typing import Any, Final
-
-import numba
+from typing import Final
 
 from headrace.records.kernels import kernel
 from headrace.records.kernels_cleaning_mapping import map_batch
@@ -22,14 +20,14 @@ from headrace.records.kernels_cleaning_parts import (
     read_signed,
     read_varint,
     see_batch,
+    types,
 )
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "f6f1f56e"
+PARTS: Final = "739a665e"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
-types: Any = numba.types
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
 _MORE: Final = 0

@@ -8,7 +8,6 @@ segment lasts, so that the event loop does not wait for them.
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-import numba
 import numpy as np
 
 from headrace.records.kernels import kernel
@@ -31,6 +30,7 @@ from headrace.records.kernels_cleaning_parts import (
     read_varint,
     see_batch,
     slot_of,
+    types,
     varint_bytes,
 )
 from headrace.records.kernels_llvm import copy as _copy
@@ -39,7 +39,6 @@ from headrace.records.kernels_llvm import crc32c as _crc
 PARTS: Final = "1319e4d8"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
-types: Any = numba.types
 _int64 = cast(Callable[[Any], int], np.int64)
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.

@@ -6,16 +6,14 @@ Compiled by numba; `kernels_cleaning_runs_plain` has the twins, which say what e
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-import numba
 import numpy as np
 
 from headrace.records.kernels import kernel
-from headrace.records.kernels_cleaning_parts import I64, NUMBERS, STATE, TABLE, Numbers, Words, part
+from headrace.records.kernels_cleaning_parts import I64, NUMBERS, STATE, TABLE, Numbers, Words, part, types
 
 PARTS: Final = "1319e4d8"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
-types: Any = numba.types
 _int64 = cast(Callable[[Any], int], np.int64)
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
