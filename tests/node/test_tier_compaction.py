@@ -10,7 +10,7 @@ from headrace.records.batch import Record, batches, build_batch, read_records
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
 from headrace.tiered.compaction import group_remote
-from headrace.tiered.copying import clean_mark, cleaned_to
+from headrace.tiered.copying import cleaned_to
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
 from tests.node.test_tiers import TieredWorld
 from tests.tiered.building import remote_segment
@@ -138,5 +138,5 @@ def test_neighbours_that_overlap_become_one() -> None:
 def test_a_mark_tells_how_far_compaction_has_been() -> None:
     plain = remote_segment(1, 5, 9)
     assert (cleaned_to(plain), plain.is_cleaned) == (5, False)
-    marked = replace(plain, custom_metadata=clean_mark(70))
+    marked = replace(plain, custom_metadata=b"clean-to=70")
     assert (cleaned_to(marked), marked.is_cleaned) == (70, True)

@@ -44,6 +44,7 @@ class TierCompaction:
             limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size") // 2),
             new_id=new_id,
             is_leading=leads,
+            note_bytes_max=self._config.int("remote.log.metadata.custom.metadata.max.bytes"),
         )
         try:
             return await self._rounds.run(compact(found, remote, tools), leads)

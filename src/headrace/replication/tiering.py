@@ -30,6 +30,7 @@ from headrace.replication.tier_rounds import TierRounds
 from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.compaction import RemoteCleanable, look_at
 from headrace.tiered.copying import copy, describe, next_to_copy
+from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
 from headrace.tiered.removal import Removals, give_up, remove
@@ -66,6 +67,7 @@ class _Tended:
 
     versions: tuple[int, int] = (-1, -1)
     epoch: int = -1  # of the leadership for which everything was read
+    refused_epoch: int = -1  # of the one in which the store's note was too large; Kafka gives up as well
     looked_at: tuple[int, int] = (-1, -1)
     look_at_s: float = 0.0
     sweep_at_s: float = 0.0
@@ -175,13 +177,14 @@ class Tiering:
         if log is None:
             return
         is_in_office = tended.epoch == partition.leader_epoch
+        may_copy = is_in_office and tended.refused_epoch != tended.epoch
         if self._may_begin(Kind.REMOVE, tended) and self._removal_is_due(
             partition, log, remote, tended, now_s
         ):
             self._begin(Kind.REMOVE, self._remove_all(partition, name, tended), name, tended)
-        if is_in_office and self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
+        if may_copy and self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
             self._begin(Kind.COPY, self._copy_all(partition, name, tended), name, tended)
-        if is_in_office and log.config.compacts and self._may_begin(Kind.COMPACT, tended):
+        if may_copy and log.config.compacts and self._may_begin(Kind.COMPACT, tended):
             found = None if tended.compact_at == remote.version else look_at(log, remote)
             tended.compact_at = remote.version
             if found is not None:
@@ -216,6 +219,9 @@ class Tiering:
         try:
             await round_
             tended.failures = 0
+        except NoteTooLargeError as error:
+            tended.refused_epoch = tended.epoch
+            logger.error("%s: nothing more is copied to the remote tier: %s", name, error)
         except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
             self._put_off(tended)
             logger.warning(
@@ -269,7 +275,13 @@ class Tiering:
             tended.in_progress.add(new.segment_id)
             try:
                 steps = copy(
-                    found, new, remote=remote, store=self._store, teller=self._teller, is_leading=leads
+                    found,
+                    new,
+                    remote=remote,
+                    store=self._store,
+                    teller=self._teller,
+                    is_leading=leads,
+                    note_bytes_max=self._config.int("remote.log.metadata.custom.metadata.max.bytes"),
                 )
                 is_copied = await self._rounds.run(steps, leads)
             finally:

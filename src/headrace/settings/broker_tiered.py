@@ -53,7 +53,6 @@ remote.log.manager.thread.pool.size  int 2  1..
     No effect: one event loop looks after all partitions.
 remote.log.metadata.custom.metadata.max.bytes  int 128  low  0..
     Largest note that a remote store may keep with a segment, in bytes.
-    No effect: a remote store finds an object by its name and keeps no notes.
 remote.log.metadata.manager.class.name  string \
 org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager  filled
     Class that keeps the list of remote segments.

@@ -36,10 +36,12 @@ from headrace.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX
 from headrace.log.txn_index import AbortedTxn, read_aborted
 from headrace.records.cleaning import KeyTable, SegmentWriter
 from headrace.settings.topic import TopicConfig
-from headrace.tiered.copying import clean_mark, cleaned_to
+from headrace.tiered.copying import cleaned_to
+from headrace.tiered.custom_metadata import NOTE_BYTES_MAX, Finishing, store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState
 from headrace.tiered.removal import delete_objects, remove
+from headrace.tiered.segment_mark import joined
 from headrace.tiered.steps import Steps, Tell, Teller, Work
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
@@ -93,6 +95,7 @@ class Tools:
     limits: Limits
     new_id: Callable[[], bytes]
     is_leading: Callable[[], bool]
+    note_bytes_max: int = NOTE_BYTES_MAX
 
 
 def compact(found: RemoteCleanable, remote: RemoteLog, tools: Tools) -> Steps:
@@ -191,7 +194,7 @@ def _fetched(segment: RemoteSegment, tools: Tools) -> Generator[Work, int, File]
 
 
 def _fetch(store: RemoteStore, segment: RemoteSegment, file: File, start: int, end: int) -> int:
-    data = store.read(segment.object_name(LOG), start, end)
+    data = store_of(store, segment).read(segment.object_name(LOG), start, end)
     if len(data) != end - start:
         raise RemoteStoreError(f"{segment} ends at byte {start + len(data)}, not at {segment.size}")
     file.write(start, (data,))
@@ -245,7 +248,7 @@ def _describe(group: list[RemoteSegment], rewriting: Rewriting, clean_to: int, t
         SegmentState.COPY_STARTED,
         tools.teller.broker_id,
         tools.teller.now_ms(),
-        custom_metadata=clean_mark(clean_to),
+        custom_metadata=joined(clean_to, None),
         has_aborted=TXN_INDEX in rewriting.suffixes,
     )
 
@@ -255,23 +258,26 @@ def _replace(
 ) -> Steps:
     """Put what was written anew, and have it take the group's place."""
     store, teller = tools.store, tools.teller
+    finishing = Finishing(store, new, tools.note_bytes_max)
     if not (yield Tell(new)):
         return False
     try:
         for suffix in rewriting.suffixes:
             yield partial(_put_file, tools, f"{tools.scratch}/new{suffix}{CLEANED}", new.object_name(suffix))
         for suffix in (SNAPSHOT, EPOCHS):
-            yield partial(_copy_object, store, group[-1].object_name(suffix), new.object_name(suffix))
+            yield partial(_copy_object, store, group[-1], new, suffix)
+        yield finishing
     except (RemoteStoreError, OSError):
         if tools.is_leading():
-            yield from remove(new, store, teller)
+            yield from remove(finishing.finished, store, teller)
         raise
+    new = finishing.finished
     are_there = all(remote.get(each.segment_id) is each for each in group)
     if not tools.is_leading() or not are_there:
         # Retention may have been quicker. Nobody else can finish it.
         yield partial(delete_objects, store, new)
         return False
-    if not (yield teller.update(new, SegmentState.COPY_FINISHED)):
+    if not (yield teller.finish(new)):
         return False
     finished = remote.get(new.segment_id)
     return finished is not None and finished.state is SegmentState.COPY_FINISHED
@@ -299,7 +305,7 @@ def _drop(disk: Disk, file: File) -> int:
 
 def _load_aborted(store: RemoteStore, segment: RemoteSegment, aborted: list[AbortedTxn]) -> int:
     known = set(aborted)
-    data = read_whole(store, segment.object_name(TXN_INDEX))
+    data = read_whole(store_of(store, segment), segment.object_name(TXN_INDEX))
     aborted.extend(txn for txn in read_aborted(data) if txn not in known)
     return 0
 
@@ -314,7 +320,7 @@ def _put_file(tools: Tools, path: str, name: str) -> int:
     return size
 
 
-def _copy_object(store: RemoteStore, name: str, new_name: str) -> int:
-    data = read_whole(store, name)
-    store.put_bytes(new_name, data)
+def _copy_object(store: RemoteStore, old: RemoteSegment, new: RemoteSegment, suffix: str) -> int:
+    data = read_whole(store_of(store, old), old.object_name(suffix))
+    store.put_bytes(new.object_name(suffix), data)
     return len(data)

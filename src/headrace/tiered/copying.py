@@ -15,6 +15,7 @@ been: `compaction` goes on from there in the store.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.checkpoints import encode_epochs
@@ -27,15 +28,16 @@ from headrace.log.producer_snapshot import encode_snapshot
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_states import ProducerStates
 from headrace.log.segment import Segment
+from headrace.tiered.custom_metadata import NOTE_BYTES_MAX, Finishing
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import (
-    CLEAN_TO,
     EPOCHS,
     RemoteSegment,
     SegmentState,
     TopicIdPartition,
 )
 from headrace.tiered.removal import delete_objects, remove
+from headrace.tiered.segment_mark import joined
 from headrace.tiered.steps import Steps, Tell, Teller, Work
 from headrace.tiered.store import RemoteStore, RemoteStoreError
 
@@ -86,22 +88,15 @@ def describe(
         SegmentState.COPY_STARTED,
         teller.broker_id,
         teller.now_ms(),
-        custom_metadata=clean_mark(found.log.cleaned_to) if found.log.config.compacts else None,
+        custom_metadata=joined(found.log.cleaned_to if found.log.config.compacts else None, None),
         has_aborted=segment.indexes.has_aborted,
     )
 
 
-def clean_mark(offset: int | None) -> bytes | None:
-    """Says of a segment that it holds nothing which a record before `offset` supersedes: up to there
-    compaction had been when it was copied.
-    """
-    return None if offset is None else b"%s%d" % (CLEAN_TO, offset)
-
-
 def cleaned_to(segment: RemoteSegment) -> int:
     """What its mark says; without one, compaction has not been at it."""
-    text = (segment.custom_metadata or b"").removeprefix(CLEAN_TO)
-    return int(text) if segment.is_cleaned and text.isdigit() else segment.start_offset
+    clean_to = segment.clean_to
+    return segment.start_offset if clean_to is None else clean_to
 
 
 def _epochs_within(epochs: LeaderEpochs, first: int, last: int) -> tuple[tuple[int, int], ...]:
@@ -127,25 +122,28 @@ def copy(
     store: RemoteStore,
     teller: Teller,
     is_leading: Callable[[], bool],
+    note_bytes_max: int = NOTE_BYTES_MAX,
 ) -> Steps:
     """Copy a segment. RemoteStoreError, OSError or InvalidBytesError: it failed, and what was left of it was
     removed as far as that could be done.
     """
     log = found.log
     generation = log.generation
+    finishing = Finishing(store, new, note_bytes_max)
     if not (yield Tell(new)):
         return False
     try:
-        for work in _objects(found, new, store, teller.now_ms()):
+        for work in chain[Work](_objects(found, new, store, teller.now_ms()), (finishing,)):
             yield work
             if not is_leading() or log.failure is not None:
                 break
     except (RemoteStoreError, OSError, InvalidBytesError):
         if is_leading():
-            yield from remove(new, store, teller)
+            yield from remove(finishing.finished, store, teller)
         else:
-            yield partial(delete_objects, store, new)
+            yield partial(delete_objects, store, finishing.finished)
         raise
+    new = finishing.finished
     if not is_leading() or log.failure is not None:
         # Only this node could finish the copy, and it will not. Who leads now sees to the records.
         yield partial(delete_objects, store, new)
@@ -153,7 +151,7 @@ def copy(
     if log.generation != generation or (log.config.compacts and not are_in_place(log, [found.segment])):
         # Truncated, or compacted meanwhile: the file of this name may have been another one.
         return (yield from remove(new, store, teller)) and False
-    if not (yield teller.update(new, SegmentState.COPY_FINISHED)):
+    if not (yield teller.finish(new)):
         return False
     finished = remote.get(new.segment_id)
     if finished is None or finished.state is not SegmentState.COPY_FINISHED:

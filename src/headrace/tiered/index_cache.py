@@ -21,6 +21,7 @@ from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX, offset_name
 from headrace.log.offset_index import OffsetIndex
 from headrace.log.time_index import TimeIndex
 from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_segment import RemoteSegment
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
@@ -98,7 +99,7 @@ class IndexCache:
             found = self._cached(name, parse)
             if found is not None:
                 return found
-            data = read_whole(self._store, segment.object_name(suffix))
+            data = read_whole(store_of(self._store, segment), segment.object_name(suffix))
             try:
                 parsed = parse(data)
             except InvalidBytesError as error:

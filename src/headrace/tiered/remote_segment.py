@@ -14,12 +14,10 @@ from typing import Final, NamedTuple
 from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition, uuid_text
 from headrace.log.file_names import EPOCHS as EPOCHS
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, offset_name
+from headrace.tiered.segment_mark import parted
 
 _TOPIC_CHARACTERS_MAX: Final = 200
 """A file system takes names of 255 bytes, and a topic's may have 249 before its id is added."""
-
-CLEAN_TO: Final = b"clean-to="
-"""How the note begins that is kept with a compacted topic's segments: see `copying.clean_mark`."""
 
 OBJECT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, EPOCHS)
 
@@ -75,9 +73,21 @@ class RemoteSegment:
         return found
 
     @property
+    def clean_to(self) -> int | None:
+        """It holds nothing that a record before this offset supersedes: up to there compaction had been when
+        it was copied. None where it has not been at it.
+        """
+        return parted(self.custom_metadata)[0]
+
+    @property
     def is_cleaned(self) -> bool:
         """Whether compaction has been at it: then batches are missing, and its epochs may begin too late."""
-        return self.custom_metadata is not None and self.custom_metadata.startswith(CLEAN_TO)
+        return self.custom_metadata is not None and self.clean_to is not None
+
+    @property
+    def note(self) -> bytes | None:
+        """What the store keeps with it."""
+        return parted(self.custom_metadata)[1]
 
     def moved_to(self, state: SegmentState, *, broker_id: int, event_ms: int) -> "RemoteSegment":
         return replace(self, state=state, broker_id=broker_id, event_ms=event_ms)

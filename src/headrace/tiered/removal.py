@@ -18,6 +18,7 @@ from typing import Final
 
 from headrace.base.ids import uuid_text
 from headrace.log.partition_log import PartitionLog
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
 from headrace.tiered.steps import Steps, Teller
@@ -48,7 +49,7 @@ def give_up(segment: RemoteSegment, remote: RemoteLog, store: RemoteStore, telle
 
 
 def delete_objects(store: RemoteStore, segment: RemoteSegment) -> int:
-    store.delete(segment.object_names())
+    store_of(store, segment).delete(segment.object_names())
     return 0
 
 

@@ -8,7 +8,7 @@ name.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.tiered.remote_log import SegmentUpdate
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
@@ -34,7 +34,15 @@ class Teller:
     broker_id: int
     now_ms: Callable[[], int]
 
-    def update(self, segment: RemoteSegment, state: SegmentState) -> Tell:
+    def finish(self, copied: RemoteSegment) -> Tell:
+        """All of a copy is there; its store's note came after it was announced."""
+        custom_metadata = None if copied.note is None else copied.custom_metadata
         return Tell(
-            SegmentUpdate(segment.partition, segment.segment_id, state, self.broker_id, self.now_ms())
+            replace(self._update(copied, SegmentState.COPY_FINISHED), custom_metadata=custom_metadata)
         )
+
+    def update(self, segment: RemoteSegment, state: SegmentState) -> Tell:
+        return Tell(self._update(segment, state))
+
+    def _update(self, segment: RemoteSegment, state: SegmentState) -> SegmentUpdate:
+        return SegmentUpdate(segment.partition, segment.segment_id, state, self.broker_id, self.now_ms())

@@ -13,6 +13,7 @@ from headrace.log.checkpoints import decode_epochs
 from headrace.log.file_names import SNAPSHOT
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshot import SnapshotEntry, decode_snapshot
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLogs
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, TopicIdPartition
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
@@ -45,8 +46,9 @@ class RemoteTails:
     def read(self, segment: RemoteSegment) -> Tail:
         """Blocks: call it from a thread. RemoteStoreError where it cannot be had."""
         try:
-            epochs = decode_epochs(read_whole(self._store, segment.object_name(EPOCHS)))
-            producers = decode_snapshot(read_whole(self._store, segment.object_name(SNAPSHOT)))
+            store = store_of(self._store, segment)
+            epochs = decode_epochs(read_whole(store, segment.object_name(EPOCHS)))
+            producers = decode_snapshot(read_whole(store, segment.object_name(SNAPSHOT)))
         except InvalidBytesError as error:
             raise RemoteStoreError(f"what is stored with {segment} is damaged: {error}") from error
         return Tail(segment.end_offset + 1, epochs, producers)

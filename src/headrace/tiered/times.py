@@ -16,6 +16,7 @@ from headrace.log.batch_scan import scan_headers
 from headrace.log.file_names import LOG
 from headrace.log.partition_log import PartitionLog, TimestampOffset
 from headrace.log.timestamps import first_record
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.readable import ReadableSegments
 from headrace.tiered.remote_log import RemoteLogs
@@ -111,7 +112,7 @@ class SegmentRanges:
     """A remote segment as a file to read: ranges of the store, the last one kept."""
 
     def __init__(self, store: RemoteStore, segment: RemoteSegment) -> None:
-        self._store = store
+        self._store = store_of(store, segment)
         self.path = segment.object_name(LOG)
         self._size = segment.size
         self._start = 0

@@ -17,6 +17,7 @@ from headrace.log.file_names import LOG
 from headrace.log.txn_index import AbortedTxn
 from headrace.records.batch_walk import walk_batches
 from headrace.records.header import read_header
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.remote_segment import RemoteSegment
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_into
@@ -120,7 +121,7 @@ def read_window(
 
 def _fill(store: RemoteStore, segment: RemoteSegment, position: int, data: memoryview) -> None:
     name = segment.object_name(LOG)
-    count = read_into(store, name, position, data)
+    count = read_into(store_of(store, segment), name, position, data)
     if count != len(data):
         end = position + len(data)
         raise RemoteStoreError(f"{name} gave {count} bytes for {position} to {end}, it has {segment.size}")

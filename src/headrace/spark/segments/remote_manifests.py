@@ -20,6 +20,7 @@ from headrace.log.checkpoints import decode_epochs
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.spark.options import ReadOptions
 from headrace.spark.segments.remote_tier import RemoteTier, open_remote, without_gaps
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
 from headrace.tiered.store import RemoteStoreError, read_whole
@@ -86,7 +87,7 @@ class RemoteTiers:
         if segment_id != segment.segment_id:
             name = segment.object_name(EPOCHS)
             try:
-                known = LeaderEpochs(decode_epochs(read_whole(self._store, name)))
+                known = LeaderEpochs(decode_epochs(read_whole(store_of(self._store, segment), name)))
             except (RemoteStoreError, InvalidBytesError) as error:
                 log.warning("records are read without the remote store: %s: %s", name, error)
                 return LeaderEpochs()

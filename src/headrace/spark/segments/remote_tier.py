@@ -22,6 +22,7 @@ from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TXN_INDEX, offset_name
 from headrace.log.producer_snapshot import decode_snapshot
 from headrace.log.system_disk import SystemDisk
 from headrace.spark.segments.errors import NotInFilesError
+from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_segment import RemoteSegment
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 from headrace.tiered.stores.object_disk import PIECE_BYTES, ObjectDisk, ObjectFile
@@ -78,7 +79,7 @@ class RemoteTier:
         behind = [each for each in self.segments if each.end_offset + 1 >= upto]
         for segment in behind[:_SNAPSHOTS_MAX]:
             try:
-                entries = decode_snapshot(read_whole(store, segment.object_name(SNAPSHOT)))
+                entries = decode_snapshot(read_whole(store_of(store, segment), segment.object_name(SNAPSHOT)))
             except (RemoteStoreError, InvalidBytesError):
                 continue
             if not any(0 <= each.txn_first_offset < upto for each in entries):
@@ -114,7 +115,7 @@ class TieredDisk(ObjectDisk):
         segment = self._segment(path)
         if segment is None or self._disk.exists(path):
             return self._disk.open(path, create=create, writable=writable)
-        return AheadFile(self._store, segment.object_name(LOG), segment.size)
+        return AheadFile(store_of(self._store, segment), segment.object_name(LOG), segment.size)
 
     def read_file(self, path: str) -> bytes:
         segment = self._segment(path)
@@ -123,7 +124,7 @@ class TieredDisk(ObjectDisk):
         if path.endswith(TXN_INDEX) and not segment.has_aborted:
             raise FileNotFoundError(path)
         try:
-            return read_whole(self._store, segment.object_name(path[path.rindex(".") :]))
+            return read_whole(store_of(self._store, segment), segment.object_name(path[path.rindex(".") :]))
         except RemoteStoreError as error:
             raise NotInFilesError(f"it cannot be read: {error}") from error
 

@@ -1,0 +1,24 @@
+"""What stands in a segment's custom metadata: see `custom_metadata`."""
+
+from typing import Final
+
+CLEAN_TO: Final = b"clean-to="
+SEPARATOR: Final = b";"
+
+
+def joined(clean_to: int | None, note: bytes | None) -> bytes | None:
+    """The field for a mark and a note."""
+    if clean_to is None and (note is None or not note.startswith(CLEAN_TO)):
+        return note
+    mark = CLEAN_TO + (b"" if clean_to is None else b"%d" % clean_to)
+    return mark if note is None else mark + SEPARATOR + note
+
+
+def parted(field: bytes | None) -> tuple[int | None, bytes | None]:
+    """The mark and the note of a field."""
+    if field is None or not field.startswith(CLEAN_TO):
+        return None, field
+    digits, separator, note = field.removeprefix(CLEAN_TO).partition(SEPARATOR)
+    if digits and not digits.isdigit():
+        return None, field  # nobody but us writes marks
+    return int(digits) if digits else None, note if separator else None
