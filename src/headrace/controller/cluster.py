@@ -53,9 +53,12 @@ class Cluster:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
-    def has_online_directory(self, partition: PartitionImage, broker_id: int) -> bool:
+    def has_online_directory(
+        self, partition: PartitionImage, broker_id: int, moved_to: bytes | None = None
+    ) -> bool:
+        """Whether the broker can serve its replica, from where it lies or from where it was moved to."""
         broker = self.image.brokers.get(broker_id)
-        directory = partition.directory_of(broker_id)
+        directory = partition.directory_of(broker_id) if moved_to is None else moved_to
         return broker is not None and (directory is None or is_online(directory, broker.directories))
 
     def default_directory(self, broker_id: int) -> bytes:

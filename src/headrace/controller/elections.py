@@ -49,7 +49,7 @@ def change_partition(
     `may_lead` overrides which brokers count as active.
     """
     partition = topic.partitions[index]
-    draft = _Draft(cluster, topic, partition, election, may_lead or cluster.is_active)
+    draft = _Draft(cluster, topic, partition, election, may_lead or cluster.is_active, directories or {})
     draft.isr = list(partition.isr if isr is None else isr)
     draft.replicas = list(partition.replicas if replicas is None else replicas)
     draft.removing = list(partition.removing_replicas if removing is None else removing)
@@ -61,7 +61,7 @@ def change_partition(
     draft.bump_epoch_for_removed_replicas(record)
     draft.note_in_sync(record)
     draft.note_last_leader(record)
-    draft.note_assignment(record, directories or {})
+    draft.note_assignment(record)
     if recovery_state is not None and recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = recovery_state
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic.id) else record
@@ -100,6 +100,7 @@ class _Draft:
         partition: PartitionImage,
         election: Election | None,
         may_lead: Callable[[int], bool],
+        moved: Mapping[int, bytes],
     ) -> None:
         min_isr, unclean = election_rules(cluster, topic)
         if election is None:
@@ -108,6 +109,7 @@ class _Draft:
         self.old = partition
         self.election = election
         self.may_lead = may_lead
+        self.moved = moved
         self.min_isr = min_isr
         self.elr_enabled = cluster.elr_enabled
         self.isr: list[int] = []
@@ -170,7 +172,7 @@ class _Draft:
         return (
             replica in self.replicas
             and self.may_lead(replica)
-            and self.cluster.has_online_directory(self.old, replica)
+            and self.cluster.has_online_directory(self.old, replica, self.moved.get(replica))
         )
 
     def bump_epoch_for_removed_replicas(self, record: PartitionChangeRecord) -> None:
@@ -198,8 +200,8 @@ class _Draft:
         elif leader != NO_LEADER and self.old.last_known_elr:
             record.last_known_elr = []
 
-    def note_assignment(self, record: PartitionChangeRecord, moved: Mapping[int, bytes]) -> None:
-        known = dict(zip(self.old.replicas, self.old.directories, strict=False)) | dict(moved)
+    def note_assignment(self, record: PartitionChangeRecord) -> None:
+        known = dict(zip(self.old.replicas, self.old.directories, strict=False)) | dict(self.moved)
         directories = [
             known[replica] if replica in known else self.cluster.default_directory(replica)
             for replica in self.replicas

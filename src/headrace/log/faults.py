@@ -28,6 +28,7 @@ def undo_write(log: "PartitionLog", error: OSError, *, created: tuple[str, ...] 
     except OSError as worse:
         return fail(log, worse)
     if error.errno in FULL:
+        log.storage.on_full(log)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {log.folder} is full")
     return fail(log, error)
 

@@ -109,7 +109,8 @@ def _ignore_log(log: "PartitionLog") -> None:
 class Storage:
     """The surroundings of a log.
 
-    `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_recovery_point_back(log)`
+    `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_full(log)` of a write that
+    found no room, `on_recovery_point_back(log)`
     of a truncation below what a checkpoint vouches for, `on_cleaned_back(log)` of one below what compaction
     has been through, `on_start_apart(log)` of a log whose first segment is about to leave the disk while the
     log still starts there.
@@ -122,6 +123,7 @@ class Storage:
     indexes: Pool = field(default_factory=lambda: Pool(INDEX_BYTES_MAX))
     removals: Removals = field(default_factory=Removals)
     on_failure: Callable[[str, OSError], None] = _ignore_failure
+    on_full: "Callable[[PartitionLog], None]" = _ignore_log
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_start_apart: "Callable[[PartitionLog], None]" = _ignore_log

@@ -37,6 +37,7 @@ from headrace.node.world import World
 from headrace.raft.quorum import Quorum
 from headrace.replication.cleaning import Cleaning
 from headrace.replication.flushing import Flushing
+from headrace.replication.full_disks import FullDisks
 from headrace.replication.moves import ReplicaMoves
 from headrace.replication.replicas import Replicas
 from headrace.replication.upkeep import Upkeep
@@ -155,6 +156,8 @@ class Node:
             on_moved=replicas.report_place,
         )
         replicas.wanted_directory = moves.wanted_directory
+        reports = self._directory_reports
+        self._full_disks = FullDisks(replicas, self._store, loop=self._loop, report=reports.note)
         groups = GroupCoordinator(
             config=self.config, clock=clock, loop=self._loop, rng=rng, replicas=replicas, image=self.image
         )
@@ -364,6 +367,7 @@ class Node:
         self._replication.stop()
         self.parts.moves.stop()
         self._directory_reports.stop()
+        self._full_disks.stop()
         self._upkeep.stop()
 
     def abandon(self) -> None:

@@ -11,7 +11,7 @@ the end of all its records.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -60,6 +60,8 @@ class Replicas:
         self._on_follow = on_follow
         # Where a replica that is about to be made was asked to be, by AlterReplicaLogDirs.
         self.wanted_directory: Callable[[TopicPartition], bytes | None] = lambda topic_partition: None
+        # Whose place is not to be told, because their disk is full.
+        self.handed_over: Container[Partition] = ()
         # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -160,6 +162,8 @@ class Replicas:
         self._report_place(partition, None)
 
     def _report_place(self, partition: Partition, believed: bytes | None) -> None:
+        if partition in self.handed_over:
+            return
         folder = self._store.folder_of(partition.topic_partition)
         if folder is not None and folder.meta is not None and folder.meta.directory_id != believed:
             index = partition.topic_partition.partition

@@ -1,0 +1,118 @@
+"""A leader whose disk is full: what it has stays readable, and another replica takes what is written."""
+
+import asyncio
+
+import pytest
+
+from headrace.metadata.directories import LOST
+from tests.simulation.test_replicated_nodes import Script, T, play
+
+
+def place_of(script: Script, node_id: int) -> bytes | None:
+    """Where the cluster believes a node's replica to be."""
+    newest = max(script.cluster.nodes.values(), key=lambda node: node.image.offset)
+    return newest.image.topics_by_name[T.topic].partitions[0].directory_of(node_id)
+
+
+def fill_disk(script: Script, node_id: int) -> None:
+    script.cluster.machine(node_id).disk.faults.is_full = True
+
+
+def make_room(script: Script, node_id: int) -> None:
+    script.cluster.machine(node_id).disk.faults.is_full = False
+
+
+def brokers_apart(seed: int) -> Script:
+    """A controller that has room, whatever happens to the brokers."""
+    return Script(seed, nodes=4, roles={1: "controller", 2: "broker", 3: "broker", 4: "broker"})
+
+
+@pytest.mark.parametrize("script", [Script(11), brokers_apart(12)], ids=["combined", "apart"])
+def test_another_replica_leads_while_the_leaders_disk_is_full(script: Script) -> None:
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.cluster.until(lambda: len(script.in_sync()) == 3)
+        first, everyone = script.leader(), script.in_sync()
+        assert first is not None
+        place = place_of(script, first)
+        fill_disk(script, first)
+        await script.write(3)
+        assert script.leader() in everyone - {first}
+        assert first not in script.in_sync()
+        assert place_of(script, first) == LOST
+        make_room(script, first)
+        await script.cluster.until(lambda: script.in_sync() == everyone, "all are in sync again")
+        await script.cluster.until(lambda: place_of(script, first) == place, "its place is known again")
+        await script.write(2)
+        await script.until_equal(*everyone)
+
+    play(script, work)
+
+
+def test_one_that_is_alone_in_sync_goes_on_leading() -> None:
+    script = Script(13, min_insync_replicas="1")
+
+    async def work() -> None:
+        await script.create(replicas=1)
+        await script.write(3)
+        leader = script.leader()
+        assert leader is not None
+        fill_disk(script, leader)
+        assert not await script.try_to_write(leader, b"no room")
+        assert script.leader() == leader
+        assert script.values(leader) == script.acknowledged
+        make_room(script, leader)
+        await script.write(1)
+
+    play(script, work)
+
+
+def test_one_that_handed_over_and_has_room_again_leads_where_nobody_else_is_left() -> None:
+    script = brokers_apart(14)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        first = script.leader()
+        assert first is not None
+        second, third = {2, 3, 4} - {first}
+        script.cluster.kill(third)
+        await script.write(1)
+        assert script.in_sync() == {first, second}
+        fill_disk(script, first)
+        assert not await script.try_to_write(first, b"no room")
+        await script.cluster.until(lambda: script.leader() == second, "the other leads")
+        assert place_of(script, first) == LOST
+        script.cluster.kill(second)
+        await script.cluster.until(lambda: script.leader() is None, "nobody leads")
+        make_room(script, first)
+        await script.cluster.until(lambda: script.leader() == first, "it leads again")
+        assert script.values(first) == script.acknowledged
+
+    play(script, work)
+
+
+def test_where_all_disks_are_full_everybody_waits_for_room_and_nothing_is_lost() -> None:
+    script = brokers_apart(15)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.until_equal(2, 3, 4)
+        for node_id in (2, 3, 4):
+            fill_disk(script, node_id)
+        first = script.leader()
+        assert first is not None
+        assert not await script.try_to_write(first, b"no room")
+        # Brokers without room do not learn that another one shall lead: whoever asks reads from the first.
+        await asyncio.sleep(10)
+        assert not await script.try_to_write(first, b"still none")
+        assert script.values(first) == script.acknowledged
+        for node_id in (2, 3, 4):
+            make_room(script, node_id)
+        await script.write(2)
+        await script.cluster.until(lambda: script.in_sync() == {2, 3, 4}, "all are in sync again")
+        await script.until_equal(2, 3, 4)
+
+    play(script, work)
