@@ -20,7 +20,9 @@ from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, 
 from headrace.coordinators.timers import Timers
 
 COME_AGAIN: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-# A held heartbeat takes up to a quarter of a session, and so do answers that are not good ones.
+# A held heartbeat takes up to a quarter of a session, and so do answers that are not good ones. librdkafka
+# leaves out the heartbeat that falls due while one is unanswered: where a session is two intervals long, a
+# single answer that came too late would cost it its membership.
 PARTS_OF_SESSION: Final = 4
 
 
