@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, puts
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import hdfs_jars, hdfs_server
@@ -69,3 +69,14 @@ def test_a_name_node_that_is_away_is_told_soon() -> None:
     store = open_url("hdfs://127.0.0.1:1/x", {"dfs.client.failover.max.attempts": "1"}, SystemDisk())
     with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in hdfs://127\.0\.0\.1:1/x: Connection refused"):
         store.put_bytes("t/0/a.log", b"x")
+
+
+@pytest.mark.java
+def test_small_objects_are_put_at_once_and_one_that_fails_is_told(cluster: str) -> None:
+    store = open_url(f"{cluster}/many", {}, SystemDisk())
+    objects = {f"t/0/{number}.index": b"%d" % number for number in range(5)}
+    for put in puts(store, objects):
+        put()
+    assert {name: store.read(name, 0, 9) for name, _ in store.list("t/")} == objects
+    with pytest.raises(RemoteStoreError, match="cannot be an object's name"):
+        puts(store, {"t/0/good.index": b"", "../bad": b""})[0]()

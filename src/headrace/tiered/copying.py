@@ -39,7 +39,7 @@ from headrace.tiered.remote_segment import (
 from headrace.tiered.removal import delete_objects, remove
 from headrace.tiered.segment_mark import joined
 from headrace.tiered.steps import Steps, Tell, Teller, Work
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, puts
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +164,21 @@ def _objects(found: Copyable, new: RemoteSegment, store: RemoteStore, now_ms: in
     """One piece of work for each object, the long one first."""
     log, segment = found.log, found.segment
     yield partial(_put_file, log, segment.path, segment.size, new.object_name(LOG), store)
-    aborted = segment.indexes.aborted()
-    if aborted:
-        yield partial(_put, store, new.object_name(TXN_INDEX), b"".join(txn.encode() for txn in aborted))
-    yield partial(_put, store, new.object_name(INDEX), bytes(segment.offset_index().data))
-    yield partial(_put, store, new.object_name(TIME_INDEX), bytes(segment.time_index().data))
-    yield partial(_put, store, new.object_name(SNAPSHOT), _producers_at(log, found.following, now_ms))
     epochs = LeaderEpochs(log.epochs.entries())
     epochs.truncate_from_end(found.following)
-    yield partial(_put, store, new.object_name(EPOCHS), encode_epochs(epochs.entries()))
+    small = {
+        TXN_INDEX: b"".join(txn.encode() for txn in segment.indexes.aborted()),
+        INDEX: bytes(segment.offset_index().data),
+        TIME_INDEX: bytes(segment.time_index().data),
+        SNAPSHOT: _producers_at(log, found.following, now_ms),
+        EPOCHS: encode_epochs(epochs.entries()),
+    }
+    if not small[TXN_INDEX]:
+        del small[TXN_INDEX]
+    moved = sum(map(len, small.values()))
+    for put in puts(store, {new.object_name(suffix): data for suffix, data in small.items()}):
+        yield partial(_put, put, moved)
+        moved = 0
 
 
 def _put_file(log: PartitionLog, path: str, size: int, name: str, store: RemoteStore) -> int:
@@ -184,9 +190,9 @@ def _put_file(log: PartitionLog, path: str, size: int, name: str, store: RemoteS
     return size
 
 
-def _put(store: RemoteStore, name: str, data: bytes) -> int:
-    store.put_bytes(name, data)
-    return len(data)
+def _put(put: Callable[[], None], moved: int) -> int:
+    put()
+    return moved
 
 
 def _producers_at(log: PartitionLog, offset: int, now_ms: int) -> bytes:

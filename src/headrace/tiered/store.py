@@ -9,7 +9,8 @@ overwritten with other bytes. Order between objects, listing at once what was ju
 is asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from headrace.log.disk import File
@@ -62,6 +63,16 @@ def read_whole(store: RemoteStore, name: str) -> bytes:
         start = len(pieces) * PIECE_BYTES
         pieces.append(store.read(name, start, start + PIECE_BYTES))
     return b"".join(pieces)
+
+
+def puts(store: RemoteStore, objects: Mapping[str, bytes]) -> list[Callable[[], None]]:
+    """What is to be done to store these small objects, piece by piece. A store for which several at once take
+    no longer than one has a call `put_many`, and stores them in one piece.
+    """
+    own = getattr(store, "put_many", None)
+    if own is not None:
+        return [partial(own, objects)]
+    return [partial(store.put_bytes, name, data) for name, data in objects.items()]
 
 
 def read_into(store: RemoteStore, name: str, start: int, buffer: memoryview) -> int:
