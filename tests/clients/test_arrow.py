@@ -95,7 +95,7 @@ def test_memory_is_used_again_only_when_a_broker_has_answered() -> None:
                 if number % 2:
                     world.cut_all()
             await producer.flush()
-            spare = producer.core._spare
+            spare = producer.core.tables._spare
             assert spare is not None
             assert 0 < len(spare._spare) <= 7
             assert len(set(map(id, spare._spare))) == len(spare._spare)

@@ -1,5 +1,6 @@
 """Arrow columns as record batches: every layout of a column, splitting, partitions, and both twins."""
 
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from headrace.records.columns import (
     batches_from_arrow,
     partition_for_keys,
 )
+from headrace.records.columns_encode import BatchStream, write_batches
 from headrace.records.columns_spans import header_spans, value_spans
 from headrace.records.columns_write import BatchForm
 from headrace.records.kernel_choice import partition_for_key
@@ -191,6 +193,34 @@ def test_rows_by_partition(keys: list[bytes | None], count: int) -> None:
     assert {partition: records_of(batches) for partition, batches in made.items()} == expected
     for partition, batches in made.items():
         assert read_header(batches[0]).base_sequence == (100 if partition == 0 else 0)
+
+
+@given(
+    keys=st.lists(st.none() | st.binary(max_size=3), max_size=40),
+    cuts=st.lists(st.integers(0, 40), max_size=4),
+    count=st.sampled_from([1, 3]),
+    batch_bytes=st.integers(62, 300),
+)
+def test_a_stream_is_one_table_in_pieces(
+    keys: list[bytes | None], cuts: list[int], count: int, batch_bytes: int
+) -> None:
+    """The same batches, byte for byte, wherever the rows are cut."""
+    data = pa.record_batch(
+        {"key": pa.array(keys, pa.binary()), "value": [b"%d" % at for at in range(len(keys))]}
+    )
+    form = BatchForm(batch_bytes=batch_bytes, timestamp_ms=7)
+    whole: dict[int, list[bytes]] = {}
+    for lane, _, content, _ in write_batches(data, count, keyless_partition=0, form=form):
+        whole.setdefault(lane, []).append(bytes(content))
+    stream, streamed = BatchStream(form), dict[int, list[bytes]]()
+    bounds = sorted({0, len(keys), *(cut for cut in cuts if cut < len(keys))})
+    pieces = [data.slice(start, end - start) for start, end in pairwise(bounds)]
+    written = (stream.write(each, count, keyless_partition=0, timestamp_ms=7) for each in pieces)
+    for lane, _, content, memory in chain(chain.from_iterable(written), stream.finish()):
+        streamed.setdefault(lane, []).append(bytes(content))
+        assert memory is None or len(memory) >= batch_bytes or len(content) > batch_bytes
+    assert streamed == whole
+    assert list(stream.finish()) == []
 
 
 def test_a_column_may_say_the_partition() -> None:

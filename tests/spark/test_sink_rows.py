@@ -16,7 +16,7 @@ from headrace.spark.sink.delivery import AtLeastOnce, delivery_strategy
 from headrace.spark.sink.errors import SinkError
 from headrace.spark.sink.producers import lent_producer, producer_settings
 from headrace.spark.sink.receipts import TaskIdentity
-from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES, PIECE_BYTES, pieces
+from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES, PIECE_BYTES, SMALL_BYTES, pieces
 from headrace.testing import Cluster
 
 TASK = TaskIdentity("query", 7, 0, 0)
@@ -93,11 +93,13 @@ class TestPieces:
         with pytest.raises(SinkError, match="1 of 2 rows have null in the column `topic`"):
             list(by_topic([batch(value=["x", "y"], topic=["t", None])]))
 
-    def test_small_batches_are_put_together(self) -> None:
-        small = [batch(key=[b"k"] * 100, value=[b"v" * 100] * 100)] * 1_000
-        sizes = [rows.num_rows for _, rows in pieces(small, WriteColumns(("key", "value"), False), "t")]
+    @pytest.mark.parametrize(("has_topic", "limit"), [(True, PIECE_BYTES), (False, SMALL_BYTES)])
+    def test_small_batches_are_put_together(self, has_topic: bool, limit: int) -> None:
+        small = [batch(key=[b"k"] * 100, value=[b"v" * 100] * 100, topic=["t"] * 100)] * 1_000
+        columns = WriteColumns(("key", "value"), has_topic)
+        sizes = [rows.num_rows for _, rows in pieces(small, columns, "t")]
         assert sum(sizes) == 100_000
-        assert len(sizes) <= 100_000 * 110 // PIECE_BYTES + 1
+        assert len(sizes) <= 100_000 * 110 // limit + 1
 
     @pytest.mark.parametrize(
         ("names", "limit"), [(("key", "value"), PIECE_BYTES), (("value",), KEYLESS_PIECE_BYTES)]
@@ -139,6 +141,32 @@ class TestAtLeastOnce:
         assert counts == {**{TopicPartition(first, n): 101 for n in range(3)}, TopicPartition(second, 0): 10}
         assert {own.last_offset for own in receipt.written.values()} == {100, 9}
         assert end_offsets(cluster, counts) == counts
+
+    def test_records_batches_go_on_from_one_batch_of_spark_to_the_next(
+        self, cluster: Cluster, make_topic: Any
+    ) -> None:
+        topic = make_topic(3)
+        count, each = 60, 2_000
+        batches = [
+            batch(
+                key=[b"%d" % n for n in range(at, at + each)],
+                value=[b"%06d" % n for n in range(at, at + each)],
+            )
+            for at in range(0, count * each, each)
+        ]
+        receipt = strategy(cluster, ("key", "value"), topic).write(iter(batches), TASK)
+        assert receipt.count == count * each
+        with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign(list(receipt.written))
+            found: dict[int, list[bytes | None]] = {}
+            while sum(map(len, found.values())) < count * each:
+                for record in consumer.poll(5.0):
+                    found.setdefault(record.partition, []).append(record.value)
+        assert sorted(value for own in found.values() for value in own if value) == [
+            b"%06d" % n for n in range(count * each)
+        ]
+        # Each partition's rows are in Spark's order, whichever batch they came with.
+        assert all(own == sorted(own, key=lambda value: int(value or b"")) for own in found.values())
 
     def test_a_batch_that_is_too_large_for_the_topic_is_counted_in_full(
         self, cluster: Cluster, make_topic: Any

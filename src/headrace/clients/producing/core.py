@@ -6,7 +6,7 @@ or there is no memory) it says what is lacking, and the face waits in its own wa
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -32,7 +32,7 @@ from headrace.clients.producing.transaction_phases import Phase, Writes
 from headrace.clients.world import World
 
 if TYPE_CHECKING:
-    from headrace.clients.producing.tables import SpareMemory
+    from headrace.clients.producing.tables import Tables
 
 Serializer = Callable[[Any], bytes | None]
 
@@ -87,7 +87,7 @@ class ProducerCore:
         )
         self.sender = Sender(self.cluster, self.batches, on_decided=self._decided)
         self.writes = Writes(self.batches.close_all, self.flush, self.sender.drop_waiting)
-        self._record_bytes_max = min(config.int("max.request.size"), config.int("buffer.memory"))
+        self.record_bytes_max = min(config.int("max.request.size"), config.int("buffer.memory"))
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._interceptors = tuple(interceptors)
@@ -101,11 +101,11 @@ class ProducerCore:
         self._open: dict[str, tuple[ProducerBatch, int]] = {}
         self._lock = self.batches.lock
         self._sticky = self._partitioner if isinstance(self._partitioner, StickyPartitioner) else None
-        self._opens = self._is_plain and config.int("batch.size") <= self._record_bytes_max
+        self._opens = self._is_plain and config.int("batch.size") <= self.record_bytes_max
         self._now_ms = world.clock.now_ms
         self._room: list[asyncio.Future[None]] = []
         self._decided_count = 0
-        self._spare: SpareMemory | None = None
+        self._tables: Tables | None = None
         self._is_awake = False
         self.is_closed = False
         # The sync face lets the loop's thread run here: it would get the interpreter's lock back from a busy
@@ -173,7 +173,7 @@ class ProducerCore:
             return Lacks.METADATA
         row = checked_row(self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
         size = row_size(row)
-        if size > self._record_bytes_max:
+        if size > self.record_bytes_max:
             what = f"a record of about {size} bytes for {topic!r} is larger than max.request.size"
             raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, what)
         with self._lock:
@@ -227,37 +227,19 @@ class ProducerCore:
         self._tell_sender()
         return None
 
-    def arrow_batches(self, topic: str, data: Any, count: int) -> Iterator[ProducerBatch]:
-        """The rows of an Arrow table as batches of a topic with `count` partitions."""
-        from headrace.clients.producing.tables import (
-            BATCH_BYTES,
-            SpareMemory,
-            table_batches,
-        )  # numpy, pyarrow
-        from headrace.records.columns_write import BatchForm
+    @property
+    def tables(self) -> "Tables":
+        """What makes batches of Arrow tables; it needs numpy and pyarrow."""
+        if self._tables is None:
+            from headrace.clients.producing.tables import Tables
 
+            self._tables = Tables(self)
+        return self._tables
+
+    def keyless_partition(self, topic: str, count: int, size: int) -> int:
+        """Where so many bytes of rows without a key go."""
         with self._lock:
-            keyless = self._partitioner.partition(topic, None, None, count, data.nbytes)
-        # Every partition has a batch that is being written: together they are a fourth of the memory.
-        most = max(self.config.int("batch.size"), min(BATCH_BYTES, self.batches.memory_bytes // (4 * count)))
-        form = BatchForm(
-            codec=self.sender.codec,
-            level=self.sender.level,
-            batch_bytes=min(most, self._record_bytes_max),
-            timestamp_ms=self.world.clock.now_ms(),
-            transactional=self.sender.transactions is not None,
-        )
-        if self._spare is None or self._spare.size != form.batch_bytes:
-            self._spare = SpareMemory(form.batch_bytes)
-        return table_batches(
-            topic,
-            data,
-            count,
-            keyless_partition=keyless,
-            form=form,
-            spare=self._spare,
-            now_ms=self.world.now_ms,
-        )
+            return self._partitioner.partition(topic, None, None, count, size)
 
     def _prepared(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         for each in self._interceptors:

@@ -15,11 +15,12 @@ max.block.ms. Leaving the `with` block sends everything that was taken.
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from headrace.clients.background import Background
-from headrace.clients.producing.batch import Delivery
+from headrace.clients.producing.batch import Delivery, ProducerBatch
 from headrace.clients.producing.core import (
     Interceptor,
     Lacks,
@@ -31,6 +32,11 @@ from headrace.clients.producing.partitioners import Partitioner
 from headrace.clients.producing.settings import producer_config
 from headrace.clients.producing.transactional_faces import AsyncTransactional, SyncTransactional
 from headrace.clients.world import World, system_world
+
+if TYPE_CHECKING:
+    from headrace.clients.producing.tables import TableStream
+
+_Queue: TypeAlias = Callable[[Iterable[ProducerBatch]], list[Delivery]]
 
 
 class AsyncProducer(AsyncTransactional):
@@ -101,7 +107,7 @@ class AsyncProducer(AsyncTransactional):
         Needs pyarrow (pip install 'headrace[arrow]').
         """
         deliveries = []
-        for batch in self._core.arrow_batches(topic, data, await self.partitions_for(topic)):
+        for batch in self._core.tables.batches(topic, data, await self.partitions_for(topic)):
             deadline_ms = self._core.world.now_ms() + self._block_ms
             while lacks := self._core.offer_sealed(batch):
                 await self._core.obtain(topic, lacks, None, deadline_ms)
@@ -195,11 +201,21 @@ class Producer(SyncTransactional):
         Each may be missing. There is one delivery for each batch, which tells where its first row is.
         Needs pyarrow (pip install 'headrace[arrow]').
         """
+        return self._queued(self._core.tables.batches(topic, data, self.partitions_for(topic)))
+
+    def arrow_stream(self, topic: str) -> "ArrowStream":
+        """For many tables of one topic: their batches go over the tables' borders, so they are large however
+        small the tables are."""
+        stream = self._core.tables.stream(topic, self.partitions_for(topic))
+        return ArrowStream(stream, partial(self.partitions_for, topic), self._queued)
+
+    def _queued(self, batches: Iterable[ProducerBatch]) -> list[Delivery]:
+        """Queue batches as they are made, and wait for memory where there is none."""
         deliveries = []
-        for batch in self._core.arrow_batches(topic, data, self.partitions_for(topic)):
+        for batch in batches:
             deadline_ms = self._core.world.now_ms() + self._block_ms
             while lacks := self._core.offer_sealed(batch):
-                self._background.run(self._core.obtain(topic, lacks, None, deadline_ms))
+                self._background.run(self._core.obtain(batch.partition.topic, lacks, None, deadline_ms))
             deliveries.append(Delivery(batch, 0))
         return deliveries
 
@@ -223,3 +239,24 @@ class Producer(SyncTransactional):
             self._is_closed = True
             with contextlib.closing(self._background):
                 self._background.run(self._async.close(timeout_ms))
+
+
+class ArrowStream:
+    """Tables of one topic, one after the other (`Producer.arrow_stream`); one thread at a time may use it.
+
+    Rows whose batch is not full are with this stream alone: they leave with rows that fill it, or with
+    `finish`. `Producer.flush` does not know of them.
+    """
+
+    def __init__(self, tables: "TableStream", partition_count: Callable[[], int], queue: _Queue) -> None:
+        self._tables = tables
+        self._partition_count = partition_count
+        self._queue = queue
+
+    def send(self, data: Any) -> list[Delivery]:
+        """Take all rows of a table, as `send_arrow` does; a delivery for each batch that became full."""
+        return self._queue(self._tables.batches(data, self._partition_count()))
+
+    def finish(self) -> list[Delivery]:
+        """Send the batches that are not full."""
+        return self._queue(self._tables.rest())

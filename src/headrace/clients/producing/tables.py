@@ -1,16 +1,22 @@
 """Arrow tables as batches of a producer, made one by one: while one is sent, the next is written.
 
+A table is sent as a whole (`Tables.batches`), or it is one of many for a topic (`TableStream`), whose batches
+go over the borders of the tables.
+
 The memory of full batches is used again once a broker has answered for them: to touch fresh pages costs more
 than to write the records into them.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.producing.batch import ProducerBatch
-from headrace.records.columns_encode import write_batches
+from headrace.records.columns_encode import BatchStream, write_batches
 from headrace.records.columns_write import BatchForm, Memory, Written, fresh_memory
+
+if TYPE_CHECKING:
+    from headrace.clients.producing.core import ProducerCore
 
 # Tables come with their rows together: batches are made as large as brokers take them by default, not more.
 BATCH_BYTES: Final = 1024 * 1024 - 4096
@@ -38,20 +44,71 @@ class SpareMemory:
             self._spare.append(memory)
 
 
-def table_batches(
-    topic: str,
-    data: Any,
-    partition_count: int,
-    *,
-    keyless_partition: int,
-    form: BatchForm,
-    spare: SpareMemory,
-    now_ms: Callable[[], int],
+class Tables:
+    """Makes batches in the form that a producer's settings ask for.
+
+    ValueError at once for columns that do not fit, here and in a stream.
+    """
+
+    def __init__(self, core: "ProducerCore") -> None:
+        self._core = core
+        self._spare: SpareMemory | None = None
+
+    def batches(self, topic: str, data: Any, count: int) -> Iterator[ProducerBatch]:
+        """The rows of a table as batches of a topic with `count` partitions."""
+        form, spare = self.form(count)
+        keyless = self._core.keyless_partition(topic, count, data.nbytes)
+        written = write_batches(data, count, keyless_partition=keyless, form=form, take=spare.take)
+        return _queueable(topic, written, spare, self._core.world.now_ms)
+
+    def stream(self, topic: str, count: int) -> "TableStream":
+        """For tables that follow each other."""
+        return TableStream(self._core, topic, *self.form(count))
+
+    def form(self, count: int) -> tuple[BatchForm, SpareMemory]:
+        """How batches are made for so many partitions, and the memory for them."""
+        core = self._core
+        # Every partition has a batch that is being written: together they are a fourth of the memory.
+        most = max(core.config.int("batch.size"), min(BATCH_BYTES, core.batches.memory_bytes // (4 * count)))
+        form = BatchForm(
+            codec=core.sender.codec,
+            level=core.sender.level,
+            batch_bytes=min(most, core.record_bytes_max),
+            timestamp_ms=core.world.clock.now_ms(),
+            transactional=core.sender.transactions is not None,
+        )
+        if self._spare is None or self._spare.size != form.batch_bytes:
+            self._spare = SpareMemory(form.batch_bytes)
+        return form, self._spare
+
+
+class TableStream:
+    """Tables of one topic that follow each other. Rows whose batch is not full wait for the next table."""
+
+    def __init__(self, core: "ProducerCore", topic: str, form: BatchForm, spare: SpareMemory) -> None:
+        self._core = core
+        self._topic = topic
+        self._spare = spare
+        self._stream = BatchStream(form, spare.take)
+
+    def batches(self, data: Any, count: int) -> Iterator[ProducerBatch]:
+        """Those that these rows fill. There may be more partitions than there were."""
+        world = self._core.world
+        keyless = self._core.keyless_partition(self._topic, count, data.nbytes)
+        written = self._stream.write(
+            data, count, keyless_partition=keyless, timestamp_ms=world.clock.now_ms()
+        )
+        return _queueable(self._topic, written, self._spare, world.now_ms)
+
+    def rest(self) -> Iterator[ProducerBatch]:
+        """Those that are not full. The stream is over."""
+        return _queueable(self._topic, self._stream.finish(), self._spare, self._core.world.now_ms)
+
+
+def _queueable(
+    topic: str, written: Iterator[Written], spare: SpareMemory, now_ms: Callable[[], int]
 ) -> Iterator[ProducerBatch]:
-    """The rows of a table as batches that can be queued; ValueError at once for columns that do not fit."""
-    written = write_batches(
-        data, partition_count, keyless_partition=keyless_partition, form=form, take=spare.take
-    )
+    """What was written as batches that can be queued, whose memory goes back to where it is from."""
     return (_batch(topic, each, now_ms(), spare) for each in written)
 
 

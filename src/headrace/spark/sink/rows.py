@@ -1,9 +1,11 @@
 """Spark's Arrow batches as pieces of one topic, of a size that suits the producer.
 
-Spark cuts its batches by rows (10,000 at most), so they can be a few bytes or a gigabyte. Small ones are put
-together, so that batches of records do not get small where there are many partitions; large ones are cut, so
-that a task's memory stays bounded. Cutting copies nothing. Rows of several topics are brought into topic
-order by one stable sort of dictionary codes, and each topic's rows keep their order.
+Spark cuts its batches by rows (10,000 at most), so they can be a few bytes or a gigabyte. Large ones are
+cut, so that a task's memory stays bounded; that copies nothing. Small ones are put together, which does:
+where all go to one topic only very small ones, since the producer's batches go on from piece to piece; where
+rows name their topics all that are below that limit, because each topic's part of a piece is sent by itself.
+Rows of several topics are brought into topic order by one stable sort of dictionary codes, and each topic's
+rows keep their order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,13 +23,17 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 # Rows without a key stay together and go to one partition each time: small enough to spread them evenly.
 KEYLESS_PIECE_BYTES: Final = 512 * 1024
 
+# What a piece has at least, if there are rows enough: a call for each takes as long as some hundred rows do.
+SMALL_BYTES: Final = 128 * 1024
+
 Rows: TypeAlias = pa.RecordBatch
 
 
 def pieces(batches: Iterable[Rows], columns: WriteColumns, topic: str | None) -> Iterator[tuple[str, Rows]]:
     """Each topic with rows for it, in order; SinkError for rows that name no topic."""
     bytes_max = PIECE_BYTES if {"key", "partition"} & set(columns.names) else KEYLESS_PIECE_BYTES
-    for rows in _sized(batches, bytes_max):
+    bytes_min = bytes_max if columns.has_topic else SMALL_BYTES
+    for rows in _sized(batches, bytes_min, bytes_max):
         wanted = rows.select(list(columns.names))
         if not columns.has_topic:
             assert topic is not None, "the driver has checked that there is a topic"
@@ -36,18 +42,18 @@ def pieces(batches: Iterable[Rows], columns: WriteColumns, topic: str | None) ->
             yield from _by_topic(wanted, rows.column("topic"))
 
 
-def _sized(batches: Iterable[Rows], bytes_max: int) -> Iterator[Rows]:
-    """The same rows in batches of about `bytes_max`."""
+def _sized(batches: Iterable[Rows], bytes_min: int, bytes_max: int) -> Iterator[Rows]:
+    """The same rows in batches between about these sizes."""
     small: list[Rows] = []
     small_bytes = 0
     for batch in batches:
         if not batch.num_rows:
             continue
         size = batch.nbytes
-        if size < bytes_max // 2:
+        if size < bytes_min // 2:
             small.append(batch)
             small_bytes += size
-            if small_bytes >= bytes_max:
+            if small_bytes >= bytes_min:
                 yield _joined(small)
                 small, small_bytes = [], 0
             continue

@@ -1,4 +1,9 @@
-"""A task's rows to a producer, and what became of them."""
+"""A task's rows to a producer, and what became of them.
+
+Rows for one topic are a stream to the producer, whose batches go on from piece to piece. Where rows name
+their topics, each piece is sent by itself: there may be any number of topics, and a stream holds a batch for
+each partition of its own.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,6 +13,7 @@ import pyarrow as pa
 from headrace.base.ids import TopicPartition
 from headrace.clients import Delivery, Producer
 from headrace.clients.errors import ClientError
+from headrace.clients.producing.face import ArrowStream
 from headrace.spark.sink.columns import WriteColumns
 from headrace.spark.sink.errors import SinkError
 from headrace.spark.sink.receipts import Written
@@ -19,9 +25,16 @@ def send_rows(
 ) -> dict[TopicPartition, Written]:
     """Returns when all rows are acknowledged; raises what went wrong with any of them."""
     ledger = _Ledger()
+    stream: ArrowStream | None = None
     for name, rows in pieces(batches, columns, topic):
         _check_partitions(producer, name, rows)
-        ledger.enter(producer.send_arrow(name, rows))
+        if columns.has_topic:
+            ledger.enter(producer.send_arrow(name, rows))
+        else:
+            stream = stream or producer.arrow_stream(name)
+            ledger.enter(stream.send(rows))
+    if stream is not None:
+        ledger.enter(stream.finish())
     producer.flush()
     return ledger.closed()
 
