@@ -52,6 +52,30 @@ def test_a_log_that_had_to_be_cut_proves_nothing(node):
     assert store.previous_broker_epoch == -1
 
 
+@pytest.mark.parametrize("bytes_written", [1, 60, 61, 100])
+def test_a_batch_whose_write_did_not_come_to_its_end_is_no_loss(node, bytes_written):
+    """Nobody was told that it is there."""
+    file = run(node).get(A0).segments.active.file
+    batch = batch_of(5, base_offset=5)
+    assert bytes_written < len(batch)
+    file.write(file.size(), [batch[:bytes_written]])
+    node.disk = node.disk.crash(Crash.KILL)
+    store = node.start()
+    assert store.get(A0).log_end_offset == 5
+    assert store.previous_broker_epoch == EPOCH
+
+
+def test_what_is_whole_and_wrong_behind_the_last_good_batch_is_a_loss(node):
+    log = run(node).get(A0)
+    append(log, batch_of(5))
+    position = log.segments.active.file.size() - 1
+    node.disk = node.disk.crash(Crash.KILL)
+    node.disk.flip_bit(log.segments.active.path, position)
+    store = node.start()
+    assert store.get(A0).log_end_offset == 5
+    assert store.previous_broker_epoch == -1
+
+
 def test_a_folder_whose_disk_failed_proves_nothing(node):
     store = run(node)
     store.fail_folder(store.folders[0], OSError(errno.EIO, "broken"))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headrace.metadata.directories import LOST
+from headrace.testing.disk import Crash
 from tests.simulation.test_replicated_nodes import Script, T, play
 
 
@@ -89,6 +90,37 @@ def test_one_that_handed_over_and_has_room_again_leads_where_nobody_else_is_left
         make_room(script, first)
         await script.cluster.until(lambda: script.leader() == first, "it leads again")
         assert script.values(first) == script.acknowledged
+
+    play(script, work)
+
+
+@pytest.mark.parametrize("seed", range(16, 20))
+def test_a_power_cut_a_full_disk_and_a_replica_out_of_sync_lose_nothing(seed: int) -> None:
+    """One disk lost something, fewer than `min.insync.replicas`: whoever has all must lead, however late it
+    comes, and neither who lost it nor who never had it.
+    """
+    script = brokers_apart(seed)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.until_equal(2, 3, 4)
+        cut = script.leader()
+        assert cut is not None
+        whole, behind = {2, 3, 4} - {cut}
+        script.cluster.kill(behind)
+        await script.write(5)
+        assert script.in_sync() == {cut, whole}
+        script.cluster.kill(cut, Crash.POWER_CUT)
+        fill_disk(script, whole)
+        await script.cluster.start(cut, behind)
+        await asyncio.sleep(5)
+        script.cluster.kill(whole)
+        await asyncio.sleep(5)
+        make_room(script, whole)
+        await script.cluster.start(whole)
+        await script.write(2)
+        await script.until_equal(2, 3, 4)
 
     play(script, work)
 

@@ -104,11 +104,11 @@ class LogFolder:
         """Open every partition's log in the folder. OSError where the disk fails."""
         self._take_clean_shutdown()
         survived = surviving_epoch(self.disk, self.path)
-        cuts = 0
+        lost_bytes = 0
 
         def note(progress: RecoveryProgress) -> None:
-            nonlocal cuts
-            cuts += progress.bytes_cut
+            nonlocal lost_bytes
+            lost_bytes += progress.bytes_lost
             if on_progress is not None:
                 on_progress(progress)
 
@@ -151,7 +151,7 @@ class LogFolder:
         self.cleaned_is_stale = any(
             tp not in self.logs or self.logs[tp].cleaned_to != offset for tp, offset in cleaned.items()
         )
-        if not self.was_clean and not cuts:
+        if not self.was_clean and not lost_bytes:
             self.previous_broker_epoch = survived
         self.is_open = True
 

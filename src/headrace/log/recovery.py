@@ -17,6 +17,7 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.log.batch_scan import scan_batches
 from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
+from headrace.log.disk import File
 from headrace.log.file_names import (
     INDEX,
     LEADER_EPOCHS,
@@ -40,7 +41,7 @@ from headrace.log.segment_files import create_segment
 from headrace.log.segments import Segments
 from headrace.log.storage import Storage
 from headrace.log.truncation import move_recovery_point_back
-from headrace.records.batch import BatchHeader, crc_matches
+from headrace.records.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_matches, read_header
 from headrace.settings.definition import LONG_MAX
 from headrace.settings.topic import TopicConfig
 
@@ -54,6 +55,8 @@ class RecoveryProgress:
     segments_total: int
     bytes_done: int
     bytes_cut: int
+    bytes_lost: int
+    """Of what was cut: all but the beginning of a batch whose write did not come to its end."""
 
 
 OnProgress = Callable[[RecoveryProgress], None]
@@ -291,22 +294,21 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
         if segment.base_offset < end_offset or _lacks_end(log, end_offset, segment):
-            _tell(
-                log, done, len(segments), bytes_done, _drop_from(log, number + done - 1, now_ms), on_progress
-            )
+            dropped = _drop_from(log, number + done - 1, now_ms)
+            _tell(log, done, len(segments), bytes_done, dropped, dropped, on_progress)
             break
         if done > 1:
             log.producers.end_offset = segment.base_offset
             log.snapshots.take(log.producers)
         size_before = segment.size
-        end_offset = _recover_segment(log, segment)
+        end_offset, is_unfinished = _recover_segment(log, segment)
         bytes_done += segment.size
-        is_cut = segment.size < size_before
-        dropped = 0
-        if is_cut or (segment.size == 0 and done < len(segments)):
+        cut, dropped = size_before - segment.size, 0
+        if cut or (segment.size == 0 and done < len(segments)):
             dropped = _drop_from(log, number + done, now_ms)
-        _tell(log, done, len(segments), bytes_done, size_before - segment.size + dropped, on_progress)
-        if is_cut or not segment.size:
+        lost = dropped if is_unfinished else cut + dropped
+        _tell(log, done, len(segments), bytes_done, cut + dropped, lost, on_progress)
+        if cut or not segment.size:
             break
     _close_recovered(log, number)
     log.segments = Segments(list(log.segments))  # sizes have changed
@@ -322,10 +324,16 @@ def _drop_from(log: PartitionLog, number: int, now_ms: int) -> int:
 
 
 def _tell(
-    log: PartitionLog, done: int, total: int, bytes_done: int, cut: int, on_progress: OnProgress | None
+    log: PartitionLog,
+    done: int,
+    total: int,
+    bytes_done: int,
+    cut: int,
+    lost: int,
+    on_progress: OnProgress | None,
 ) -> None:
     if on_progress is not None:
-        on_progress(RecoveryProgress(log.folder, done, total, bytes_done, cut))
+        on_progress(RecoveryProgress(log.folder, done, total, bytes_done, cut, lost))
 
 
 def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
@@ -337,8 +345,9 @@ def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
     return following.base_offset > max(end_offset, log.recovery_point, log.cleaned_to or 0)
 
 
-def _recover_segment(log: PartitionLog, segment: Segment) -> int:
-    """Note every good batch, cut behind the last of them, and return the offset behind it.
+def _recover_segment(log: PartitionLog, segment: Segment) -> tuple[int, bool]:
+    """Note every good batch and cut behind the last of them. Returns the offset behind it, and whether what
+    was cut is the beginning of one batch.
 
     A process may have ended because a sync failed. What it wrote can still be read, but the system takes
     those pages for clean, and no later sync would bring them to the disk. Where acknowledgements wait for the
@@ -366,8 +375,19 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> int:
                 if aborted is not None:
                     segment.indexes.add_aborted(aborted)
     except InvalidBytesError:
+        is_unfinished = _is_unfinished(file, segment.size, size, end_offset)
         file.truncate(segment.size)
-    return end_offset
+        return end_offset, is_unfinished
+    return end_offset, False
+
+
+def _is_unfinished(file: File, position: int, end: int, next_offset: int) -> bool:
+    """Whether there is the beginning of the next batch and no more: a write that did not come to its end."""
+    start = file.read(position, min(HEADER_BYTES, end - position))
+    if len(start) < HEADER_BYTES:
+        return True
+    header = read_header(start)
+    return header.magic == MAGIC and header.base_offset >= next_offset and header.size > end - position
 
 
 def _check_batch(

@@ -2,8 +2,9 @@
 
 A process that was killed loses nothing that it had written: the system's page cache has it. Only when the
 system itself went down may something be missing, and then it has another boot id. So a broker that finds
-the mark of its predecessor with the boot id of today, and cut nothing from its logs when it opened them, can
-prove by the predecessor's epoch that all is there, as after a clean stop (KIP-966). Otherwise three brokers
+the mark of its predecessor with the boot id of today, and cut nothing from its logs when it opened them, or
+only the beginning of a batch that it was killed over, can prove by the predecessor's epoch that all is there,
+as after a clean stop (KIP-966): nobody was told that it has such a batch. Otherwise three brokers
 that were killed one after the other would have to be taken for three that lost data, and whoever led last,
 even one whose power was cut, would be as good as any.
 

@@ -195,15 +195,15 @@ def partition_in(node: Node, where: TopicPartition) -> PartitionImage | None:
     return None if topic is None else topic.partitions.get(where.partition)
 
 
-def others_are_whole(cluster: NodeCluster, node_id: int) -> bool:
-    """Whether everybody else runs and is in sync everywhere: then a disk may lose what was not synced."""
+def is_whole(cluster: NodeCluster, node_id: int) -> bool:
+    """Whether a node runs and is in sync everywhere: it has all that is committed."""
     nodes = cluster.nodes
-    others = set(cluster.ids) - {node_id}
-    if not others <= set(nodes):
+    if node_id not in nodes:
         return False
     newest = max(nodes.values(), key=lambda node: node.image.offset)
     return all(
-        set(image.isr) >= set(image.replicas) - {node_id}
+        node_id in image.isr
         for topic in newest.image.topics_by_name.values()
         for image in topic.partitions.values()
+        if node_id in image.replicas
     )
