@@ -9,7 +9,7 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer
 from headrace.clients.consuming.async_face import AsyncConsumer
 from headrace.clients.consuming.records import ConsumedRecord
-from headrace.clients.errors import RefusedError
+from headrace.clients.errors import ClientError, RefusedError
 from headrace.wire.schemas.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from headrace.wire.schemas.find_coordinator import Coordinator as Found
@@ -91,6 +91,18 @@ def test_what_re2_cannot_read_is_said_by_the_next_poll() -> None:
         consumer.subscribe(pattern="(?=look)ahead")
         with pytest.raises(RefusedError, match="RE2"):
             await consumer.poll(10.0)
+        await consumer.close()
+
+    play(script, **BROKER)
+
+
+def test_a_pattern_in_the_place_of_a_name_is_refused() -> None:
+    """Other clients take '^name.*' for a pattern: as a name it would never match anything."""
+
+    async def script(world: ClientWorld) -> None:
+        consumer = consumer_of(world)
+        with pytest.raises(ClientError, match="pattern="):
+            consumer.subscribe(["^orders.*"])
         await consumer.close()
 
     play(script, **BROKER)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from headrace.base.internal_topics import INTERNAL_TOPICS
 from headrace.clients.consuming.listener import RebalanceListener
 from headrace.clients.errors import ClientError
+from headrace.metadata.topic_names import name_fault
 from headrace.wire.schemas.metadata import MetadataResponseTopic
 
 
@@ -30,7 +31,11 @@ class Subscription:
 
     def to_names(self, names: Iterable[str], listener: RebalanceListener | None) -> None:
         self._refuse_manual()
-        self.topics, self.pattern, self.wanted = set(names), None, None
+        wanted = set(names)
+        for name in wanted:
+            if (fault := name_fault(name)) is not None:
+                raise ClientError(f"no topic can have this name: {fault}; a pattern is given by pattern=")
+        self.topics, self.pattern, self.wanted = wanted, None, None
         self.listener = listener or RebalanceListener()
 
     def to_pattern(self, pattern: str | re.Pattern[str], listener: RebalanceListener | None) -> None:
