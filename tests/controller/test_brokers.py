@@ -170,6 +170,25 @@ def test_one_that_was_killed_and_proves_that_it_lost_nothing_leads_no_more_but_m
     assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
 
 
+def test_one_that_ended_between_registering_and_being_let_in_keeps_its_proof() -> None:
+    """It had no time to leave one of its own, and nobody counted on anything since the last one."""
+    core = with_partition(new_core(1), 1, isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
+    for incarnation in (8, 9):
+        register(core, request(incarnation=incarnation, previous_broker_epoch=101), offset=50 + incarnation)
+        assert partition_of(core).elr == (1,)
+    beat(core)
+    assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
+
+
+def test_an_old_proof_is_none_once_a_newer_process_was_let_in() -> None:
+    core = with_partition(new_core(1), 1, isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
+    register(core, request(incarnation=8, previous_broker_epoch=101), offset=58)
+    beat(core)
+    core.sessions.end(1)
+    register(core, request(incarnation=9, previous_broker_epoch=101), offset=70)
+    assert (partition_of(core).isr, partition_of(core).elr) == ((), ())
+
+
 def test_who_speaks_with_an_old_epoch_is_told_so() -> None:
     core = new_core(1)
     stale = BrokerHeartbeatRequest(broker_id=1, broker_epoch=5)

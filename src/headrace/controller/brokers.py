@@ -95,7 +95,7 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
         record.broker_epoch = next_offset
-        if cluster.elr_enabled and (existing is None or existing.epoch != request.previous_broker_epoch):
+        if cluster.elr_enabled and not _has_lost_nothing(existing, request):
             records += _after_unclean_shutdown(cluster, request.broker_id)
         elif existing is not None and not existing.fenced:
             # Its predecessor was killed, and has lost nothing; but it leads nowhere any more.
@@ -103,6 +103,16 @@ def register_broker(
     records.append(record)
     sessions.begin(request.broker_id, now_ms)
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def _has_lost_nothing(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:
+    """Whether a process proves that it has all that the one before it had (KIP-966).
+
+    One that registered, and ended before it was let in, has left no proof of its own: that of the process
+    before it is as good, because nobody counted on anything since.
+    """
+    proven = request.previous_broker_epoch
+    return existing is not None and proven >= 0 and proven in (existing.epoch, existing.served_epoch)
 
 
 def _took_over(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:

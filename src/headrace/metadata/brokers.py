@@ -5,10 +5,11 @@ incarnation of itself is told apart by it. A fenced broker holds replicas but le
 to clients.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import NO_EPOCH
 from headrace.metadata.delta import Delta
 from headrace.wire.schemas.metadata_records import (
     BrokerEndpoint,
@@ -65,6 +66,8 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
     cordoned_directories: tuple[bytes, ...] | None = None
+    served_epoch: int = field(default=NO_EPOCH, compare=False)
+    """The newest epoch in which it was let in, maybe as the process before; snapshots do not tell it."""
 
     @property
     def is_active(self) -> bool:
@@ -100,6 +103,8 @@ class Nodes:
 
     def replay_register_broker(self, record: RegisterBrokerRecord, delta: Delta) -> None:
         cordoned = record.cordoned_log_dirs
+        before = self.brokers.get(record.broker_id)
+        served_before = NO_EPOCH if before is None else before.served_epoch
         self.brokers[record.broker_id] = BrokerImage(
             id=record.broker_id,
             epoch=record.broker_epoch,
@@ -111,6 +116,7 @@ class Nodes:
             in_controlled_shutdown=record.in_controlled_shutdown,
             directories=tuple(record.log_dirs),
             cordoned_directories=None if cordoned is None else tuple(cordoned),
+            served_epoch=served_before if record.fenced else record.broker_epoch,
         )
         delta.brokers_changed.add(record.broker_id)
 
@@ -122,7 +128,7 @@ class Nodes:
     def replay_registration_change(self, record: BrokerRegistrationChangeRecord, delta: Delta) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch)
         if record.fenced:
-            broker = replace(broker, fenced=record.fenced == FENCE)
+            broker = _fenced(broker) if record.fenced == FENCE else _let_in(broker)
         if record.in_controlled_shutdown:
             broker = replace(broker, in_controlled_shutdown=True)
         if record.log_dirs:
@@ -132,10 +138,10 @@ class Nodes:
         self._put(broker, delta)
 
     def replay_fence(self, record: FenceBrokerRecord, delta: Delta) -> None:
-        self._put(replace(self._broker(record.id, record.epoch), fenced=True), delta)
+        self._put(_fenced(self._broker(record.id, record.epoch)), delta)
 
     def replay_unfence(self, record: UnfenceBrokerRecord, delta: Delta) -> None:
-        self._put(replace(self._broker(record.id, record.epoch), fenced=False), delta)
+        self._put(_let_in(self._broker(record.id, record.epoch)), delta)
 
     def replay_register_controller(self, record: RegisterControllerRecord, delta: Delta) -> None:
         self.controllers[record.controller_id] = ControllerImage(
@@ -206,3 +212,11 @@ def _endpoints(listed: list[BrokerEndpoint] | list[ControllerEndpoint]) -> dict[
 
 def _features(listed: list[BrokerFeature] | list[ControllerFeature]) -> dict[str, VersionRange]:
     return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in listed}
+
+
+def _fenced(broker: BrokerImage) -> BrokerImage:
+    return replace(broker, fenced=True)
+
+
+def _let_in(broker: BrokerImage) -> BrokerImage:
+    return replace(broker, fenced=False, served_epoch=broker.epoch)
