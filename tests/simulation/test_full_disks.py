@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from headrace.log.running_mark import RUNNING, surviving_epoch
 from headrace.metadata.directories import LOST
 from headrace.testing.disk import Crash
 from tests.simulation.test_replicated_nodes import Script, T, play
@@ -121,6 +122,26 @@ def test_a_power_cut_a_full_disk_and_a_replica_out_of_sync_lose_nothing(seed: in
         await script.cluster.start(whole)
         await script.write(2)
         await script.until_equal(2, 3, 4)
+
+    play(script, work)
+
+
+def test_the_mark_that_a_disk_did_not_take_is_left_later() -> None:
+    """Without it a kill would be taken for a loss."""
+    script = brokers_apart(21)
+
+    async def work() -> None:
+        await script.create()
+        script.cluster.kill(2)
+        faults = script.cluster.machine(2).disk.faults
+        faults.concerns = lambda path: RUNNING in path
+        faults.write_error_rate = 1.0
+        await script.cluster.start(2)
+        disk = script.cluster.machine(2).disk
+        epoch = script.cluster.nodes[2].image.brokers[2].epoch
+        assert surviving_epoch(disk, "/data") != epoch
+        disk.faults.clear()
+        await script.cluster.until(lambda: surviving_epoch(disk, "/data") == epoch, "the mark is there")
 
     play(script, work)
 

@@ -31,7 +31,13 @@ from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
 from headrace.node.replication import Replication
-from headrace.node.storage import directory_id_of, identity_of, mark_running, open_folders
+from headrace.node.storage import (
+    directory_id_of,
+    identity_of,
+    mark_in_the_end,
+    mark_running,
+    open_folders,
+)
 from headrace.node.transactions import Transactions
 from headrace.node.world import World
 from headrace.raft.quorum import Quorum
@@ -85,6 +91,7 @@ class Node:
         self._on_failure = on_failure
         self._is_broker = "broker" in config.roles
         self._lifecycle: BrokerLifecycle | None = None
+        self._marking: asyncio.Task[None] | None = None
         self._has_logs = False
         self._coordinates = False
         self._remote_store = remote_store
@@ -277,14 +284,20 @@ class Node:
         if self._control.own is not None:
             self._control.own.core.own_incarnation_id = self._incarnation_id
         await self._lifecycle.register(self._listeners.advertised())
-        await mark_running(self._store, self._lifecycle.epoch, self._loop)
+        if not await mark_running(self._store, self._lifecycle.epoch, self._loop):
+            self._mark_later(self._lifecycle.epoch)
         await self._lifecycle.unfence()
         self._begin_epoch(self._lifecycle.epoch)
         self.parts.moves.resume()
 
     def _begin_again(self, broker_epoch: int) -> None:
-        self._marking = self._loop.create_task(mark_running(self._store, broker_epoch, self._loop))
+        self._mark_later(broker_epoch)
         self._begin_epoch(broker_epoch)
+
+    def _mark_later(self, broker_epoch: int) -> None:
+        if self._marking is not None:
+            self._marking.cancel()
+        self._marking = self._loop.create_task(mark_in_the_end(self._store, broker_epoch, self._loop))
 
     def _begin_epoch(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or again."""
@@ -368,6 +381,8 @@ class Node:
         self.parts.moves.stop()
         self._directory_reports.stop()
         self._full_disks.stop()
+        if self._marking is not None:
+            self._marking.cancel()
         self._upkeep.stop()
 
     def abandon(self) -> None:

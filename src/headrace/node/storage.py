@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
+MARK_AGAIN_S: Final = 5.0
+"""How often a mark is tried that a full disk does not take."""
+
 
 def open_folders(
     config: BrokerConfig,
@@ -149,10 +152,20 @@ def directory_id_of(store: LogStore, path: str) -> bytes:
     return bytes(16)
 
 
-async def mark_running(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Mark in every folder that this process runs under this epoch; see `log.running_mark`."""
+async def mark_running(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> bool:
+    """Mark in every folder that this process runs under this epoch; see `log.running_mark`. Whether all have
+    their mark."""
+    are_marked = True
     for folder in store.online_folders():
         try:
             await loop.run_in_executor(None, folder.mark_running, broker_epoch)
         except OSError as error:  # whether the disk can be trusted shows where it matters
             logger.warning("%s has no mark of broker epoch %d: %s", folder.path, broker_epoch, error)
+            are_marked = False
+    return are_marked
+
+
+async def mark_in_the_end(store: LogStore, broker_epoch: int, loop: asyncio.AbstractEventLoop) -> None:
+    """The same, again and again where a disk is full."""
+    while not await mark_running(store, broker_epoch, loop):
+        await asyncio.sleep(MARK_AGAIN_S)
