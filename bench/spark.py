@@ -12,6 +12,9 @@ measured was warmed up by a round of the same with a fifth of the rows. Figures 
 Rows to write are made of a number and a constant, which costs Spark next to nothing: with `rpad`, which goes
 byte by byte, most of a write of 1 KB was the making of its rows, on both sides.
 
+What a step has written is on the disk before the next begins: some gigabytes later the kernel would make
+whoever writes wait for it, and headrace, which is written to once more, sooner than the other.
+
 CPU is that of the broker for each row, and that of Spark (its JVM and Python workers).
 """
 
@@ -129,6 +132,7 @@ class Bench:
                 tell(f"{step} {load.name}", found)
 
     def _measured(self, load: Load, work: Callable[[], None]) -> dict[str, float]:
+        os.sync()
         spark_s, broker_s, began = (
             tree_cpu_seconds(os.getpid()),
             cpu_seconds(self._broker_pid),

@@ -194,6 +194,19 @@ def test_no_more_than_the_limit_at_once() -> None:
         read(log, bytes_max=2**31)
 
 
+def test_batches_behind_the_end_are_not_looked_at() -> None:
+    rows = [Record(0, 1, None, b"v")] * 10
+    log = b"".join(build_batch(rows, base_offset=10 * number) for number in range(3))
+    for until, count in ((1, 10), (10, 10), (11, 20), (30, 30)):
+        found = read_columns(log, topic="t", partition=0, until_offset=until)
+        assert (found.rows.num_rows, found.next_offset, found.is_whole) == (count, count, True)
+    last = build_batch(rows, base_offset=30)
+    broken = log + last[:-1] + bytes([last[-1] ^ 1])
+    assert read_columns(broken, topic="t", partition=0, until_offset=30).rows.num_rows == 30
+    with pytest.raises(InvalidBytesError):
+        read_columns(broken, topic="t", partition=0, until_offset=31)
+
+
 def test_header_keys_that_are_no_text() -> None:
     log = raw_batch(raw_record(headers=[(b"\xff\xfe", None), (b"good", b"")]))
     assert read(log).column("headers").to_pylist() == [

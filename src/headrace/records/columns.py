@@ -100,13 +100,18 @@ def read_columns(
     timestamp_unit: str = "ms",
     plain_topic: bool = False,
     bytes_max: int = SECTION_BYTES_MAX,
+    until_offset: int | None = None,
 ) -> Decoded:
-    """As `arrow_from_batches`, but up to a limit, and with the offset at which to go on."""
+    """As `arrow_from_batches`, but up to a limit, and with the offset at which to go on.
+
+    Batches that begin at `until_offset` or behind it are left out; others are read to their end.
+    """
     schema = column_schema(columns, timestamp_unit=timestamp_unit, plain_topic=plain_topic)
     if bytes_max > SECTION_BYTES_MAX:
         raise ValueError(f"at most {SECTION_BYTES_MAX} bytes can be read at once, not {bytes_max}")
     given = [buffers] if isinstance(buffers, bytes | bytearray | memoryview) else buffers
-    sections = find_sections(given, from_offset=from_offset, aborted=aborted, bytes_max=bytes_max)
+    bounds = {} if until_offset is None else {"until_offset": until_offset}
+    sections = find_sections(given, from_offset=from_offset, aborted=aborted, bytes_max=bytes_max, **bounds)
     work = ReadColumns(sections.body, sections.table)
     work.fill(from_offset, _SCALE[timestamp_unit])
     arrays = [work.array(each, topic=topic, partition=partition) for each in schema]

@@ -76,8 +76,12 @@ def find_sections(
     from_offset: int,
     aborted: Iterable[Aborted] | None,
     bytes_max: int = SECTION_BYTES_MAX,
+    until_offset: int = _NO_END,
 ) -> Sections:
-    """The records to be read, up to `bytes_max` when unpacked; the first batch must fit."""
+    """The records to be read, up to `bytes_max` when unpacked; the first batch must fit.
+
+    Batches that begin at `until_offset` or behind it are not looked at; others are taken to their end.
+    """
     found = _Found(bytes_max)
     hidden = _Hidden(aborted or ())
     next_offset, is_whole = -1, True
@@ -86,6 +90,8 @@ def find_sections(
         for at, header in batches(view):
             # Unpacked at once: with small batches, each look at a property would show in the rate.
             base_offset, length, _, _, crc, attributes, offset_delta, _, _, producer_id, _, _, _ = header
+            if base_offset >= until_offset:
+                return found.joined(buffers, next_offset, is_whole)
             last_offset = base_offset + offset_delta
             if attributes & _NOT_PLAIN:
                 hidden.reach(last_offset)

@@ -1,8 +1,9 @@
 """What a task does: fetched bytes to Arrow batches of exactly the wanted columns and offsets.
 
 A fetched chunk becomes one batch, or several where it has very many rows or unpacks to much more than it is.
-The kernels copy each wanted column once; no Python object is made for a record. Rows behind the range, and
-those outside a pushed-down window of time, are cut off here, before Spark sees them.
+The kernels copy each wanted column once; no Python object is made for a record. Batches of records behind
+the range are not decoded. Rows behind it, and those outside a pushed-down window of time, are cut off here,
+before Spark sees them.
 """
 
 import logging
@@ -137,6 +138,7 @@ def _decode(
                 topic=wanted.topic,
                 partition=wanted.partition,
                 from_offset=offset,
+                until_offset=wanted.end,
                 aborted=aborted,
                 columns=columns,
                 timestamp_unit="us",
