@@ -13,9 +13,9 @@ import pytest
 from headrace.log.file_names import INDEX, LOG
 from headrace.records.batch import Record, build_batch
 from headrace.records.codecs import Codec
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.option_values import OptionError
-from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError, TimeWindow
+from headrace.spark.ranges import OffsetRange, TimeWindow
 from headrace.spark.segments import chunks
 from headrace.spark.segments.direct import read_segments
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError

@@ -11,10 +11,11 @@ import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Producer
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.offsets import partition_offsets
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError, read_range
+from headrace.spark.reading import read_range
 from headrace.spark.segments import direct
 from headrace.spark.segments.direct import DirectReading, read_segments
 from headrace.testing import Cluster

@@ -12,9 +12,9 @@ from headrace.base.ids import TopicId
 from headrace.log.checkpoints import encode_offsets, encode_partition_metadata
 from headrace.log.meta_properties import MetaProperties
 from headrace.spark.columns import spark_schema
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.options import Bound, read_options
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError
 from headrace.spark.segments import known_places, splitting
 from headrace.spark.segments.direct import DirectReading
 from headrace.spark.segments.folder_offsets import FolderOffsets

@@ -16,11 +16,11 @@ from headrace.clients import Admin
 from headrace.spark import range_fetcher
 from headrace.spark.batch_reader import planned_ranges
 from headrace.spark.columns import spark_schema
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import partition_offsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError
 from headrace.spark.stream_reader import HeadraceStreamReader
 from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.clients.face import eventually

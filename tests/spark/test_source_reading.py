@@ -13,12 +13,13 @@ from headrace.records.columns import column_schema
 from headrace.spark import range_fetcher, reading
 from headrace.spark.batch_reader import HeadraceBatchReader, planned_ranges
 from headrace.spark.columns import ALL_COLUMNS, arrow_schema, fit, spark_schema
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import partition_offsets
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import ReadOptions
-from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError, TimeWindow, read_range
+from headrace.spark.ranges import OffsetRange, TimeWindow
+from headrace.spark.reading import read_range
 from headrace.testing import Cluster
 from tests.spark.conftest import MakeTopic
 from tests.spark.source_topics import (

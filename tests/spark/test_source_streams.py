@@ -11,8 +11,8 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Consumer, OffsetAndMetadata
 from headrace.clients.errors import NoSuchTopicError
 from headrace.spark.columns import spark_schema
+from headrace.spark.data_loss import LostDataError
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import LostDataError
 from headrace.spark.stream_reader import HeadraceStreamReader
 from headrace.spark.tasks import RangePartition
 from headrace.testing import Cluster

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.spark.columns import check_schema
+from headrace.spark.data_loss import report_data_loss
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import PartitionOffsets, partition_offsets
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import report_data_loss
 from headrace.spark.tasks import TaskPlanner, read_task
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.base.ids import TopicPartition
-from headrace.spark.reading import TimeWindow
+from headrace.spark.ranges import TimeWindow
 
 _ALWAYS_SET: Final = {"topic", "partition", "offset", "timestamp", "timestampType"}
 _LEAST: Final = -(1 << 63)

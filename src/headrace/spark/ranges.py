@@ -1,4 +1,5 @@
-"""Ranges of offsets: what one Spark task reads, and how large ranges are cut so that all cores have work."""
+"""Ranges of offsets and windows of time: what one Spark task reads, and how large ranges are cut so that all
+cores have work."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,14 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"offsets {self.start} to {self.end} of {self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Records of these times only, in microseconds, both ends included."""
+
+    first_us: int
+    last_us: int
 
 
 def split(

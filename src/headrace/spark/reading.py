@@ -6,9 +6,7 @@ the range are not decoded. Rows behind it, and those outside a pushed-down windo
 before Spark sees them.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,22 +20,13 @@ from headrace.records.codecs import UnpackedTooLargeError
 from headrace.records.columns import Aborted, AbortedTransaction, Decoded, read_columns
 from headrace.records.columns_sections import SECTION_BYTES_MAX
 from headrace.spark.columns import decoded_names, fit
+from headrace.spark.data_loss import report_data_loss
 from headrace.spark.options import ReadOptions
-from headrace.spark.ranges import OffsetRange
-
-log = logging.getLogger(__name__)
+from headrace.spark.ranges import OffsetRange, TimeWindow
 
 BATCH_ROWS_MAX: Final = 50_000
 # What is unpacked at once, unless a single batch of records is larger: a chunk may unpack to much more.
 _UNPACKED_BYTES: Final = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
-    """Records of these times only, in microseconds, both ends included."""
-
-    first_us: int
-    last_us: int
 
 
 def read_range(
@@ -58,20 +47,6 @@ def read_range(
             except DataLossError as error:
                 report_data_loss(str(error), options)
                 start = error.resume_at
-
-
-def report_data_loss(what: str, options: ReadOptions) -> None:
-    """An error, or where the user wants to go on a warning."""
-    if options.fail_on_data_loss:
-        raise LostDataError(
-            f"{what}. Records may be missing from the result. To go on without them, set the option "
-            "failOnDataLoss to false"
-        )
-    log.warning("%s. Records may be missing: failOnDataLoss is false", what)
-
-
-class LostDataError(RuntimeError):
-    """Records that a query should have read are gone, and failOnDataLoss is true."""
 
 
 def chunk_rows(

@@ -21,10 +21,10 @@ from pyspark.sql.types import StructType
 
 from headrace.base.clock import Clock, SystemClock
 from headrace.spark.columns import check_schema
+from headrace.spark.data_loss import report_data_loss
 from headrace.spark.offsets import Offsets, PartitionOffsets, partition_offsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import report_data_loss
 from headrace.spark.stream_offsets import StreamOffset, batch_ranges, lag_json, limited
 from headrace.spark.tasks import TaskPlanner, read_task
 

@@ -11,8 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from headrace.spark.offsets import PartitionOffsets
 from headrace.spark.options import ReadOptions
-from headrace.spark.ranges import OffsetRange, split
-from headrace.spark.reading import TimeWindow, read_range
+from headrace.spark.ranges import OffsetRange, TimeWindow, split
 from headrace.spark.worker_garbage import spare_modules
 
 if TYPE_CHECKING:
@@ -78,7 +77,10 @@ def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.R
 
 
 def _rows(partition: RangePartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
+    # Only here: a driver that plans decodes nothing.
     if partition.manifest is None:
+        from headrace.spark.reading import read_range
+
         return read_range(partition.wanted, options, partition.window)
     from headrace.spark.segments.direct import read_segments
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from headrace.base.ids import TopicPartition
 from headrace.log.disk import Disk
 from headrace.log.system_disk import SystemDisk
+from headrace.spark.data_loss import report_data_loss
 from headrace.spark.offsets import PartitionOffsets
 from headrace.spark.options import ReadOptions
-from headrace.spark.ranges import OffsetRange, split
-from headrace.spark.reading import TimeWindow, read_range, report_data_loss
+from headrace.spark.ranges import OffsetRange, TimeWindow, split
+from headrace.spark.reading import read_range
 from headrace.spark.segments.broker_manifests import BrokerManifests
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.folder_offsets import FolderOffsets

@@ -15,8 +15,8 @@ from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
 from headrace.log.txn_index import AbortedTxn
 from headrace.spark.options import ReadOptions
-from headrace.spark.ranges import OffsetRange
-from headrace.spark.reading import TimeWindow, rows_of
+from headrace.spark.ranges import OffsetRange, TimeWindow
+from headrace.spark.reading import rows_of
 from headrace.spark.segments.chunks import Chunk, ChunkBuffer, read_chunks
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
 from headrace.spark.segments.listing import ListedSegment, number_of
