@@ -15,7 +15,7 @@ Everything of note is written to the trace, whose running hash is the proof that
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from hashlib import blake2b
 from itertools import islice
 from typing import Final, Protocol
@@ -157,6 +157,8 @@ class Scheduler:
         self.awake: dict[Process, None] = {}
         """Processes that may have something to do: whoever gives one work puts it here."""
         self.after_step: list[Callable[[], None]] = []
+        self.failure: BaseException | None = None
+        """What ends the run after this step."""
         self.ran: Process | None = None
         """The process whose round the last step was, if it was one's."""
         self._random = self.random_for("scheduler")
@@ -210,8 +212,9 @@ class Scheduler:
 
     def run(self, done: Callable[[], bool]) -> None:
         """Step until `done`; DeadlockError where that can never be."""
+        step = self.step
         while not done():
-            self.step()
+            step()
 
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -226,9 +229,12 @@ class Scheduler:
         if self.steps > self.steps_max:
             raise RunawayError(f"no end after {self.steps_max} steps; {self._waiting()}")
         self.ran = None
-        fired = self._fire_due()
-        runnable = self._runnable()
-        if not runnable and not fired:  # what was fired may be all that somebody waits for
+        events = self._events
+        is_due = bool(events) and events[0][0] <= self.now_ns
+        if is_due:
+            self._fire_due()
+        runnable = self._runnable() if self.awake else ()
+        if not runnable and not is_due:  # what was fired may be all that somebody waits for
             self._jump()
             self._fire_due()
             runnable = self._runnable()
@@ -238,10 +244,16 @@ class Scheduler:
             self.ran = process
             process.run_round()
             self.now_ns += ROUND_NS_MIN + int(chance() * (ROUND_NS_MAX - ROUND_NS_MIN))
+        if self.failure is not None:
+            raise self.failure
         for check in self.after_step:
             check()
 
-    def _runnable(self) -> list[Process]:
+    def _runnable(self) -> Sequence[Process]:
+        if len(self.awake) == 1:
+            (only,) = self.awake
+            if not only.paused and (only.queue or only.has_work()):
+                return (only,)
         runnable = []
         for process in list(self.awake):
             if not process.queue and not (process.stirred and process.has_work()):
@@ -250,11 +262,8 @@ class Scheduler:
                 runnable.append(process)
         return runnable
 
-    def _fire_due(self) -> bool:
-        """True when there was something to fire."""
+    def _fire_due(self) -> None:
         events = self._events
-        if not events or events[0][0] > self.now_ns:
-            return False
         while events and events[0][0] <= self.now_ns:
             event = heapq.heappop(events)[3]
             owner = event.owner
@@ -264,7 +273,6 @@ class Scheduler:
                 self._deferred.append(event)
             else:
                 event.action()
-        return True
 
     def _jump(self) -> None:
         events = self._events

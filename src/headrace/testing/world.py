@@ -55,9 +55,7 @@ class World:
         self.rng = self.scheduler.random_for("world")
         self.machines: dict[str, SimulatedMachine] = {}
         self.loops: list[SimulatedLoop] = []
-        self._failure: BaseException | None = None
         self.driver = self.new_loop("driver")
-        self.check_every_step(self._raise_failure)
 
     # --- making ---
 
@@ -159,12 +157,8 @@ class World:
 
     def fail(self, error: BaseException) -> None:
         """End the run after this step: something found a broken rule where it could not raise."""
-        if self._failure is None:
-            self._failure = error
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.scheduler.failure is None:
+            self.scheduler.failure = error
 
     def check_uncaught(self) -> None:
         """No process let an exception through to its loop."""

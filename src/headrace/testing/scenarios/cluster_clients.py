@@ -138,7 +138,7 @@ class Member(RebalanceListener):
         consumer = AsyncConsumer(self._settings, world=surroundings(own))
         consumer.subscribe([TOPIC], listener=self)
         while True:
-            for record in await consumer.poll(rng.choice([0.05, 0.5])):
+            for record in await consumer.poll(rng.choice([0.1, 0.5])):
                 self._take(record)
             if rng.random() < 0.3:
                 await self._commit(consumer, own)

@@ -20,6 +20,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.metadata.topics import PartitionImage
 from headrace.node.assembly import Node
 from headrace.replication.partition import Partition
+from headrace.testing.loop import SimulatedLoop
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.scenarios.replica_promises import Promises
 from headrace.testing.world import CheckFailedError
@@ -44,10 +45,11 @@ class _Replica:
 class _Process:
     """What was last seen of one node's process."""
 
-    __slots__ = ("delivered", "driver", "judged_quorum_epoch", "node", "replicas")
+    __slots__ = ("delivered", "driver", "judged_quorum_epoch", "loop", "node", "replicas")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, loop: SimulatedLoop) -> None:
         self.node = node
+        self.loop = loop
         self.driver = node.quorum.driver
         self.delivered = 0
         self.judged_quorum_epoch = NO_EPOCH
@@ -81,12 +83,10 @@ class ClusterRules:
             self._check_node(self._ids[ran.name])
 
     def _check_node(self, node_id: int) -> None:
-        node = self.cluster.booted.get(node_id)
-        if node is None or not self.cluster.is_alive(node_id):
+        process = self._process(node_id)
+        if process is None:
             return
-        process = self._processes.get(node_id)
-        if process is None or process.node is not node:
-            process = self._processes[node_id] = _Process(node)
+        node = process.node
         core = process.driver.core
         if core.is_leader and core.epoch != process.judged_quorum_epoch:
             self._check_quorum(node_id, core.epoch)
@@ -114,6 +114,17 @@ class ClusterRules:
                 seen.log, seen.high_watermark, seen.generation = log, log.high_watermark, log.generation
             if leads and log.log_end_offset < promises.end:
                 self._check_end(node_id, partition, log.log_end_offset, promises.end)
+
+    def _process(self, node_id: int) -> _Process | None:
+        """The process of a node, if it is one that runs."""
+        node, known = self.cluster.booted.get(node_id), self._processes.get(node_id)
+        if known is not None and known.node is node:
+            return None if known.loop.dead else known
+        own = self.cluster.machine(node_id).process
+        if node is None or own is None or not self.cluster.is_alive(node_id):
+            return None
+        known = self._processes[node_id] = _Process(node, own.loop)
+        return known
 
     def _check_quorum(self, node_id: int, epoch: int) -> None:
         other = self._quorum_leaders.setdefault(epoch, node_id)
