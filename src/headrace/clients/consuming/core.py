@@ -183,8 +183,9 @@ class ConsumerCore:
             left_ms = deadline_ms - self.world.now_ms()
             if left_ms <= 0:
                 return False
-            pauses = [state.retry_at_ms for state in self.positions if state.retry_at_ms > self.last_poll_ms]
-            next_ms = min([next_ms, self.freshness.retry_at_ms or next_ms, *pauses])
+            # What was due before is under way, and rings when it is done.
+            pauses = [self.freshness.retry_at_ms, *(state.retry_at_ms for state in self.positions)]
+            next_ms = min([next_ms, *(each for each in pauses if each > self.last_poll_ms)])
             await self._news.wait(min(left_ms, max(1.0, next_ms - self.world.now_ms())))
 
     async def settle(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
