@@ -5,9 +5,11 @@ import random
 import pytest
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import cleaning, kernels_cleaning_plain
+from headrace.records import cleaning_kernels, kernels_cleaning_plain
 from headrace.records.batch import Record, build_batch, read_header, read_records, records_section
-from headrace.records.cleaning import Code, KeyTable, SegmentWriter, Wish
+from headrace.records.cleaning import KeyTable
+from headrace.records.cleaning_layout import Code
+from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.codecs import compress
 from headrace.records.header import join_batch
 
@@ -20,7 +22,7 @@ def twin(request, monkeypatch):
         from headrace.records import kernels_cleaning_compiled as chosen
     else:
         chosen = kernels_cleaning_plain
-    monkeypatch.setattr(cleaning, "_kernels", lambda: chosen)
+    monkeypatch.setattr(cleaning_kernels, "chosen", lambda: chosen)
     return request.param
 
 
@@ -93,7 +95,7 @@ def test_twins_leave_the_same_bytes(seed, monkeypatch):
     base = read_header(data).base_offset
     answers = []
     for chosen in (kernels_cleaning_plain, kernels_cleaning_compiled):
-        monkeypatch.setattr(cleaning, "_kernels", lambda chosen=chosen: chosen)
+        monkeypatch.setattr(cleaning_kernels, "chosen", lambda chosen=chosen: chosen)
         for slots in (200, 6):
             table, ended = table_of(data, start=base + seed, size_bytes=24 * slots)
             told = ended, bytes(table.data), table.latest, len(table), table.records
@@ -207,7 +209,7 @@ def test_many_packed_batches_at_once_are_each_of_them_one_by_one(seed, monkeypat
 
     data, told = packed_batches(seed), []
     for chosen in (kernels_cleaning_plain, kernels_cleaning_compiled):
-        monkeypatch.setattr(cleaning, "_kernels", lambda chosen=chosen: chosen)
+        monkeypatch.setattr(cleaning_kernels, "chosen", lambda chosen=chosen: chosen)
         for together in (True, False):
             table = KeyTable(24 * (4 if seed == 7 else 99), 0.9, (1, 2), runs_bytes=1 << 12)
             table.begin(0, 99)

@@ -28,7 +28,8 @@ from headrace.log.disk import File
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment
 from headrace.log.txn_index import AbortedTxn
-from headrace.records.cleaning import KeyTable, SegmentWriter
+from headrace.records.cleaning import KeyTable
+from headrace.records.cleaning_writer import SegmentWriter
 
 # A piece of work: some ten milliseconds of a thread.
 PIECE_BYTES: Final = 8 << 20

@@ -8,7 +8,8 @@ from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
 from headrace.log.disk import File
 from headrace.records.batch import UNPACKED_BYTES_MAX, records_section
-from headrace.records.cleaning import UNKNOWN, Code, KeyTable
+from headrace.records.cleaning import UNKNOWN, KeyTable
+from headrace.records.cleaning_layout import Code
 
 
 class Mapping:

@@ -20,9 +20,9 @@ from headrace.log.disk import Disk, File
 from headrace.log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
 from headrace.log.segment import POSITION_MAX
 from headrace.records.batch import UNPACKED_BYTES_MAX, BatchHeader, read_header, records_section
-from headrace.records.cleaning import Code, SegmentWriter, Wish
-from headrace.records.cleaning_layout import Fate
+from headrace.records.cleaning_layout import Code, Fate
 from headrace.records.cleaning_runs import Part
+from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.header import CODEC_MASK, CONTROL
 
 SYNC_BYTES: Final = 32 << 20

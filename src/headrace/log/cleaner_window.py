@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import File
 from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, crc_matches, read_header
-from headrace.records.cleaning import BadBatchError
+from headrace.records.cleaning_kernels import BadBatchError
 
 
 class Window:

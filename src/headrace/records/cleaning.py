@@ -1,90 +1,29 @@
-"""The tools of compaction over bytes: the table of keys, and the writer that leaves out what is superseded.
+"""The table of keys: what compaction knows of the dirty part of a log.
 
 A `KeyTable` is one bounded buffer of 24-byte entries with open addressing. Keys are told apart by 128 bits of
 a hash that is keyed with a secret, so that nobody can choose keys which collide. A round uses as many slots
-as it can have keys, and clears no more than those.
-
-A `SegmentWriter` takes windows of old segments and gives the bytes of the new one, with its indexes. Both
-call compiled kernels once those are loaded, and their plain twins until then. Batches that are compressed or
-part of a transaction are handed back: the caller decides, unpacks, and gives the records.
+as it can have keys, and clears no more than those. Batches that are compressed or part of a transaction are
+handed back: the caller decides, unpacks, and gives the records.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from headrace.base.chunks import Buffer
-from headrace.base.errors import InvalidBytesError
-from headrace.records import kernels_cleaning_plain
-from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, State, Tally
+from headrace.records import cleaning_kernels
+from headrace.records.cleaning_kernels import OTHERS, BadBatchError, bad_record
+from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, Tally
 from headrace.records.cleaning_packed import Unpacked, Unpacker
 from headrace.records.cleaning_runs import Part, RunBook
-from headrace.records.codecs import compress
-from headrace.records.header import (
-    CODEC_MASK,
-    CONTROL,
-    DELETE_HORIZON,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    BatchHeader,
-    join_batch,
-    read_header,
-)
-from headrace.records.kernel_choice import kernels
-
-__all__ = ["BadBatchError", "Code", "KeyTable", "SegmentWriter", "Wish"]
-
-OTHERS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL
-"""Batches that the kernels hand back."""
-
-ROOM_FACTOR: Final = 3
-"""New timestamps make a batch of the smallest delete markers grow so much, and no more."""
+from headrace.records.header import BatchHeader
 
 UNKNOWN: Final = -(1 << 62)
 """The position of batches that are not to be noted."""
 
-INT64_MAX: Final = (1 << 63) - 1
-NOTHING: Final = -1
-"""As the last offset that the table knows of: everything is kept."""
-
-_FLAWS: Final = {
-    Code.BAD_HEADER: "has no batch's header",
-    Code.BAD_CRC: "has a batch whose CRC does not match",
-    Code.BAD_RECORD: "has a batch with a record that cannot be read",
-}
-
-
-def _kernels() -> Any:
-    if kernels.compiled:
-        from headrace.records import kernels_cleaning_compiled  # at the first call: most processes need none
-
-        return kernels_cleaning_compiled
-    return kernels_cleaning_plain
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 def _signed(number: int) -> int:
     return number - (number >> 63 << 64)
-
-
-class BadBatchError(InvalidBytesError):
-    """A batch is damaged; `at` is where it is in the bytes that were given."""
-
-    def __init__(self, code: int, at: int) -> None:
-        self.at = at
-        self.flaw = _FLAWS[Code(code)]
-        super().__init__(f"byte {at} {self.flaw}")
-
-
-def _bad_record(header: BatchHeader) -> InvalidBytesError:
-    return InvalidBytesError(f"offset {header.base_offset} {_FLAWS[Code.BAD_RECORD]}")
-
-
-class Wish(NamedTuple):
-    """What a caller wants of one batch that it was handed."""
-
-    drop_records: bool  # all of them: they are aborted, or a marker whose time has come
-    keep_empty: bool  # the batch stays even without a record
-    set_horizon: bool  # a marker that may go once its time has come
 
 
 class KeyTable:
@@ -125,7 +64,7 @@ class KeyTable:
         # Fuller than this a table of open addresses is slow, whatever it is allowed to be.
         wanted = int((end - start) / min(self._load_factor, 0.75)) + 2
         slots = min(wanted, self._slots_max)
-        self._data = _kernels().new_table(slots * ENTRY_BYTES)
+        self._data = cleaning_kernels.chosen().new_table(slots * ENTRY_BYTES)
         self._runs.begin()
         self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = self._tally[Tally.TOMBSTONES] = 0
         self._tally[Tally.LATEST] = start - 1
@@ -141,7 +80,7 @@ class KeyTable:
     def add(self, data: Buffer, at: int, end: int, *, position: int = UNKNOWN) -> tuple[Code, int]:
         """Take in whole batches; why it ended, and where. InvalidBytesError at a batch that is damaged.
         `position` is that of the buffer's first byte."""
-        code, at = _kernels().map_batches(
+        code, at = cleaning_kernels.chosen().map_batches(
             data, at, end, OTHERS, position, self._data, self.job, self._tally, self._runs.rows
         )
         if code > Code.OTHER:
@@ -153,7 +92,7 @@ class KeyTable:
         the batch's own, where nothing but the table decides what becomes of it."""
         if header.last_offset < self.job[Job.START]:
             return True
-        code = _kernels().map_batch(
+        code = cleaning_kernels.chosen().map_batch(
             body,
             0,
             len(body),
@@ -168,17 +107,19 @@ class KeyTable:
             self._runs.rows,
         )
         if code == Code.BAD_RECORD:
-            raise _bad_record(header)
+            raise bad_record(header)
         return bool(code == Code.MORE)
 
     def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
         """The packed batches from `at` on, if they are some and can be unpacked together."""
-        return self.unpacker.unpack(_kernels(), data, at, end, first=self.job[Job.START], last=INT64_MAX)
+        return self.unpacker.unpack(
+            cleaning_kernels.chosen(), data, at, end, first=self.job[Job.START], last=_INT64_MAX
+        )
 
     def add_unpacked(self, data: Buffer, found: Unpacked, *, position: int) -> tuple[Code, int]:
         """Take in batches that `unpack` gave; FULL or MORE, and where in `data` it ended. `position` is that
         of the buffer's first byte."""
-        code, count = _kernels().map_packed(
+        code, count = cleaning_kernels.chosen().map_packed(
             data,
             found.body,
             found.rows,
@@ -196,14 +137,14 @@ class KeyTable:
 
     def count_live(self) -> None:
         """Everything is in the table: find out what lives in each run. Call it from a thread."""
-        self._runs.count_live(_kernels(), self._data, self.job[Job.SLOTS])
+        self._runs.count_live(cleaning_kernels.chosen(), self._data, self.job[Job.SLOTS])
 
     def parts(
         self, base_offset: int, size: int, *, keeps_last: bool, bytes_min: int, kept_offsets: memoryview
     ) -> list[Part]:
         """What becomes of the parts of a segment: see `RunBook.parts`."""
         return self._runs.parts(
-            _kernels(),
+            cleaning_kernels.chosen(),
             base_offset,
             size,
             keeps_last=keeps_last,
@@ -219,201 +160,3 @@ class KeyTable:
         """Give the memory back."""
         self._data = bytearray(0)
         self._runs.drop()
-
-
-class SegmentWriter:
-    """What becomes of a group of segments: bytes to be written, and the indexes of what was."""
-
-    def __init__(
-        self,
-        table: KeyTable,
-        *,
-        base_offset: int,
-        now_ms: int,
-        delete_retention_ms: int,
-        index_interval_bytes: int,
-        index_bytes_max: int,
-        kept_offsets: Iterable[int],
-        room_bytes: int,
-    ) -> None:
-        self._table = table
-        self._unpacker = table.unpacker
-        job = self._job = memoryview(bytearray(table.job)).cast("q")
-        job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
-        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
-        job[Job.INTERVAL] = index_interval_bytes
-        self._copy_job = memoryview(bytearray(job)).cast("q")
-        self._copy_job[Job.LATEST] = NOTHING
-        self._state = memoryview(bytearray(8 * len(State))).cast("q")
-        self._state[State.MAX_TIME] = self._state[State.LAST_TIME] = -1
-        self._kept_offsets = _numbers(sorted(kept_offsets))
-        self._index = bytearray(index_bytes_max // 8 * 8)
-        self._times = bytearray(index_bytes_max // 12 * 12)
-        self._out = bytearray(room_bytes)
-        self._scratch = bytearray(room_bytes)
-
-    @property
-    def position(self) -> int:
-        """Bytes of the new segment so far, also of those that were not taken yet."""
-        return self._state[State.POSITION]
-
-    @property
-    def records_read(self) -> int:
-        return self._state[State.READ]
-
-    @property
-    def records_kept(self) -> int:
-        return self._state[State.KEPT]
-
-    @property
-    def latest(self) -> int:
-        return self._job[Job.LATEST]
-
-    def take(self) -> memoryview:
-        """The bytes that were made since the last time; good until the next call that makes some."""
-        size, self._state[State.OUT] = self._state[State.OUT], 0
-        return memoryview(self._out)[:size]
-
-    def clean(
-        self, data: Buffer, at: int, end: int, *, last_end: int = -1, others: int = OTHERS
-    ) -> tuple[Code, int]:
-        """Go on with whole batches; why it ended, and where. FULL: `take` what there is. The batch that ends
-        at `last_end` stays even without a record."""
-        return self._walk(data, at, end, last_end, others, self._job)
-
-    def copy(self, data: Buffer, at: int, end: int) -> tuple[Code, int]:
-        """Go on with whole batches of any kind that stay as they are; otherwise as `clean`."""
-        return self._walk(data, at, end, -1, 0, self._copy_job)
-
-    def skip(self, records: int) -> None:
-        """Go on behind so many records, none of which stays."""
-        self._state[State.READ] += records
-
-    def parts(self, base_offset: int, size: int, *, keeps_last: bool, bytes_min: int) -> list[Part]:
-        """What to do with the parts of a segment: see `RunBook.parts`."""
-        return self._table.parts(
-            base_offset, size, keeps_last=keeps_last, bytes_min=bytes_min, kept_offsets=self._kept_offsets
-        )
-
-    def _walk(
-        self, data: Buffer, at: int, end: int, last_end: int, others: int, job: memoryview
-    ) -> tuple[Code, int]:
-        code, at = _kernels().clean_batches(
-            data,
-            at,
-            end,
-            last_end,
-            others,
-            self._out,
-            self._scratch,
-            self._table.data,
-            self._kept_offsets,
-            job,
-            self._state,
-            self._index,
-            self._times,
-        )
-        if code > Code.OTHER:
-            raise BadBatchError(code, at)
-        return Code(code), at
-
-    def unpack(self, data: Buffer, at: int, end: int) -> Unpacked | None:
-        """The packed batches from `at` on whose records must be looked at, if they are some and can be
-        unpacked together."""
-        return self._unpacker.unpack(_kernels(), data, at, end, first=0, last=self._job[Job.LATEST])
-
-    def make_room(self, batch_bytes: int) -> None:
-        """Have room for what becomes of such a batch. What was made must have been taken."""
-        room = ROOM_FACTOR * batch_bytes + HEADER_BYTES
-        if len(self._out) < room:
-            assert not self._state[State.OUT]
-            self._out, self._scratch = bytearray(room), bytearray(room)
-
-    def has_room(self, batch_bytes: int) -> bool:
-        return len(self._out) - self._state[State.OUT] >= ROOM_FACTOR * batch_bytes + HEADER_BYTES
-
-    def put(self, batch: Buffer, wish: Wish, body: Buffer, header: BatchHeader) -> None:
-        """Go on with one batch that was handed back; `body` holds its records, unpacked."""
-        job, state = self._job, self._state
-        count = header.record_count
-        state[State.READ] += count
-        kept, tombstones, max_timestamp, records = count, 0, header.max_timestamp, body
-        if wish.drop_records:
-            kept = 0
-        elif not header.is_control and header.base_offset <= job[Job.LATEST]:
-            horizon_ms = header.delete_horizon_ms
-            drops = horizon_ms is not None and horizon_ms <= job[Job.NOW_MS]
-            out = bytearray(len(body))
-            kept, tombstones, max_timestamp, end, _ = _kernels().keep_records(
-                body,
-                0,
-                len(body),
-                count,
-                header.base_offset,
-                header.base_timestamp,
-                int(drops),
-                out,
-                0,
-                self._table.data,
-                job,
-            )
-            if kept < 0:
-                raise _bad_record(header)
-            records = body if kept == count else memoryview(out)[:end]
-        state[State.KEPT] += kept
-        sets_horizon = (tombstones > 0 or wish.set_horizon) and header.delete_horizon_ms is None
-        if kept == count and not sets_horizon and (count or wish.keep_empty):
-            self._emit(batch)
-        elif kept:
-            if not header.attributes & LOG_APPEND_TIME:
-                header = header._replace(max_timestamp=max_timestamp)
-            self._emit(_rewritten(header._replace(record_count=kept), records, sets_horizon, job))
-        elif wish.keep_empty:
-            self._emit(join_batch(kernels_cleaning_plain.empty(header), b""))
-
-    def _emit(self, batch: Buffer) -> None:
-        at, size = self._state[State.OUT], len(batch)
-        if len(self._out) - at < size:  # a batch may pack worse than it did
-            self._out = self._out[:at] + bytearray(size)
-            self._scratch = bytearray(len(self._out))
-        self._out[at : at + size] = batch
-        header = read_header(batch)
-        _kernels().note_batch(
-            size,
-            header.last_offset,
-            header.max_timestamp,
-            self._job,
-            self._state,
-            self._index,
-            self._times,
-        )
-
-    def indexes(self) -> tuple[bytes, bytes]:
-        """The offset and the time index of what was written, the latter with its closing entry."""
-        state = self._state
-        times = bytes(self._times[: state[State.TIMES]])
-        if state[State.MAX_TIME] > state[State.LAST_TIME]:
-            times += state[State.MAX_TIME].to_bytes(8, "big") + state[State.MAX_TIME_OFFSET].to_bytes(
-                4, "big"
-            )
-        return bytes(self._index[: state[State.INDEX]]), times
-
-
-def _rewritten(header: BatchHeader, records: Buffer, sets_horizon: bool, job: memoryview) -> bytearray:
-    """A batch with fewer records, or with a horizon, in the codec it had."""
-    if sets_horizon:
-        horizon_ms = job[Job.HORIZON_MS]
-        out = bytearray(ROOM_FACTOR * len(records) + HEADER_BYTES)
-        shift = header.base_timestamp - horizon_ms
-        end = _kernels().shift_records(records, 0, len(records), header.record_count, shift, out, 0)
-        records = memoryview(out)[:end]
-        attributes = header.attributes | DELETE_HORIZON
-        header = header._replace(attributes=attributes, base_timestamp=horizon_ms)
-    return join_batch(header, compress(header.codec, records))
-
-
-def _numbers(values: list[int]) -> memoryview:
-    numbers = memoryview(bytearray(8 * len(values))).cast("q")
-    for at, value in enumerate(values):
-        numbers[at] = value
-    return numbers

@@ -34,7 +34,8 @@ from headrace.log.file_names import CLEANED, LOG, SNAPSHOT, TXN_INDEX
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX
 from headrace.log.txn_index import AbortedTxn, read_aborted
-from headrace.records.cleaning import KeyTable, SegmentWriter
+from headrace.records.cleaning import KeyTable
+from headrace.records.cleaning_writer import SegmentWriter
 from headrace.settings.topic import TopicConfig
 from headrace.tiered.copying import cleaned_to
 from headrace.tiered.custom_metadata import NOTE_BYTES_MAX, Finishing, store_of
