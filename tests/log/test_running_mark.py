@@ -100,3 +100,16 @@ def test_a_mark_that_cannot_be_read_proves_nothing(node):
 def test_a_clean_stop_counts_more(node):
     run(node).close(broker_epoch=EPOCH + 7)
     assert node.start().previous_broker_epoch == EPOCH + 7
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped", "failed"])
+def test_a_sync_may_have_failed_where_nothing_says_otherwise(node, how):
+    """What its process wrote is then written once more: see `recovery`."""
+    store = run(node)
+    if how == "failed":
+        store.fail_folder(store.folders[0], OSError(errno.EIO, "a sync"))
+    elif how == "stopped":
+        store.close(EPOCH)
+    node.disk = node.disk.crash(Crash.KILL)
+    flags = [folder.storage.sync_may_have_failed for folder in node.start().folders]
+    assert flags == [how == "failed", False]

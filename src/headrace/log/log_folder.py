@@ -32,7 +32,7 @@ from headrace.log.file_names import (
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import OnProgress, RecoveryProgress, open_log
-from headrace.log.running_mark import mark, surviving_epoch, unmark
+from headrace.log.running_mark import is_marked, mark, surviving_epoch, unmark
 from headrace.log.storage import Storage
 from headrace.settings.topic import TopicConfig
 
@@ -104,6 +104,7 @@ class LogFolder:
         """Open every partition's log in the folder. OSError where the disk fails."""
         self._take_clean_shutdown()
         survived = surviving_epoch(self.disk, self.path)
+        self.storage.sync_may_have_failed = not self.was_clean and not is_marked(self.disk, self.path)
         lost_bytes = 0
 
         def note(progress: RecoveryProgress) -> None:

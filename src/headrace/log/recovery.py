@@ -351,10 +351,11 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> tuple[int, bool]:
 
     A process may have ended because a sync failed. What it wrote can still be read, but the system takes
     those pages for clean, and no later sync would bring them to the disk. Where acknowledgements wait for the
-    disk such batches are written once more, so that the next sync is one of them too.
+    disk, or nothing says that no sync has failed, such batches are written once more, so that the next sync
+    is one of them too: what lies before a recovery point is never looked at again.
     """
     size, file = segment.size, segment.file
-    renews = log.config.flush_messages != LONG_MAX
+    renews = log.config.flush_messages != LONG_MAX or log.storage.sync_may_have_failed
     segment.reset()
     segment.indexes.reset_aborted()
     end_offset = segment.base_offset

@@ -39,6 +39,11 @@ def surviving_epoch(disk: Disk, folder: str) -> int:
     return epoch if isinstance(epoch, int) and boot_id and boot_id == disk.boot_id() else NO_BROKER_EPOCH
 
 
+def is_marked(disk: Disk, folder: str) -> bool:
+    """Whether a process has run here that did not stop in order, and whose disk did not fail."""
+    return disk.exists(f"{folder}/{RUNNING}")
+
+
 def unmark(disk: Disk, folder: str) -> None:
     """Nothing is proven any more; a disk that cannot even remove a file is left as it is."""
     with contextlib.suppress(OSError):

@@ -127,5 +127,7 @@ class Storage:
     on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
     on_start_apart: "Callable[[PartitionLog], None]" = _ignore_log
+    sync_may_have_failed: bool = False
+    """Nothing says that all syncs of the process that was here before have gone well."""
     to_flush: "dict[PartitionLog, None]" = field(default_factory=dict)
     """Logs that rolled a segment since their last flush, in that order: one seed, one run."""
