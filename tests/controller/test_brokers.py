@@ -170,6 +170,15 @@ def test_one_that_was_killed_and_proves_that_it_lost_nothing_leads_no_more_but_m
     assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
 
 
+def test_the_last_in_sync_is_remembered_where_nobody_led() -> None:
+    """Its directory could not be used, so it did not lead. Without a memory of it nobody ever would."""
+    core = with_partition(new_core(1), 1, isr=(1,), leader=-1)
+    register(core, request(incarnation=9, previous_broker_epoch=-1), offset=60)
+    assert (partition_of(core).isr, partition_of(core).last_known_elr) == ((), (1,))
+    beat(core)
+    assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
+
+
 def test_one_that_ended_between_registering_and_being_let_in_keeps_its_proof() -> None:
     """It had no time to leave one of its own, and nobody counted on anything since the last one."""
     core = with_partition(new_core(1), 1, isr=(), leader=-1, elr=(1,), last_known_elr=(1,))

@@ -113,3 +113,11 @@ def test_a_sync_may_have_failed_where_nothing_says_otherwise(node, how):
     node.disk = node.disk.crash(Crash.KILL)
     flags = [folder.storage.sync_may_have_failed for folder in node.start().folders]
     assert flags == [how == "failed", False]
+
+
+def test_a_folder_whose_disk_is_full_when_it_closes_lost_nothing(node):
+    store = run(node)
+    node.disk.faults.is_full = True
+    store.close(broker_epoch=EPOCH)
+    node.disk = node.disk.crash(Crash.KILL)
+    assert node.start().previous_broker_epoch == EPOCH

@@ -190,13 +190,15 @@ class _Draft:
             record.isr = self.isr
 
     def note_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Remember who led when nobody is left in sync; forget it once there is a leader again."""
+        """Remember who led when nobody is left in sync, or who was the last in sync where nobody led; forget
+        it once there is a leader again."""
         if not self.elr_enabled:
             return
         leader = self.old.leader if record.leader == UNCHANGED_LEADER else record.leader
-        if record.isr == [] and self.old.leader != NO_LEADER:
-            if self.old.last_known_elr != (self.old.leader,):
-                record.last_known_elr = [self.old.leader]
+        last = self.old.isr if self.old.leader == NO_LEADER else (self.old.leader,)
+        if record.isr == [] and len(last) == 1:
+            if self.old.last_known_elr != last:
+                record.last_known_elr = list(last)
         elif leader != NO_LEADER and self.old.last_known_elr:
             record.last_known_elr = []
 

@@ -14,6 +14,7 @@ from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.checkpoints import NO_BROKER_EPOCH, decode_clean_shutdown, decode_offsets
 from headrace.log.disk import Disk, File
+from headrace.log.faults import FULL
 from headrace.log.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -224,7 +225,8 @@ class LogFolder:
     def fail(self, error: OSError) -> None:
         """Take the folder and its logs offline."""
         self.failure = error
-        unmark(self.disk, self.path)
+        if error.errno not in FULL:
+            unmark(self.disk, self.path)
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {error}")
         for log in (*self.logs.values(), *self.future_logs.values()):
             log.let_go(refusal)

@@ -8,7 +8,8 @@ as after a clean stop (KIP-966): nobody was told that it has such a batch. Other
 that were killed one after the other would have to be taken for three that lost data, and whoever led last,
 even one whose power was cut, would be as good as any.
 
-A folder whose disk failed loses its mark: what a failed sync left in the page cache may go at any time.
+A folder whose disk failed loses its mark: what a failed sync left in the page cache may go at any time. One
+whose disk is full keeps it: a write that found no room has taken nothing away.
 """
 
 import contextlib

@@ -92,14 +92,16 @@ class SystemFile:
             os.posix_fallocate(self._fd, 0, size)
 
     def sync(self) -> None:
-        _sync_data(self._fd)
+        try:
+            _sync_data(self._fd)
+        except OSError as error:
+            raise _sync_failure(error.errno, self.path) from error
 
     def sync_file_system(self) -> bool:
         if _syncfs is None:
             return False
         if _syncfs(self._fd):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), self.path)
+            raise _sync_failure(ctypes.get_errno(), self.path)
         return True
 
     def close(self) -> None:
@@ -134,7 +136,7 @@ class SystemDisk:
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            _sync_all(file.fileno(), path)
         os.replace(temporary, path)
         self.sync_folder(os.path.dirname(path))
 
@@ -176,7 +178,7 @@ class SystemDisk:
     def sync_folder(self, path: str) -> None:
         fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            _sync_all(fd, path)
         finally:
             os.close(fd)
 
@@ -201,3 +203,17 @@ class SystemDisk:
     def usage(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)
         return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+
+
+def _sync_all(fd: int, path: str) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise _sync_failure(error.errno, path) from error
+
+
+def _sync_failure(number: int | None, path: str) -> OSError:
+    """A write that finds no room has done nothing; a sync that finds none has dropped what was written, and
+    is a failure like any other. Some file systems look for room that late."""
+    number = errno.EIO if number is None or number in (errno.ENOSPC, errno.EDQUOT) else number
+    return OSError(number, os.strerror(number), path)

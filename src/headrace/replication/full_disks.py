@@ -23,7 +23,7 @@ from headrace.replication.replicas import Replicas
 
 logger = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 1.0
 """How often room is looked for while there is none."""
 
 # So much of a disk must be free: what is gone with the next batch is no room.
