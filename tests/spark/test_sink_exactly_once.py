@@ -219,11 +219,13 @@ def test_attempts_that_lose_are_aborted(query: Query) -> None:
     assert query.open() == []
 
 
-@pytest.mark.parametrize("size", [1, KEYLESS_PIECE_BYTES])
-def test_an_attempt_that_still_writes_when_its_twin_has_won_is_in_vain(query: Query, size: int) -> None:
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (KEYLESS_PIECE_BYTES, 16)])
+def test_an_attempt_that_still_writes_when_its_twin_has_won_is_in_vain(
+    query: Query, size: int, count: int
+) -> None:
     """As with speculation: both write at once, and Spark commits without waiting for the slower one. Small
-    rows are still with it by then, and its transaction begins late; large ones it has sent already."""
-    rows = pa.record_batch({"value": [b"x" * size]})
+    rows are still with it by then, and its transaction begins late; many fill batches that it has sent."""
+    rows = pa.record_batch({"value": [b"x" * size] * count})
 
     def slower() -> Iterator[pa.RecordBatch]:
         yield rows
@@ -231,7 +233,7 @@ def test_an_attempt_that_still_writes_when_its_twin_has_won_is_in_vain(query: Qu
         query.batch(0)
         yield rows
 
-    with pytest.raises(ClientError) if size > 1 else nullcontext():
+    with pytest.raises(ClientError) if count > 1 else nullcontext():
         query.strategy().write(slower(), TaskIdentity(query.id, 0, 1, 1, "run0"))
     query.batch(1)
     assert query.values() == expected(2)
