@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.compat.faults import hosts, schedule
+from tests.compat.faults.readers import ConfluentReader
 from tests.compat.faults.run import Plan, run
 from tests.compat.faults.topic import NODES
 
@@ -48,6 +49,9 @@ def main() -> int:
         folder = (options.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=folder / "clients.log", format="%(asctime)s %(name)s %(message)s")
+        if options.librdkafka_debug:
+            ConfluentReader.debug = options.librdkafka_debug
+            logging.getLogger("librdkafka").setLevel(logging.DEBUG)
         network = hosts.Hosts(NODES) if options.inside else None
         outcome = run(plan, folder, network, say=lambda line: print(line, flush=True))
         if outcome.violations and options.folder and network:
@@ -68,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--records-per-second", type=float, default=150.0, help="of each producer")
     parser.add_argument("--folder", type=Path, help="keep logs and files here")
+    parser.add_argument(
+        "--librdkafka-debug", metavar="KINDS", help="what its reader tells clients.log: fetch,topic,broker"
+    )
     parser.add_argument(hosts.ENTER, action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -93,8 +93,14 @@ class RecordLoad(Load):
         await_sync(cluster, outcome)
         client = Confluent(cluster.bootstrap)
         ends = {at: end for at, (_, end) in client.bounds(TOPIC).items()}
+
+        def behind() -> list[str]:
+            return [f"{each.name} of {each.left(ends)}" for each in readers if not each.has_reached(ends)]
+
         outcome.expect(
-            "the readers are at the end", lambda: all(r.has_reached(ends) for r in readers), END_SECONDS
+            lambda: f"not at the end, with (partition, next offset, end): {'; '.join(behind())}",
+            lambda: not behind(),
+            END_SECONDS,
         )
         for reader in readers:
             reader.stop()

@@ -6,6 +6,7 @@ start over (an offset out of range) would mean that the log lost what was read a
 as an error."""
 
 import asyncio
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -64,6 +65,11 @@ class Reader(ABC):
             end == 0 or (self.seen[at] and self.seen[at][-1][0] >= end - 1) for at, end in ends.items()
         )
 
+    def left(self, ends: dict[int, int]) -> list[tuple[int, int, int]]:
+        """Partitions that it has not read to their ends: where it goes on, and the end."""
+        nexts = {at: seen[-1][0] + 1 if seen else 0 for at, seen in self.seen.items()}
+        return [(at, nexts[at], end) for at, end in ends.items() if nexts[at] < end]
+
     def _run(self) -> None:
         try:
             self._read()
@@ -81,6 +87,8 @@ class Reader(ABC):
 
 class ConfluentReader(Reader):
     name = "confluent"
+    debug = ""
+    """What librdkafka shall tell the log about, as its setting of this name has it."""
 
     def _read(self) -> None:
         consumer = ConfluentConsumer(
@@ -92,8 +100,9 @@ class ConfluentReader(Reader):
                 "auto.offset.reset": "error",
                 "socket.timeout.ms": 10_000,
                 "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
+                **({"debug": self.debug} if self.debug else {"log_level": 0}),
+            },
+            logger=logging.getLogger("librdkafka"),
         )
         consumer.assign([ConfluentPlace(self._topic, at, 0) for at in self.seen])
         while not self._is_over.is_set():
