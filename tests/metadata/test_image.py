@@ -108,6 +108,21 @@ def test_a_snapshot_replays_to_an_equal_image() -> None:
     assert list(snapshot_records(again)) == list(snapshot_records(image))
 
 
+def test_a_snapshot_tells_when_a_broker_that_is_fenced_was_last_let_in() -> None:
+    image = ClusterImage()
+    image.replay_all(
+        [
+            wire.RegisterBrokerRecord(broker_id=1, broker_epoch=5),
+            wire.UnfenceBrokerRecord(id=1, epoch=5),
+            wire.RegisterBrokerRecord(broker_id=1, broker_epoch=9),
+        ]
+    )
+    again = ClusterImage()
+    again.replay_all(snapshot_records(image))
+    assert (again.brokers[1].epoch, again.brokers[1].fenced, again.brokers[1].served_epoch) == (9, True, 5)
+    assert state(again) == state(image)
+
+
 def test_a_copy_keeps_its_state_while_the_image_goes_on() -> None:
     image = ClusterImage("c")
     image.replay_all(a_bit_of_everything())

@@ -67,7 +67,7 @@ class BrokerImage:
     directories: tuple[bytes, ...] = ()
     cordoned_directories: tuple[bytes, ...] | None = None
     served_epoch: int = field(default=NO_EPOCH, compare=False)
-    """The newest epoch in which it was let in, maybe as the process before; snapshots do not tell it."""
+    """The newest epoch in which it was let in, maybe as the process before."""
 
     @property
     def is_active(self) -> bool:
@@ -166,8 +166,16 @@ class Nodes:
         delta.brokers_changed.add(broker.id)
 
 
-def register_broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
-    """The record that registers this broker as it is now: for snapshots."""
+def register_broker_records(broker: BrokerImage) -> list[RegisterBrokerRecord]:
+    """What registers this broker as it is now: for snapshots. Of one that is fenced there is first as what it
+    was last let in, so that its next process can refer to that."""
+    records = [_registration(broker)]
+    if broker.fenced and broker.served_epoch != NO_EPOCH:
+        records.insert(0, _registration(replace(broker, epoch=broker.served_epoch, fenced=False)))
+    return records
+
+
+def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
     cordoned = broker.cordoned_directories
     return RegisterBrokerRecord(
         broker_id=broker.id,

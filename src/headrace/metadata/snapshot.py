@@ -6,7 +6,7 @@ before settings. Metadata records only: the header, voters and footer around the
 
 from collections.abc import Iterator
 
-from headrace.metadata.brokers import register_broker_record, register_controller_record
+from headrace.metadata.brokers import register_broker_records, register_controller_record
 from headrace.metadata.features import METADATA_VERSION
 from headrace.metadata.image import ClusterImage, MetadataRecord
 from headrace.metadata.topics import record_of
@@ -20,7 +20,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     assert not image.in_transaction, "half a transaction cannot be told in a snapshot"
     yield from _features(image)
     for broker in image.brokers.values():
-        yield register_broker_record(broker)
+        yield from register_broker_records(broker)
     for controller in image.controllers.values():
         yield register_controller_record(controller)
     for topic in image.topics_by_name.values():
