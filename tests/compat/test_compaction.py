@@ -6,6 +6,7 @@ pytest -m slow tests/compat/test_compaction.py
 import random
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,11 @@ def test_each_goes_on_with_what_the_other_cleaned(tmp_path: Path) -> None:
         close(log)
 
 
+def has_taken(producer: Producer, taken: list[int], wanted: int) -> bool:
+    producer.poll(0.01)
+    return len(taken) >= wanted
+
+
 def test_killed_while_it_compacts(tmp_path: Path) -> None:
     """kill -9 at moments that chance chooses: each key has its last acknowledged value, or one sent since."""
     rng = random.Random(11)
@@ -103,16 +109,22 @@ def test_killed_while_it_compacts(tmp_path: Path) -> None:
         for _ in range(8):
             producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 5})
 
-            def note(error: object, message: Message) -> None:
+            taken: list[int] = []
+
+            def note(error: object, message: Message, taken: list[int] = taken) -> None:
                 if error is None:
                     key, number = message.key(), int(message.value()[:10])
                     acknowledged[key] = max(acknowledged.get(key, 0), number)
+                    taken.append(number)
 
             for _ in range(rng.randint(20_000, 40_000)):
                 sent += 1
                 key = b"key %d" % rng.randrange(500)
                 producer.produce(TOPIC.topic, key=key, value=b"%010d" % sent + bytes(80), on_delivery=note)
                 producer.poll(0)
+            # Eight times so many are several segments, however slow the machine is.
+            wanted = rng.randint(4_000, 8_000)
+            eventually(partial(has_taken, producer, taken, wanted), "acknowledgements")
             broker.kill()
             producer.purge()
             producer.flush(5)
