@@ -1,4 +1,9 @@
-"""kafka-python as a member: classic groups."""
+"""kafka-python as a member: classic groups.
+
+Its eager members keep the positions of what they give up until they are given something: one that missed a
+generation goes on where it was before, though others have read further. So a member that is given partitions
+by an eager assignor begins at what is committed, as every other client does by itself.
+"""
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -16,6 +21,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library ha
     def __init__(self, given: Settings) -> None:
         self.given = given
         self.telling = Telling()
+        self._is_to_begin_anew = False
         self.consumer = KafkaConsumer(
             bootstrap_servers=given.bootstrap,
             group_id=given.group,
@@ -31,6 +37,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library ha
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self.telling.assigned(place.partition for place in assigned)
+        self._is_to_begin_anew = self.given.more["assignor"] == "range"
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self.commit()
@@ -55,10 +62,23 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library ha
         except KafkaError as error:
             self.telling.refused(error)
 
+    def _begin_at_committed(self) -> None:
+        try:
+            for place in self.consumer.assignment():
+                self.consumer.seek(place, self.consumer.committed(place) or 0)
+            self._is_to_begin_anew = False
+        except (
+            KafkaError
+        ) as error:  # given away again meanwhile, or nobody answers: the next turn tries again
+            self.telling.refused(error)
+
     def run(self) -> None:
         self.consumer.subscribe([self.given.topic], listener=self)
         while not self.telling.is_asked_to_leave.is_set():
             polled = self.consumer.poll(timeout_ms=100)
+            if self._is_to_begin_anew:
+                self._begin_at_committed()
+                continue
             self.telling.records(
                 (each.partition, each.offset, each.value) for rows in polled.values() for each in rows
             )
