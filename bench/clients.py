@@ -1,24 +1,28 @@
-"""python -m bench.clients [--rows N] [--bootstrap HOST:PORT]: our clients beside others, one broker, one run.
+"""python -m bench.clients [--rows N] [--rounds N] [--bootstrap HOST:PORT]: our clients beside others, one
+broker, one run.
 
 Every client writes the same number of records of 100 bytes to a topic of its own (five times as many where
 they come in tables) and reads them back, as a Python program would: one call for each record written, one
 object for each record read, or a table. Settings are each client's defaults, but that all are idempotent
-where they can be and linger for 5 ms, as Kafka's own producer does; aiokafka gets that one's batches of
-16 KiB, too (librdkafka fills up to 1 MB). No groups and no commits. The broker is headrace from this checkout
+where they can be and linger for 5 ms, as Kafka's own producer does; aiokafka gets that one's batches of 16
+KiB, too (librdkafka fills up to 1 MB). No groups and no commits. The broker is headrace from this checkout
 unless another is named; before the first client comes a short run of ours that does not count, for what a
-broker only loads when it is used. CPU is that of this process and of the broker for each row, which tells
-more than the rate on a machine that others use as well.
+broker only loads when it is used. Figures are medians over the rounds, and what was written is on the disk
+before the next step: a kernel that writes behind slows whoever comes next. CPU is that of this process and of
+the broker for each row, which tells more than the rate on a machine that others use as well.
 """
 
 import argparse
 import asyncio
 import math
 import os
+import statistics
 import sys
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.brokers import Headrace
 from headrace.base.ids import TopicPartition
@@ -211,12 +215,27 @@ def warm_up() -> None:
 BrokerCpu = Callable[[], float]
 
 
-def measure(step: Step, load: Load, broker_cpu_s: BrokerCpu) -> str:
+class Figures(NamedTuple):
     """Rows a second, and microseconds of CPU for each: of this process, and of the broker."""
+
+    rows_s: float
+    cpu_us: float
+    broker_cpu_us: float
+
+    def __str__(self) -> str:
+        return f"{self.rows_s:15,.0f} {self.cpu_us:11.3f} {self.broker_cpu_us:11.3f}"
+
+
+def measure(step: Step, load: Load, broker_cpu_s: BrokerCpu) -> Figures:
+    os.sync()
     broker, own, began = broker_cpu_s(), time.process_time(), time.perf_counter()
     step(load)
     took_s, own, broker = time.perf_counter() - began, time.process_time() - own, broker_cpu_s() - broker
-    return f"{load.rows / took_s:15,.0f} {own / load.rows * 1e6:11.3f} {broker / load.rows * 1e6:11.3f}"
+    return Figures(load.rows / took_s, own / load.rows * 1e6, broker / load.rows * 1e6)
+
+
+def medians(rounds: list[Figures]) -> Figures:
+    return Figures(*(statistics.median(column) for column in zip(*rounds, strict=True)))
 
 
 def new_load(bootstrap: str, rows: int) -> Load:
@@ -226,7 +245,7 @@ def new_load(bootstrap: str, rows: int) -> Load:
     return load
 
 
-def run(bootstrap: str, names: list[str], rows: int, broker_cpu_s: BrokerCpu) -> None:
+def run(bootstrap: str, names: list[str], rows: int, rounds: int, broker_cpu_s: BrokerCpu) -> None:
     warming = new_load(bootstrap, 50_000)
     for step in CLIENTS["headrace"]:
         step(warming)
@@ -236,23 +255,25 @@ def run(bootstrap: str, names: list[str], rows: int, broker_cpu_s: BrokerCpu) ->
     )
     print(f"{'client':16}{head}")
     for name in names:
-        load = new_load(bootstrap, rows * (5 if "arrow" in name else 1))
-        produced, consumed = (measure(step, load, broker_cpu_s) for step in CLIENTS[name])
+        loads = [new_load(bootstrap, rows * (5 if "arrow" in name else 1)) for _ in range(rounds)]
+        steps = [[measure(step, load, broker_cpu_s) for step in CLIENTS[name]] for load in loads]
+        produced, consumed = (medians(list(each)) for each in zip(*steps, strict=True))
         print(f"{name:16} {produced} {consumed}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.clients", description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
     parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS))
     options = parser.parse_args()
     warm_up()
     if options.bootstrap:
-        run(options.bootstrap, options.only, options.rows, lambda: math.nan)
+        run(options.bootstrap, options.only, options.rows, options.rounds, lambda: math.nan)
         return 0
     with Headrace() as broker:
-        run(broker.address, options.only, options.rows, broker.cpu_s)
+        run(broker.address, options.only, options.rows, options.rounds, broker.cpu_s)
     return 0
 
 
