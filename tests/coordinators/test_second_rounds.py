@@ -21,8 +21,17 @@ VERSION = 3
 class Member:
     """A cooperative consumer: it keeps what it owns while it joins."""
 
-    def __init__(self, world: World, name: str, *, version: int = VERSION, user_data: bytes = b"") -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        *,
+        version: int = VERSION,
+        user_data: bytes = b"",
+        is_static: bool = False,
+    ) -> None:
         self.world, self.name = world, name
+        self.is_static = is_static
         self.version, self.user_data = version, user_data
         self.id = ""
         self.owned: list[int] = []
@@ -41,7 +50,9 @@ class Member:
 
     def join(self) -> "Member":
         options = {"protocols": {COOPERATIVE: self.metadata()}, "client_id": self.name}
-        if not self.id:
+        if self.is_static:
+            options["instance_id"] = self.name
+        elif not self.id:
             self.id = self.world.join(**options)[0].member_id  # type: ignore[arg-type]
         self.joined = self.world.join(self.id, **options)  # type: ignore[arg-type]
         self.synced = []
@@ -49,6 +60,7 @@ class Member:
 
     def sync(self, shares: "dict[Member, list[int]] | None" = None) -> None:
         assert self.joined[0].error_code == 0
+        self.id = self.joined[0].member_id
         self.generation = self.joined[0].generation_id
         given = {member.id: assignment(owned) for member, owned in (shares or {}).items()}
         self.synced = self.world.sync(self.id, given, generation=self.generation)
@@ -74,7 +86,7 @@ def stable(world: World, *shares: list[int], **options: object) -> list[Member]:
         for other in members[: members.index(member)]:
             other.join()
     wanted = dict(zip(members, shares, strict=True))
-    leader = next(each for each in members if each.joined[0].leader == each.id)
+    leader = next(each for each in members if each.joined[0].members)
     for member in members:
         if member is not leader:
             member.sync()
@@ -224,6 +236,25 @@ def test_a_leader_with_nothing_to_give_up_has_its_share_where_no_second_round_co
     world.pass_time(KEPT_MS_MAX)
     assert leader.take() == []
     assert world.heartbeat(leader.id) is ErrorCode.NONE
+
+
+def test_a_static_member_that_restarts_with_something_to_give_up_begins_the_second_round() -> None:
+    """It comes back with nothing to give up, and would keep the newcomer waiting for good."""
+    world = World()
+    (rich,) = stable(world, [0, 1], is_static=True)
+    newcomer = Member(world, "new")
+    first_round(world, [rich], newcomer).sync({rich: [0], newcomer: []})
+    assert not newcomer.joined
+    restarted = Member(world, rich.name, is_static=True).join()
+    told = [each.joined[0].generation_id for each in (restarted, newcomer)]
+    assert told == [rich.generation + 1] * 2, "both are in the second round"
+
+
+def test_a_static_member_that_restarts_with_nothing_to_give_up_disturbs_nobody() -> None:
+    world = World()
+    (rich,) = stable(world, [0, 1], is_static=True)
+    restarted = Member(world, rich.name, is_static=True).join()
+    assert restarted.joined[0].generation_id == rich.generation
 
 
 def test_who_leaves_while_it_is_kept_is_gone() -> None:

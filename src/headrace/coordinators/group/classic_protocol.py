@@ -22,6 +22,7 @@ from headrace.coordinators.group.classic_replies import (
 )
 from headrace.coordinators.group.held_heartbeats import HeldHeartbeats, Patience
 from headrace.coordinators.group.rebalances import ClassicLimits, Persist, Rebalances
+from headrace.coordinators.group.second_rounds import owes_second_round
 from headrace.coordinators.timers import Timers
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
@@ -228,16 +229,18 @@ class ClassicProtocol:
         answer: AnswerJoin,
     ) -> None:
         """A static member restarted: it takes its seat again, and where the group's protocol stays nobody
-        rebalances. What it subscribes to may have changed: its leader will see that with the next rebalance.
+        rebalances, unless others wait for partitions that its predecessor was told to give up. What it
+        subscribes to may have changed: its leader will see that with the next rebalance.
         """
         seated = group.members[group.static_members[member.instance_id or ""]]
         old_id = seated.id
+        stays = group.is_in(GroupState.STABLE) and not owes_second_round(group, seated)
         self._rebalances.fence(group, seated)
         group.replace_static(seated, new_id)
         seated.knows = None
         self._renew(seated, member)
         self._rebalances.expect_heartbeat(group, seated, now_ms)
-        if group.is_in(GroupState.STABLE) and group.choose_protocol() == group.protocol:
+        if stays and group.choose_protocol() == group.protocol:
             assignments = {each.id: each.assignment for each in group.members.values()}
 
             def written(error: ErrorCode) -> None:

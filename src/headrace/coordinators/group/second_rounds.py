@@ -60,6 +60,13 @@ def must_give_up(group: ClassicGroup, assignments: dict[str, bytes]) -> list[Mem
     ]
 
 
+def owes_second_round(group: ClassicGroup, member: Member) -> bool:
+    """Whether others wait for what this member owned when it joined and does not have any more: when it has
+    given that up it begins the second round. A process that takes its seat owns nothing, and would not.
+    """
+    return group.protocol == COOPERATIVE and bool(_owned(member) - _assigned(member.assignment))
+
+
 def can_be_kept(member: Member) -> bool:
     """Whether its words can be made those of the next generation: not so where an assignor of an old version
     names the generation in bytes of its own.
