@@ -4,6 +4,7 @@ import asyncio
 
 from headrace.clients.consuming.async_face import AsyncConsumer
 from headrace.clients.world import World as ClientSurroundings
+from headrace.testing.machine import Surroundings
 from headrace.testing.world import World
 
 SETTINGS = {
@@ -14,13 +15,13 @@ SETTINGS = {
 }
 
 
-def test_a_refresh_that_takes_long_is_waited_for():
+def test_a_refresh_that_takes_long_is_waited_for() -> None:
     world = World(5)
     world.network.attach("broker", world.driver)
     client = world.machine("client")
 
     async def script() -> None:
-        async def poll(own) -> None:
+        async def poll(own: Surroundings) -> None:
             surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
             consumer = AsyncConsumer(SETTINGS, world=surroundings)
             consumer.subscribe(["t"])

@@ -1,6 +1,7 @@
 """Mistakes that copying and removing could make, planted one at a time: a crash at one step shows each."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def objects_before_the_record(patch: pytest.MonkeyPatch) -> None:
     """Nobody knows of what a crash leaves; and nobody looks for it."""
 
-    def copy(found, new, *, remote, store, teller, is_leading, note_bytes_max) -> Steps:  # type: ignore[no-untyped-def]
+    def copy(found: Any, new: Any, *, store: Any, teller: Any, **_: object) -> Steps:
         yield from copying._objects(found, new, store, teller.now_ms())
         yield Tell(new)
         return bool((yield teller.update(new, SegmentState.COPY_FINISHED)))
@@ -32,7 +33,7 @@ def objects_before_the_record(patch: pytest.MonkeyPatch) -> None:
 def finished_before_the_objects(patch: pytest.MonkeyPatch) -> None:
     """A copy counts that is not whole."""
 
-    def copy(found, new, *, remote, store, teller, is_leading, note_bytes_max) -> Steps:  # type: ignore[no-untyped-def]
+    def copy(found: Any, new: Any, *, store: Any, teller: Any, **_: object) -> Steps:
         yield Tell(new)
         yield teller.update(new, SegmentState.COPY_FINISHED)
         yield from copying._objects(found, new, store, teller.now_ms())

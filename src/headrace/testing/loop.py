@@ -34,8 +34,27 @@ Ts = TypeVarTuple("Ts")
 JOB_SECONDS: Final = (0.000_05, 0.002)
 
 
+def _fill(
+    handle: Any,
+    callback: Callable[..., object],
+    args: tuple[Any, ...],
+    loop: "SimulatedLoop",
+    context: Context | None,
+) -> None:
+    """What asyncio's own handles begin with, without asking for debug mode: there are tens of thousands in a
+    run.
+    """
+    handle._context = copy_context() if context is None else context
+    handle._loop = loop
+    handle._callback = callback
+    handle._args = args
+    handle._cancelled = False
+    handle._repr = None
+    handle._source_traceback = None
+
+
 class _Handle(asyncio.Handle):
-    """asyncio's own, made without asking for debug mode: there are tens of thousands in a run."""
+    """A callback that is due at once."""
 
     __slots__ = ()
 
@@ -46,13 +65,7 @@ class _Handle(asyncio.Handle):
         loop: "SimulatedLoop",
         context: Context | None = None,
     ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        _fill(self, callback, args, loop, context)
 
 
 class _Timer(asyncio.TimerHandle):
@@ -69,13 +82,7 @@ class _Timer(asyncio.TimerHandle):
         loop: "SimulatedLoop",
         context: Context | None = None,
     ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        _fill(self, callback, args, loop, context)
         self._when = when
         self._scheduled = False
 
