@@ -6,14 +6,11 @@ key is never back; no record is changed, and none is at another offset; the log 
 the end. The node's own driver runs the rounds, with its threads and its checkpoint.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.log_store import LogStore
+from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog
 from headrace.records.batch import Record, build_batch, read_records
 from headrace.records.header import batches
@@ -23,18 +20,14 @@ from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
 from headrace.testing.machine import Surroundings
 from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
+from headrace.testing.scenarios.one_disk import OneDisk, OneLife
 from headrace.testing.world import CheckFailedError, World
 
 RAGE_S: Final = 5.0
 PROGRESS_S: Final = 60.0
-MORE_BYTES: Final = 1_000_000
 KEYS: Final = 8
 PARTITIONS: Final = tuple(TopicPartition("keyed", number) for number in range(2))
 KINDS: Final = (*CRASHES, Trouble.CLOCK_JUMP, Trouble.DISK_FULL, Trouble.DISK_ERRORS, Trouble.SLOW_DISK)
-
-
-class DiskFailedError(Exception):
-    """All log directories went offline: the process gives up, and its supervisor starts another."""
 
 
 @dataclass(slots=True)
@@ -101,11 +94,11 @@ class _Run:
     def __init__(self, world: World) -> None:
         self.world = world
         rng = world.rng
-        self.machine = world.machine("node", disk_bytes=rng.choice([60_000, 4_000_000]))
+        machine = world.machine("node", disk_bytes=rng.choice([60_000, 4_000_000]))
         self.truths = {partition: Truth(str(partition)) for partition in PARTITIONS}
-        self.crashes_seen = self.rounds = 0
+        self.rounds = 0
         self.kinds = [kind for kind in KINDS if rng.random() < 0.5] if rng.random() < 0.9 else []
-        self.config = TopicConfig(
+        config = TopicConfig(
             cleanup_policy=frozenset({"compact"}),
             segment_bytes=rng.choice([400, 1_500]),
             index_interval_bytes=rng.choice([1, 300]),
@@ -121,84 +114,47 @@ class _Run:
             "log.cleaner.io.buffer.size": rng.choice(["300", "4000"]),
             "log.cleaner.dedupe.buffer.size": rng.choice(["120", "100000"]),
         }
-        self.broker = BrokerConfig(settings, check=False)
-        self.machine.disk.make_folder("/mount")  # the mount point is the operator's
-        self.machine.disk.sync_folder("/")
+        self.where = OneDisk(machine, BrokerConfig(settings, check=False), config, self.truths)
 
     async def script(self) -> None:
-        nemesis = Nemesis(self.world, [self.machine], self.kinds)
-        self.world.keep_running(self.machine, self.program, may_end_with=(DiskFailedError,))
-        await nemesis.rage(RAGE_S)
-        nemesis.calm()
-        self.machine.disk.tree.capacity_bytes += MORE_BYTES
+        nemesis = Nemesis(self.world, [self.where.machine], self.kinds)
+        await self.where.suffer(self.world, nemesis, lambda own: _Life(self, own), seconds=RAGE_S)
         before = self.rounds
         await self.world.until(
             lambda: self.rounds > before + 3, timeout_s=PROGRESS_S, what="rounds after faults stopped"
         )
 
-    async def program(self, own: Surroundings) -> None:
-        for how in self.machine.crashes[self.crashes_seen :]:
-            for truth in self.truths.values():
-                truth.crashed(how)
-        self.crashes_seen = len(self.machine.crashes)
-        await _Process(self, own).run()
 
-
-class _Process:
-    """One life of the process."""
+class _Life(OneLife):
+    steps_mean = 333
+    pause_s_max = 0.02
 
     def __init__(self, run: _Run, own: Surroundings) -> None:
+        super().__init__(run.where, own)
         self.run_ = run
-        self.own = own
-        self.rng = own.rng
-        self.store = LogStore(own.disk, run.broker, own.clock, own.rng)
         self.cleaning = Cleaning(
-            loop=own.loop, store=self.store, config=run.broker, rng=own.rng, on_cleaned=self.cleaned
+            loop=own.loop, store=self.store, config=run.where.broker, rng=own.rng, on_cleaned=self.cleaned
         )
 
     def cleaned(self, done: object) -> None:
         self.run_.rounds += 1
 
-    async def run(self) -> None:
-        try:
-            self.open()
-            self.cleaning.start()
-            while self.rng.random() > 0.003:
-                await self.step()
-                await asyncio.sleep(self.rng.random() * 0.02)
-            await self.cleaning.stop()
-            self.store.close()
-            self.need_disk()
-        except OSError as error:
-            raise DiskFailedError from error
-        except ApiError as error:
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-            raise DiskFailedError from error
-
     def open(self) -> None:
-        self.store.lock()
-        self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
-        self.store.open_all(lambda topic: self.run_.config)
-        self.need_disk()
-        for partition, truth in self.run_.truths.items():
-            log = self.store.get(partition)
-            if log is None:
-                truth.reopened(None)
-                topic_id = TopicId(partition.partition.to_bytes(16, "big"))
-                log = self.store.create(partition, topic_id, self.run_.config)
-            else:
-                truth.reopened(log)
+        super().open()
+        for log in self.store.logs():
             log.advance_high_watermark(log.log_end_offset)
+        self.cleaning.start()
+
+    async def stop(self) -> None:
+        await self.cleaning.stop()
+        await super().stop()
 
     def need_disk(self) -> None:
-        if not self.store.online_folders():
-            raise DiskFailedError
+        super().need_disk()
         if self.cleaning.uncleanable:
             raise CheckFailedError(f"nothing was damaged, but: {self.cleaning.uncleanable}")
 
     async def step(self) -> None:
-        self.need_disk()
         partition = self.rng.choice(PARTITIONS)
         log, truth = self.store.get(partition), self.run_.truths[partition]
         assert log is not None
@@ -226,7 +182,7 @@ class _Process:
         truth.pending = {row.offset: row for row in rows}
         batch = build_batch(rows, codec=self.rng.choice([0, 0, 4]))
         try:
-            log.append_as_leader(batch, leader_epoch=self.run_.machine.boots, now_ms=now_ms)
+            log.append_as_leader(batch, leader_epoch=self.where.machine.boots, now_ms=now_ms)
         except ApiError:
             if self.own.disk.faults.is_full or log.failure is None:
                 truth.pending = {}

@@ -5,15 +5,13 @@ never given out as good; an idempotent producer's repetition is recognised; time
 the log always opens again, and appends again once faults stop.
 """
 
-import asyncio
 import random
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicId, TopicPartition
+from headrace.base.ids import TopicPartition
 from headrace.log.flush import Flush
-from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.records.batch import Record, build_batch
 from headrace.records.header import batches
@@ -22,11 +20,11 @@ from headrace.settings.topic import TopicConfig
 from headrace.testing.machine import SimulatedMachine, Surroundings
 from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
 from headrace.testing.scenarios.log_ledger import Ledger, Written
+from headrace.testing.scenarios.one_disk import DiskFailedError, OneDisk, OneLife
 from headrace.testing.world import CheckFailedError, World
 
 RAGE_S: Final = 3.0
 PROGRESS_S: Final = 10.0
-MORE_BYTES: Final = 1_000_000
 PARTITIONS: Final = tuple(TopicPartition("events", number) for number in range(3))
 PRODUCERS: Final = (1000, 1001)
 KINDS: Final = (
@@ -41,10 +39,6 @@ KINDS: Final = (
 UNCOVERED: Final = frozenset((*range(8), *range(12, 16)))
 
 
-class DiskFailedError(Exception):
-    """All log directories went offline: the process gives up, and its supervisor starts another."""
-
-
 def play(world: World) -> None:
     """One process on one disk, stopped in many ways."""
     world.run(_Run(world).script())
@@ -56,13 +50,12 @@ class _Run:
     def __init__(self, world: World) -> None:
         self.world = world
         rng = world.rng
-        self.machine = world.machine("node", disk_bytes=rng.choice([300_000, 4_000_000]))
+        machine = world.machine("node", disk_bytes=rng.choice([300_000, 4_000_000]))
         self.ledgers = {partition: Ledger(str(partition)) for partition in PARTITIONS}
-        self.crashes_seen = 0
         self.appends = 0
         # Now and then nothing goes wrong at all: the same rules must hold then.
         self.kinds = [kind for kind in KINDS if rng.random() < 0.4] if rng.random() < 0.9 else []
-        self.config = TopicConfig(
+        config = TopicConfig(
             segment_bytes=rng.choice([500, 3_000, 50_000]),
             index_interval_bytes=rng.choice([1, 200, 4_096]),
             segment_index_bytes=rng.choice([120, 10_000]),
@@ -71,31 +64,17 @@ class _Run:
             # A repetition keeps its time, and the clock may have been set back since.
             message_timestamp_after_max_ms=10**12,
         )
-        self.broker = BrokerConfig(
-            {"log.dirs": rng.choice(["/mount/data", "/mount/one,/mount/two"]), "node.id": "1"}, check=False
-        )
-        # The mount point is the operator's.
-        self.machine.disk.make_folder("/mount")
-        self.machine.disk.sync_folder("/")
+        folders = rng.choice(["/mount/data", "/mount/one,/mount/two"])
+        broker = BrokerConfig({"log.dirs": folders, "node.id": "1"}, check=False)
+        self.where = OneDisk(machine, broker, config, self.ledgers)
 
     async def script(self) -> None:
-        nemesis = Nemesis(self.world, [self.machine], self.kinds, flip=self.flip)
-        self.world.keep_running(self.machine, self.program, may_end_with=(DiskFailedError,))
-        await nemesis.rage(RAGE_S)
-        nemesis.calm()
-        # A disk that the run itself has filled is somebody's to enlarge.
-        self.machine.disk.tree.capacity_bytes += MORE_BYTES
+        nemesis = Nemesis(self.world, [self.where.machine], self.kinds, flip=self.flip)
+        await self.where.suffer(self.world, nemesis, lambda own: _Life(self, own), seconds=RAGE_S)
         before = self.appends
         await self.world.until(
             lambda: self.appends > before + 20, timeout_s=PROGRESS_S, what="appends after faults stopped"
         )
-
-    async def program(self, own: Surroundings) -> None:
-        for how in self.machine.crashes[self.crashes_seen :]:
-            for ledger in self.ledgers.values():
-                ledger.crashed(how)
-        self.crashes_seen = len(self.machine.crashes)
-        await _Process(self, own).run()
 
     def flip(self, victim: SimulatedMachine, rng: random.Random) -> None:
         """Damage a file that the log can notice to be damaged."""
@@ -118,47 +97,15 @@ class _Run:
             self.ledgers[partition].damaged(header.base_offset)
 
 
-class _Process:
-    """One life of the process: opens the store, compares it with the ledgers, then works on it."""
+class _Life(OneLife):
+    steps_mean = 500
+    pause_s_max = 0.01
 
     def __init__(self, run: _Run, own: Surroundings) -> None:
+        super().__init__(run.where, own)
         self.run_ = run
-        self.own = own
-        self.rng = own.rng
-        self.store = LogStore(own.disk, run.broker, own.clock, own.rng)
-
-    async def run(self) -> None:
-        try:
-            self.open()
-            while self.rng.random() > 0.002:
-                await self.step()
-                await asyncio.sleep(self.rng.random() * 0.01)
-            self.stop()
-        except OSError as error:
-            raise DiskFailedError from error
-        except ApiError as error:
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-            raise DiskFailedError from error
-
-    def open(self) -> None:
-        self.store.lock()
-        self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
-        self.store.open_all(lambda topic: self.run_.config)
-        self.need_all_folders()
-        for partition, ledger in self.run_.ledgers.items():
-            log = self.store.get(partition)
-            ledger.reopened(log)
-            if log is None:
-                topic_id = TopicId(partition.partition.to_bytes(16, "big"))
-                self.store.create(partition, topic_id, self.run_.config)
-
-    def need_all_folders(self) -> None:
-        if len(self.store.online_folders()) < len(self.store.folders):
-            raise DiskFailedError
 
     async def step(self) -> None:
-        self.need_all_folders()
         partition = self.rng.choice(PARTITIONS)
         log, ledger = self.store.get(partition), self.run_.ledgers[partition]
         assert log is not None
@@ -180,10 +127,9 @@ class _Process:
         else:
             await self.regular_work()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """A clean stop makes everything durable; one that a failing disk prevents promises nothing."""
-        self.store.close()
-        self.need_all_folders()
+        await super().stop()
         for ledger in self.run_.ledgers.values():
             ledger.synced(ledger.end)
 
@@ -196,7 +142,7 @@ class _Process:
             first=log.log_end_offset,
             values=[self.rng.randbytes(self.rng.choice([5, 50, 400])) for _ in range(count)],
             timestamps=[now_ms + self.rng.randint(-100, 100) for _ in range(count)],
-            leader_epoch=self.run_.machine.boots,
+            leader_epoch=self.where.machine.boots,
         )
         if self.rng.random() < 0.5:
             ledger.number(batch, self.rng.choice(PRODUCERS))
@@ -228,7 +174,7 @@ class _Process:
         batch = self.rng.choice([each for each in sent[-5:] if each.first >= log.log_start_offset])
         try:
             result = log.append_as_leader(
-                _encode(batch), leader_epoch=self.run_.machine.boots, now_ms=self.own.clock.now_ms()
+                _encode(batch), leader_epoch=self.where.machine.boots, now_ms=self.own.clock.now_ms()
             )
         except ApiError as error:
             if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and ledger.may_have_forgotten:
