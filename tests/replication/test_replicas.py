@@ -215,6 +215,21 @@ def test_new_partitions_are_made_while_a_directory_is_offline() -> None:
     append(bench.partition("t"))
 
 
+def test_a_disk_that_was_replaced_by_an_empty_one_is_filled_again() -> None:
+    """Controllers keep the name of the old directory until the broker tells another."""
+    bench = opened("/a")
+    bench.create("t", 1, starting=True, directory=b"the disk before.")
+    assert bench.partition("t").local_log().log_end_offset == 0
+    assert bench.placed == [(topic_id(1), 0, bench.directory_id("/a"))]
+
+
+def test_a_directory_that_is_named_and_unknown_may_be_the_one_that_failed() -> None:
+    bench = opened("/a", "/b")
+    bench.store.fail_folder(bench.store.folders[1], OSError("gone"))
+    bench.create("t", 1, starting=True, directory=b"the disk before.")
+    assert bench.partition("t").log is None
+
+
 def test_deleting_a_topic_in_a_directory_that_fails_just_then() -> None:
     bench = opened("/a", "/b")
     bench.create("t", 1, directory=bench.directory_id("/a"))

@@ -189,10 +189,11 @@ class Replicas:
     def _where_to_make(self, image: PartitionImage, starting: bool) -> bytes | None:
         """The directory that the cluster names, None for any, LOST where the log may lie in a failed one."""
         named = image.directory_of(self._node_id)
+        online = self._store.online_folders()
+        some_failed = len(online) < len(self._store.folders)
         if named is None or is_reserved(named):
-            may_be_elsewhere = starting and len(self._store.online_folders()) < len(self._store.folders)
-            return LOST if may_be_elsewhere else None
-        online = (
-            folder.meta.directory_id for folder in self._store.online_folders() if folder.meta is not None
-        )
-        return named if named in online else LOST
+            return LOST if starting and some_failed else None
+        if any(folder.meta is not None and folder.meta.directory_id == named for folder in online):
+            return named
+        # With all of them online, the named one was replaced by an empty disk, or taken out of log.dirs.
+        return LOST if some_failed else None
