@@ -15,9 +15,9 @@ from headrace.base.ids import TopicPartition
 from headrace.cli import output
 from headrace.cli.main import cli
 from headrace.clients import Admin, Consumer, OffsetAndMetadata, Producer
-from headrace.testing import Cluster
 from tests.compat import prepare
-from tests.compat.brokers import SETTINGS, ApacheKafkaBroker
+from tests.compat.brokers import SETTINGS
+from tests.compat.stock_kafka import EITHER, running_either
 
 Run = Callable[..., Result]
 PROTOCOLS = ["classic", "consumer"]
@@ -25,19 +25,10 @@ PROTOCOLS = ["classic", "consumer"]
 RECORDS = 10
 
 
-@pytest.fixture(scope="module", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(scope="module", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "headrace":
-        with Cluster(settings=SETTINGS) as cluster:
-            yield cluster.bootstrap_servers
-        return
-    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS) as broker:
-        try:
-            broker.start()
-        except prepare.UnavailableError as reason:
-            pytest.skip(str(reason))
-        yield broker.bootstrap
-        broker.stop()
+    with running_either(request.param, tmp_path_factory, SETTINGS) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

@@ -26,27 +26,16 @@ from headrace.clients import (
 )
 from headrace.clients.background import Background, in_caller
 from headrace.clients.errors import ClientError, ClosedError, WakeupError
-from headrace.testing.cluster import Cluster
-from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.stock_kafka import EITHER, running_either
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.consumer.heartbeat.interval.ms": "1000"}
 SETTINGS |= {"group.consumer.min.heartbeat.interval.ms": "500"}
 
 
-@pytest.fixture(scope="module", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(scope="module", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "headrace":
-        with Cluster(settings=SETTINGS) as cluster:
-            yield cluster.bootstrap_servers
-        return
-    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS) as broker:
-        try:
-            broker.start()
-        except prepare.UnavailableError as reason:
-            pytest.skip(str(reason))
-        yield broker.bootstrap
-        broker.stop()
+    with running_either(request.param, tmp_path_factory, SETTINGS) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

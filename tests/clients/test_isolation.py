@@ -9,21 +9,15 @@ from confluent_kafka import Producer as TransactionalProducer
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Consumer
-from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.stock_kafka import running_kafka
 
 pytestmark = pytest.mark.java
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data") as broker:
-        try:
-            broker.start()
-        except prepare.UnavailableError as reason:
-            pytest.skip(str(reason))
-        yield broker.bootstrap
-        broker.stop()
+    with running_kafka(tmp_path_factory) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture(scope="module")
