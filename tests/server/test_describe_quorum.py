@@ -40,3 +40,26 @@ def test_other_topics_have_no_quorum(tmp_path: Path) -> None:
         assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     at_desk(tmp_path, script)
+
+
+def test_a_voter_whose_disk_was_replaced_is_gone_and_the_new_disk_observes(tmp_path: Path) -> None:
+    """Who counts on three voters must see that one of them will never come back (KIP-853)."""
+
+    async def script(desk: Desk) -> None:
+        raft, new_disk = desk.node.raft, b"a disk from today"[:16]
+        assert raft.core.leadership is not None
+        alone = raft.core.voters
+        raft.core.voters = {**alone, 2: b"its disk of before"[:16]}
+        raft.core.leadership.fetched(2, new_disk, 3, leader_end=3, now_ms=raft.now_ms())
+        metadata = RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])
+        partition = (await desk.ask(DescribeQuorumRequest([metadata]))).topics[0].partitions[0]
+        raft.core.voters = alone
+        assert [(each.replica_id, each.last_fetch_timestamp) for each in partition.current_voters][1:] == [
+            (2, -1)
+        ]
+        assert partition.current_voters[1].log_end_offset == -1
+        (observer,) = partition.observers
+        assert (observer.replica_id, observer.replica_directory_id) == (2, new_disk)
+        assert observer.log_end_offset == 3
+
+    at_desk(tmp_path, script)

@@ -39,9 +39,11 @@ def describe_quorum(
     data.leader_epoch = raft.core.epoch
     data.high_watermark = raft.high_watermark
     voters = raft.log.voters
+    replaced = _with_another_disk(raft)
     for voter in sorted(raft.core.voters):
         known = None if voters is None or api_version < WHERE_SINCE else voters.by_id.get(voter)
-        state = _replica_state(raft, voter, clock)
+        away = voter in replaced
+        state = ReplicaState(replica_id=voter, log_end_offset=-1) if away else _state(raft, voter, clock)
         state.replica_directory_id = NO_DIRECTORY if known is None else known.directory_id
         data.current_voters.append(state)
         if known is not None:
@@ -50,15 +52,31 @@ def describe_quorum(
             ]
             response.nodes.append(Node(node_id=voter, listeners=listeners))
     assert raft.core.leadership is not None
-    for node_id in sorted(raft.core.leadership.observers(raft.core.voters, raft.now_ms())):
-        state = _replica_state(raft, node_id, clock)
+    observers = raft.core.leadership.observers(raft.core.voters, raft.now_ms())
+    for node_id in sorted([*observers, *replaced]):
+        state = _state(raft, node_id, clock)
         if api_version < WHERE_SINCE:
             state.replica_directory_id = NO_DIRECTORY
         data.observers.append(state)
     return response
 
 
-def _replica_state(raft: RaftDriver, node_id: int, clock: Clock) -> ReplicaState:
+def _with_another_disk(raft: RaftDriver) -> list[int]:
+    """Voters under whose id a node fetches that has another directory: it follows and does not vote, and the
+    voter is gone for good (KIP-853: remove the old one, add the new)."""
+    assert raft.core.leadership is not None
+    replicas = raft.core.leadership.replicas
+    return [
+        node_id
+        for node_id, directory_id in raft.core.voters.items()
+        if node_id != raft.core.node_id
+        and node_id in replicas
+        and NO_DIRECTORY not in (directory_id, replicas[node_id].directory_id)
+        and directory_id != replicas[node_id].directory_id
+    ]
+
+
+def _state(raft: RaftDriver, node_id: int, clock: Clock) -> ReplicaState:
     """One member; the leader's times are now. Times are of the wall, told from how long ago they were."""
     assert raft.core.leadership is not None
     replica = raft.core.leadership.of(node_id)
