@@ -30,9 +30,9 @@ def test_a_uuid_is_printed_as_kafka_prints_it() -> None:
     assert uuid_text(NO_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-@pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 40])
+@pytest.mark.parametrize("text", ["", "AAAA", "short", "A" * 23, "A" * 40])
 def test_what_is_not_16_bytes_is_no_uuid(text: str) -> None:
-    with pytest.raises(ValueError, match=r"UUID|padding|base64|decode"):
+    with pytest.raises(ValueError, match="is not a UUID"):
         uuid_bytes(text)
 
 

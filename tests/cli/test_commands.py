@@ -321,6 +321,12 @@ class TestConsume:
         assert run("consume", "t", *words).exit_code == code
 
 
+def test_an_id_that_is_none_is_a_wrong_use(run: Run) -> None:
+    refused = run("quorum", "remove", "3", "--directory-id", "abc")
+    assert refused.exit_code == 2
+    assert "'--directory-id': 'abc' is not a UUID" in refused.output
+
+
 def test_cluster_describe(run: Run, scripted: ScriptedCluster) -> None:
     broker = DescribeClusterBroker(broker_id=1, host="127.0.0.1", port=9092)
     scripted.handlers["DescribeCluster"] = lambda request, node: DescribeClusterResponse(

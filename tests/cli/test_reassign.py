@@ -97,6 +97,12 @@ def test_a_proposal_spreads_over_brokers_and_racks(by_rack: bool) -> None:
         assert all(len({n < 3 for n in target.replicas}) == 2 for target in plan.values())
 
 
+def test_fewer_brokers_than_replicas_are_no_place() -> None:
+    brokers = [BrokerDescription(1, "h1", 9092, None, fenced=False)]
+    with pytest.raises(click.ClickException, match=r"'t' has 2 replicas .* 1 brokers are named: name more"):
+        propose([described(3, [1, 2])], brokers, by_rack=False, rng=random.Random(1))
+
+
 def test_who_sends_and_who_receives_is_throttled() -> None:
     before: Plan = {TopicPartition("t", index): Target([1, 2], [ANY, ANY]) for index in range(2)}
     plan: Plan = {

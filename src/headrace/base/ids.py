@@ -44,7 +44,10 @@ def uuid_text(raw: bytes) -> str:
 
 def uuid_bytes(text: str) -> bytes:
     """The reverse of `uuid_text`; raises ValueError where the text is not 16 bytes of URL-safe base64."""
-    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        raw = b""
     if len(raw) != 16:
-        raise ValueError(f"{text!r} is not a UUID: it decodes to {len(raw)} bytes instead of 16")
+        raise ValueError(f"{text!r} is not a UUID, as MkU3OEVBNTcwNTJENDM2Qg: 16 bytes as base64")
     return raw

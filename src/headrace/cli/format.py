@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import examples, parse_pairs
+from headrace.cli.options import examples, parse_pairs, parse_uuid
 
 if TYPE_CHECKING:
     from headrace.raft.voters import VoterSet
@@ -42,7 +42,7 @@ def format_command(
 ) -> None:
     """Make the folders of a node that has never run; what is formatted already stays as it is."""
     from headrace.base.clock import SystemClock
-    from headrace.base.ids import new_uuid, uuid_bytes, uuid_text
+    from headrace.base.ids import new_uuid, uuid_text
     from headrace.log.system_disk import SystemDisk
     from headrace.node.config import read_properties_file
     from headrace.node.storage import format_node
@@ -50,12 +50,7 @@ def format_command(
 
     config = BrokerConfig(read_properties_file(file) | parse_pairs("--set", settings))
     rng = random.SystemRandom()
-    if cluster_id is not None:
-        try:
-            uuid_bytes(cluster_id)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="'--cluster-id'") from error
-    chosen = uuid_text(new_uuid(rng)) if cluster_id is None else cluster_id
+    chosen = uuid_text(new_uuid(rng)) if cluster_id is None else parse_uuid(cluster_id, "--cluster-id")
     listener = config.controller_listener_names[0]
     voters = None if initial_controllers is None else _voters(initial_controllers, listener)
     for folder in config.log_dirs:

@@ -26,6 +26,17 @@ def parse_pairs(option: str, items: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
+def parse_uuid(text: str, option: str) -> str:
+    """The text as it is; a wrong use of the option where it is no id."""
+    from headrace.base.ids import uuid_bytes
+
+    try:
+        uuid_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", param_hint=f"'{option}'") from None
+    return text
+
+
 _SEPARATORS: Final = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
 
 

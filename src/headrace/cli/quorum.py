@@ -10,7 +10,7 @@ import os
 import click
 
 from headrace.cli.connecting import cluster_options, open_admin
-from headrace.cli.options import examples, json_option
+from headrace.cli.options import examples, json_option, parse_uuid
 from headrace.cli.output import print_facts, print_json, print_table
 
 
@@ -75,6 +75,8 @@ def add(file: str, bootstrap: str, request_timeout_ms: int) -> None:
 @cluster_options
 def remove(node_id: int, directory_id: str | None, bootstrap: str, request_timeout_ms: int) -> None:
     """Let a voter only follow from now on, as before it goes for good."""
+    if directory_id is not None:
+        parse_uuid(directory_id, "--directory-id")
     with open_admin(bootstrap, request_timeout_ms) as admin:
         if directory_id is None:
             known = {each.node_id: each for each in admin.describe_quorum().members if each.is_voter}

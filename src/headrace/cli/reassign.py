@@ -137,7 +137,8 @@ def _move_folders(admin: Admin, plan: Plan) -> dict[str, str]:
         for broker, path in target.moved_folders().items():
             moves.setdefault(broker, {})[where] = path
     return {
-        f"{where} on broker {broker}": f"{where} on broker {broker} cannot go to its folder: {code.name}"
+        f"{where} on broker {broker}": f"{where} on broker {broker} cannot go to {paths[where]}: "
+        + ("that is none of its log.dirs" if code is ErrorCode.LOG_DIR_NOT_FOUND else code.name)
         for broker, paths in moves.items()
         for where, code in admin.move_to_log_dirs(broker, paths).items()
         if code is not ErrorCode.REPLICA_NOT_AVAILABLE

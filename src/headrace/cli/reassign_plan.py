@@ -138,6 +138,11 @@ def propose(
     for topic in described:
         count = len(topic.partitions)
         factor = max(len(each.replicas) for each in topic.partitions)
+        if factor > len(images):
+            raise click.ClickException(
+                f"topic {topic.name!r} has {factor} replicas of a partition, each on a broker of its own, "
+                f"and {len(images)} brokers are named: name more with --brokers"
+            )
         placed = place(images, partitions=count, replication_factor=factor, rng=rng)
         for each, replicas in zip(topic.partitions, placed, strict=True):
             plan[TopicPartition(topic.name, each.number)] = Target(replicas, [ANY] * len(replicas))
