@@ -327,6 +327,14 @@ def test_an_id_that_is_none_is_a_wrong_use(run: Run) -> None:
     assert "'--directory-id': 'abc' is not a UUID" in refused.output
 
 
+def test_an_index_that_is_not_there_is_explained(run: Run, tmp_path: Path) -> None:
+    index = tmp_path / f"{0:020}.index"
+    assert "No such file" in run("log", "dump", str(index)).output
+    index.with_suffix(".log").touch()
+    missing = run("log", "dump", str(index))
+    assert (missing.exit_code, "has no index file" in missing.output) == (1, True)
+
+
 def test_cluster_describe(run: Run, scripted: ScriptedCluster) -> None:
     broker = DescribeClusterBroker(broker_id=1, host="127.0.0.1", port=9092)
     scripted.handlers["DescribeCluster"] = lambda request, node: DescribeClusterResponse(

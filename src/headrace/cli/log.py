@@ -1,6 +1,7 @@
 """`headrace log dump` and `describe`: what is in the files of logs, for people and for scripts."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -68,6 +69,8 @@ def dump(
             for item in dump_file(disk, name, records=records, decode=decoder):
                 problems += isinstance(item, Problem)
                 _print_item(path, item, as_json)
+        except FileNotFoundError as error:
+            raise click.ClickException(f"{path}: {_why_missing(path)}") from error
         except ValueError as error:
             raise click.ClickException(f"{path}: {error}") from error
     if problems:
@@ -97,6 +100,17 @@ def describe(folders: tuple[str, ...], uncleanable: bool, as_json: bool) -> None
     print_logs(given_up if uncleanable else found, as_json=as_json)
     if given_up:
         sys.exit(1)
+
+
+def _why_missing(path: str) -> str:
+    """An index that is not there is no sign of damage where its segment is."""
+    stem, suffix = os.path.splitext(path)
+    if suffix in (".index", ".timeindex") and os.path.exists(f"{stem}.log"):
+        return (
+            "this segment has no index file: that of a segment which grows is in memory, and a log below "
+            "index.interval.bytes needs none"
+        )
+    return "No such file or directory"
 
 
 def _located(path: str, config: str | None) -> tuple[Disk, str]:
