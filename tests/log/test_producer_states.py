@@ -234,3 +234,15 @@ def test_a_cut_snapshot_is_told():
         with pytest.raises(InvalidBytesError):
             decode_snapshot(data[:size])
     assert struct.unpack_from(">h", data) == (1,)
+
+
+def test_a_transaction_of_its_own_epoch_begins_with_0(partition):
+    def first(sequence):
+        return header_of(sequenced(9, 3, sequence, 1, transactional=True))
+
+    with pytest.raises(ApiError) as refused:
+        partition.states.check_first(first(2))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    partition.states.check_first(first(0))
+    partition.send(0, epoch=3, transactional=True)
+    partition.states.check_first(first(2))

@@ -194,3 +194,15 @@ async def test_a_static_member_that_was_replaced_is_fenced(world: NodeWorld) -> 
     assert code(await old.client.ask(request, BY_NAME)) is ErrorCode.FENCED_INSTANCE_ID
     request = commit("g", "t", {0: 5}, member=new.id, generation=1, instance="seat")
     assert code(await new.client.ask(request, BY_NAME)) is ErrorCode.NONE
+
+
+@simulated()
+async def test_a_group_that_is_only_offsets_has_no_members(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    client = await with_coordinator(world)
+    assert code(await client.ask(commit("g", "t", {0: 1}, generation=0), 8)) is ErrorCode.ILLEGAL_GENERATION
+    assert code(await client.ask(commit("g", "t", {0: 1}), 8)) is ErrorCode.NONE
+    for member in ("", "m"):
+        request = commit("g", "t", {0: 2}, member=member, generation=0)
+        assert code(await client.ask(request, 8)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await committed(client, "g", "t") == 1

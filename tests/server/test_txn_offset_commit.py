@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.base.error_codes import ErrorCode
 from headrace.testing.disk import Crash
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.find_coordinator import ask_for
@@ -43,3 +44,15 @@ async def test_pending_offsets_survive_a_crash_and_end_after_it(world: NodeWorld
     world.kill(Crash.KILL)
     await world.start()
     assert await committed(await world.connect()) == (7 if ends_well else 1)
+
+
+@simulated()
+async def test_neither_a_group_nor_an_id_is_nobody(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    client = await world.connect()
+    await client.ask(ask_for(6, "g"), 6)
+    who = await begin(client, "x")
+    reply = await client.ask(commit_offsets(who, "", "t", {0: 7}), 5)
+    assert reply.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+    reply = await client.ask(commit_offsets(("", who[1], who[2]), "g", "t", {0: 7}), 5)
+    assert reply.topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST

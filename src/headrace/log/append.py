@@ -51,6 +51,10 @@ class AppendResult(NamedTuple):
     duplicate: bool = False
 
 
+EPOCH_PER_TXN_SINCE: Final = 12
+"""The version of Produce whose producers have a new epoch for each transaction (KIP-890)."""
+
+
 def append_from_client(
     log: "PartitionLog", batch: Buffer, leader_epoch: int, now_ms: int, api_version: int
 ) -> AppendResult:
@@ -59,6 +63,8 @@ def append_from_client(
     header: BatchHeader = produced.header
     if header.producer_id >= 0:
         duplicate = log.producers.check(header, sequence=True)
+        if header.is_transactional and api_version >= EPOCH_PER_TXN_SINCE:
+            log.producers.check_first(header)
         if duplicate is not None:
             return _duplicate(log, duplicate)
     first_offset = log.log_end_offset

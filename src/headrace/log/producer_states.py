@@ -153,6 +153,15 @@ class ProducerStates:
             )
         return None
 
+    def check_first(self, header: BatchHeader) -> None:
+        """For producers that begin at 0 in each transaction: one that is not known here cannot be further."""
+        if header.base_sequence and header.producer_id not in self.producers:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} is not known here and sent sequence {header.base_sequence}; "
+                "a transaction begins with 0",
+            )
+
     def continues(self, header: BatchHeader) -> bool:
         """Whether a damaged data batch says nothing but what was to be expected next of its producer.
 

@@ -106,6 +106,8 @@ class TxnPartitions:
         done: Callable[[Errors], None],
     ) -> None:
         try:
+            if not transactional_id:
+                raise ApiError(ErrorCode.INVALID_REQUEST)
             leader = self._coordinator.leader_of(transactional_id)
         except ApiError as error:
             done(dict.fromkeys(partitions, error.code))

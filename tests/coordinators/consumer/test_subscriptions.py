@@ -26,6 +26,22 @@ def test_a_topic_that_comes_later() -> None:
     assert given(world.beat("a", 2)) == {"t": {0, 1}}
 
 
+def test_who_wants_nothing_begins_no_epoch() -> None:
+    world = World()
+    world.topic("t", 1)
+    assert world.join("a").member_epoch == 1
+    assert world.join("b").member_epoch == 1
+    world.restart()
+    assert (world.group.epoch, world.group.assignment_epoch, sorted(world.group.members)) == (
+        1,
+        1,
+        ["a", "b"],
+    )
+    world.pass_time(1_000)
+    reply = world.beat("a", 1, subscribed_topic_names=["t"])
+    assert (reply.member_epoch, given(reply)) == (2, {"t": {0}})
+
+
 def test_a_deleted_topic_is_let_go_of() -> None:
     world = World()
     world.topic("t", 2)

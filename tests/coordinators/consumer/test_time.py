@@ -1,5 +1,7 @@
 """Sessions, rebalance time-outs, and when members are told to come back."""
 
+from itertools import count
+
 import pytest
 
 from headrace.base.error_codes import ErrorCode
@@ -30,6 +32,15 @@ def test_a_silent_member_is_out_after_its_session(world: World) -> None:
     world.pass_time(1)
     assert world.group.state == "Empty"
     assert len(world.timers) == 0
+
+
+def test_the_first_member_is_assigned_though_time_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count(5_000)
+    monkeypatch.setattr(world.clock, "monotonic_ms", lambda: next(ticks))
+    reply = world.join("a", "t")
+    assert (reply.member_epoch, given(reply)) == (2, {"t": {0, 1, 2, 3}})
 
 
 def test_who_does_not_let_go_in_time_is_out(world: World) -> None:

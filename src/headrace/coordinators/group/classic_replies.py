@@ -73,6 +73,7 @@ def turn_away(member: Member, error: ErrorCode) -> None:
     member.tell(error)
     for answer in joins:
         if answer is not None:
-            answer(join_error(member.id, error))
+            # Who is a member no longer has no id any more.
+            answer(join_error("" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.id, error))
     if syncing is not None:
         syncing(SyncGroupResponse(error_code=error))

@@ -160,7 +160,11 @@ class GroupMachine:
             )
         group = self.classic.groups.get(group_id)
         if group is None:
-            return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
+            if generation < 0:
+                return ErrorCode.NONE
+            # A group that is only offsets is one without members.
+            is_known = bool(self.offsets.of(group_id))
+            return ErrorCode.UNKNOWN_MEMBER_ID if is_known else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:

@@ -29,7 +29,7 @@ def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Co
 def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     groups = context.parts.groups
     if not group_id:
-        return DescribedGroup(ErrorCode.INVALID_GROUP_ID, "the group id is empty", group_id)
+        return DescribedGroup(ErrorCode.INVALID_GROUP_ID, None, group_id)
     try:
         group = groups.machine_of(group_id).consumer.groups.get(group_id)
     except ApiError as error:

@@ -5,8 +5,8 @@ when they are in the log. v3: who commits, so that a member that lost its partit
 the group's partition is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn has done
 so, and the coordinator is asked whether it has.
 
-Checks, in order: may write under the id, and read as the group? topic and partition known? coordinator of the
-group here? member, instance and generation right, where they are given? metadata within
+Checks, in order: may write under the id, and read as the group? topic and partition known? group id given,
+and its coordinator here? member, instance and generation right, where they are given? metadata within
 `offset.metadata.max.bytes`? partition part of the transaction? then the log's: the producer's epoch.
 """
 
@@ -59,6 +59,8 @@ def handle(
     if not wanted:
         return response
     try:
+        if not request.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         machine = context.parts.groups.machine_of(request.group_id)
         _check_member(request, machine, wanted)
     except ApiError as error:

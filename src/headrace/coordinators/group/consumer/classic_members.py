@@ -72,7 +72,7 @@ class ClassicMembers:
                 # (Apache Kafka takes it in.)
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         except ApiError as error:
-            answer(join_error(request.member_id, error.code))
+            answer(join_error("", error.code))
             return
         member_id = request.member_id or f"{request.group_instance_id or client_id}-{self.new_uuid()}"
         if not request.member_id and request.group_instance_id is None and features.member_id_required:

@@ -49,6 +49,7 @@ class Draft:
     metadata_hash: int
     assignment_epoch: int
     replaced_id: str | None = None
+    has_new_member: bool = False
     has_new_subscription: bool = False
 
     @classmethod
@@ -73,7 +74,8 @@ def seat(draft: Draft, before: ConsumerMember | None, member: ConsumerMember) ->
     """Put the member in as it now describes itself; `before` is how it was known."""
     group_id = draft.group.id
     if before is None:
-        draft.has_new_subscription = True
+        draft.has_new_member = True
+        draft.has_new_subscription = bool(member.topics)  # a pattern counts by the topics it matches
     elif before.id != member.id:
         _replace_static(draft, before, member)
     if before is None or before.id != member.id or not before.described_as(member):
@@ -97,14 +99,17 @@ def _replace_static(draft: Draft, before: ConsumerMember, member: ConsumerMember
 def refresh(draft: Draft, image: ClusterImage, *, wall_ms: int) -> None:
     """Look at patterns and topics again where they may have changed, and begin a new epoch if they did."""
     group = draft.group
-    if not draft.has_new_subscription and not group.is_stale:
+    if not draft.has_new_subscription and not draft.has_new_member and not group.is_stale:
         return
     _resolve_regexes(draft, image, wall_ms)
     seen = metadata_hash(image, draft.subscribed_topics())
     if draft.has_new_subscription or seen != draft.metadata_hash:
         draft.epoch += 1
         draft.metadata_hash = seen
-        draft.records.append(group_record(group.id, epoch=draft.epoch, metadata_hash=seen))
+    elif group.assignment_epoch:
+        return
+    # Also a group of members that want nothing begins with this record.
+    draft.records.append(group_record(group.id, epoch=draft.epoch, metadata_hash=seen))
 
 
 def _resolve_regexes(draft: Draft, image: ClusterImage, wall_ms: int) -> None:

@@ -224,7 +224,7 @@ class ConsumerProtocol:
 
     def _assignable_at_ms(self, group: ConsumerGroup) -> int:
         if group.assigned_at_ms is None:
-            return self._clock.monotonic_ms()
+            return 0  # and not the time of now, which goes on while two of them are compared
         return group.assigned_at_ms + self.settings_of(group.id).assignment_interval_ms
 
     def _news_at_ms(self, group_id: str, epoch: int) -> int | None:

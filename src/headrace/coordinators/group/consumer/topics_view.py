@@ -24,12 +24,12 @@ def racks_of(image: ClusterImage, topic: TopicImage) -> Racks:
 
 
 def metadata_hash(image: ClusterImage, names: Iterable[str]) -> int:
-    """A signed 64-bit number that differs when ids, partitions or racks of these topics do."""
+    """A signed 64-bit number that differs when ids, partitions or racks of these topics do; 0 without any."""
+    there = [(name, image.topics_by_name[name]) for name in sorted(names) if name in image.topics_by_name]
+    if not there:
+        return 0
     digest = blake2b(digest_size=8)
-    for name in sorted(names):
-        topic = image.topics_by_name.get(name)
-        if topic is None:
-            continue
+    for name, topic in there:
         digest.update(b"%b\0%b%d\0" % (name.encode(), topic.id, len(topic.partitions)))
         for racks in racks_of(image, topic):
             digest.update("\1".join(sorted(racks)).encode() + b"\0")

@@ -1,0 +1,48 @@
+"""What Apache Kafka answered to the scripts of `alike`, and headrace in virtual time: no JVM, no waiting."""
+
+import pytest
+
+from tests.compat.alike import play
+from tests.compat.alike.allowed import ALLOWED, Allowed, reason_for
+from tests.compat.alike.difference import Difference, compare
+from tests.compat.alike.plain import fit
+from tests.compat.alike.session import Answer
+from tests.server.group_requests import join
+
+
+@pytest.mark.parametrize("area", play.AREAS)
+def test_the_same_answers_as_kafka(area: str) -> None:
+    found = compare(play.kept(area), play.on_simulated(area))
+    left = [str(each) for each in found if reason_for(each) is None]
+    assert left == []
+
+
+def test_a_difference_is_found_where_it_is() -> None:
+    kafka = [
+        Answer("a", {"topics": [{"name": "t", "error_code": "NONE"}, {"name": "u"}]}),
+        Answer("b", "closed"),
+    ]
+    ours = [Answer("a", {"topics": [{"name": "u"}, {"name": "t", "error_code": "X"}]}), Answer("b", {})]
+    assert [(each.label, each.path) for each in compare(kafka, ours)] == [
+        ("a", ".topics(order)"),
+        ("a", ".topics[0].error_code"),
+        ("b", ""),
+    ]
+    assert [each.path for each in compare(kafka, kafka[:1])] == ["answers"]
+    assert list(compare(kafka, kafka)) == []
+
+
+def test_only_what_is_in_the_table_is_allowed() -> None:
+    assert reason_for(Difference("a", ".error_code", "X", "Y")) is None
+    assert reason_for(Difference("a", ".error_message", None, "<words>")) is not None
+    assert reason_for(Difference("a", ".error_message", "<words>", None)) is None
+    row = Allowed("r", "^a$", "x", "why", (1, 2))
+    assert reason_for(Difference("a", ".x", 1, 2), [row]) is row
+    assert reason_for(Difference("a", ".x", 2, 1), [row]) is None
+    assert len({each.name for each in ALLOWED}) == len(ALLOWED)
+
+
+def test_a_request_is_cut_to_its_version() -> None:
+    request = join("g", instance="i")
+    assert fit(request, 9) == request
+    assert fit(request, 4).group_instance_id is None
