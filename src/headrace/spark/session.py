@@ -4,8 +4,8 @@
     spark.read.format("headrace").option("kafka.bootstrap.servers", "127.0.0.1:9092")...
 
 What a local session needs is seen to here: a Java (`java_home.py`), workers that run this Python and not the
-system's, sockets on the loopback interface only. Started by `spark-submit`, none of it is touched: master,
-Java and Python are the cluster's affair, so one program runs on a laptop and on a cluster.
+system's (`worker_python.py`), sockets on loopback only. Started by `spark-submit`, none of it is
+touched: master, Java and Python are the cluster's affair, so one program runs on a laptop and on a cluster.
 
 A JVM takes 7 to 8 seconds to become a session, and its first job some seconds more. `tell` is told so before.
 """
@@ -13,9 +13,11 @@ A JVM takes 7 to 8 seconds to become a session, and its first job some seconds m
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from headrace.spark.java_home import find_java_home
+from headrace.spark.worker_python import workers_of_compiled_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +38,11 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
+    # A file of a checkpoint is written aside and renamed. By default that goes through Hadoop's FileContext,
+    # which starts eight more processes (`readlink`) for each file of a local folder, three files a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 
@@ -65,7 +72,8 @@ def spark_session(
         builder = builder.master(master)
     for name, value in {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **(config or {})}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with workers_of_compiled_modules() if is_local else nullcontext():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel(log_level)
     # Spark finds the format by itself (pyspark_headrace), but not where Python's path has a space in it: it
     # asks a shell whether there is such a command.
