@@ -126,6 +126,12 @@ def test_dynamic_changes_are_checked_first() -> None:
     assert refused({"ssl.keystore.location": "/x"}, per_broker=True) == "ssl.keystore.location"
     assert not refused({"listener.name.plaintext.ssl.keystore.location": "/x"}, per_broker=True)
     assert refused({"log.retention.msx": "1"}, per_broker=True) == "log.retention.msx"
+    week = "604800000"
+    assert not refused({"log.local.retention.ms": week}, per_broker=False)
+    assert refused({"log.local.retention.ms": week + "0"}, per_broker=False) == "log.local.retention.ms"
+    assert refused({"log.local.retention.ms": "-1"}, per_broker=False) == "log.local.retention.ms"
+    both = {"log.local.retention.bytes": "9", "log.retention.bytes": "8"}
+    assert refused(both, per_broker=True) == "log.local.retention.bytes"
     assert config.int("log.retention.hours") == 168
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
-from headrace.settings.topic import TOPIC, TopicConfig, resolve_topic_config
+from headrace.settings.topic import TOPIC, TopicConfig, check_topic_config, resolve_topic_config
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -64,7 +64,7 @@ def test_a_test_may_have_tiny_segments() -> None:
 
 def test_an_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(SettingError, match=r"^retention\.msec: .*did you mean retention\.ms\?"):
-        resolve_topic_config(broker(), {"retention.msec": "5"})
+        check_topic_config(broker(), {"retention.msec": "5"})
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,22 @@ def test_an_unknown_setting_names_the_nearest() -> None:
 )
 def test_what_does_not_fit_is_refused(overrides: dict[str, str], named: str) -> None:
     with pytest.raises(SettingError) as caught:
-        resolve_topic_config(broker(), overrides)
+        check_topic_config(broker(), overrides)
     assert caught.value.setting == named
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field", "value"),
+    [
+        ({"remote.storage.enable": "true", "local.retention.ms": "10"}, "local_retention_ms", 10),
+        ({"min.compaction.lag.ms": "10"}, "min_compaction_lag_ms", 10),
+        ({"retention.msec": "5"}, "retention_ms", 5),
+        ({"segment.bytes": "1000"}, "segment_bytes", 2**30),
+    ],
+)
+def test_what_contradicts_in_the_end_does_not_stop_a_node(
+    overrides: dict[str, str], field: str, value: int
+) -> None:
+    """A broker's setting that topics inherit may change below what a topic of long ago says."""
+    changed = broker(log_retention_ms="5", log_cleaner_max_compaction_lag_ms="5")
+    assert getattr(resolve_topic_config(changed, overrides), field) == value

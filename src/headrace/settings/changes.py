@@ -11,7 +11,7 @@ from headrace.settings.broker_rules import check_together
 from headrace.settings.definition import Kind, SettingError, Update, Value, parse, unknown_setting
 from headrace.settings.group import GROUP
 from headrace.settings.names import listener_setting
-from headrace.settings.topic import resolve_topic_config
+from headrace.settings.topic import check_local_retention, check_topic_config, resolve_topic_config
 
 _PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
 
@@ -19,7 +19,7 @@ _PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
 def check_topic_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> SettingError | None:
     """What is wrong with a topic's own settings on such a broker."""
     try:
-        config = resolve_topic_config(broker, overrides)
+        config = check_topic_config(broker, overrides)
     except SettingError as wrong:
         return wrong
     if config.remote_storage_enable and not broker.bool("remote.log.storage.system.enable"):
@@ -59,7 +59,9 @@ def check_broker_settings(
             broker=settings if per_broker else own, default=shared if per_broker else settings
         )
         check_together(after)
-        resolve_topic_config(after, {})
+        inherited = check_topic_config(after, {})
+        if any(name.startswith("log.") for name in changed):
+            check_local_retention(inherited, "log.")
     except SettingError as wrong:
         return wrong
     return None

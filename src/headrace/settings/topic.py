@@ -12,7 +12,15 @@ from typing import Any, Final, Protocol
 from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value, parse, unknown_setting
 from headrace.settings.topic_table import TOPIC
 
-__all__ = ["TOPIC", "TopicConfig", "parse_topic_overrides", "resolve_topic_config", "topic_value"]
+__all__ = [
+    "TOPIC",
+    "TopicConfig",
+    "check_local_retention",
+    "check_topic_config",
+    "parse_topic_overrides",
+    "resolve_topic_config",
+    "topic_value",
+]
 
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 
@@ -83,15 +91,30 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-def resolve_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings of a topic with these overrides on this broker; SettingError where they contradict."""
-    own = parse_topic_overrides(overrides)
-    values = {
-        name: own[name] if name in own else topic_value(setting, broker) for name, setting in TOPIC.items()
-    }
-    config = _from_values(values)
+def check_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings that a topic would have; SettingError where they are wrong or contradict each other."""
+    parse_topic_overrides(overrides)
+    config = resolve_topic_config(broker, overrides)
     _check_together(config)
     return config
+
+
+def resolve_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings in force of a topic with these overrides on this broker.
+
+    They were checked before they were written down. Since then brokers' settings may have changed, or another
+    version may have written them: what contradicts now must not stop a node, and what cannot be read counts
+    as not set.
+    """
+    values = {}
+    for name, setting in TOPIC.items():
+        try:
+            values[name] = (
+                parse(setting, overrides[name]) if name in overrides else topic_value(setting, broker)
+            )
+        except SettingError:
+            values[name] = topic_value(setting, broker)
+    return _from_values(values)
 
 
 def topic_value(setting: Setting, broker: BrokerSettings) -> Value:
@@ -133,16 +156,27 @@ def _check_together(config: TopicConfig) -> None:
 
 
 def _check_tiered(config: TopicConfig) -> None:
-    pairs = (
-        ("local.retention.ms", config.local_retention_ms, "retention.ms", config.retention_ms),
-        ("local.retention.bytes", config.local_retention_bytes, "retention.bytes", config.retention_bytes),
-    )
-    for name, local, whole_name, whole in pairs:
+    for name, local, whole_name, whole in _retentions(config):
         if config.remote_log_copy_disable and local not in (-2, whole):
             raise SettingError(
                 name, f"{local} must be {whole_name}, {whole}, or -2: nothing is copied any more"
             )
+    check_local_retention(config)
+
+
+def check_local_retention(config: TopicConfig, prefix: str = "") -> None:
+    """SettingError where local data would be kept for longer than the log; brokers' names have a prefix."""
+    for name, local, whole_name, whole in _retentions(config):
         if local != -2 and whole != -1 and (local == -1 or local > whole):
             raise SettingError(
-                name, f"{local} must not be above {whole_name}, {whole}: local data is part of it"
+                prefix + name,
+                f"{local} must not be above {prefix}{whole_name}, {whole}: local data is part of it",
             )
+
+
+def _retentions(config: TopicConfig) -> tuple[tuple[str, int, str, int], ...]:
+    """What is kept locally, and what in all."""
+    return (
+        ("local.retention.ms", config.local_retention_ms, "retention.ms", config.retention_ms),
+        ("local.retention.bytes", config.local_retention_bytes, "retention.bytes", config.retention_bytes),
+    )
