@@ -116,6 +116,7 @@ def test_a_clean_stop_and_a_start(node):
 def test_checkpoints_are_kafkas(node):
     node.paths = node.paths[:1]
     store = node.start()
+    store.folders[0].mark_running(42)
     for partition in (A1, A0):
         append(store.create(partition, TOPIC_ID, TopicConfig()), batch_of(5))
     store.get(A0).advance_high_watermark(3)

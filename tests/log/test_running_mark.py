@@ -42,6 +42,26 @@ def test_after_a_power_cut_nothing_is_proven(node):
     assert node.start().previous_broker_epoch == -1
 
 
+@pytest.mark.parametrize(("how", "known_to"), [(Crash.KILL, 4), (Crash.POWER_CUT, 2)])
+def test_what_others_have_is_known_up_to_the_recovery_point_after_a_power_cut(node, how, known_to):
+    """Behind it there may be batches that were cut from the log before."""
+    store = run(node)
+    log = store.get(A0)
+    log.truncate_to(0, now_ms=0)
+    append(log, batch_of(2))
+    flush = log.begin_flush()
+    flush.sync()
+    log.finish_flush(flush, now_ms=0)
+    append(log, batch_of(3))
+    log.advance_high_watermark(4)
+    for write in store.begin_checkpoint():
+        write.write()
+    log.segments.active.file.sync()  # as the system may do by itself
+    node.disk = node.disk.crash(how)
+    log = node.start().get(A0)
+    assert (log.high_watermark, log.log_end_offset) == (known_to, 5)
+
+
 def test_a_log_that_had_to_be_cut_proves_nothing(node):
     store = run(node)
     path = store.get(A0).segments.active.path

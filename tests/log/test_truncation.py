@@ -1,9 +1,13 @@
 """Taking offsets back, and everything that remembers them."""
 
+import random
+
 import pytest
 
+from headrace.testing.disk import Crash, VirtualDisk
 from tests.log.building import (
     NOW_MS,
+    LogBuilder,
     append,
     append_marker,
     batch_of,
@@ -57,11 +61,34 @@ def test_below_the_first_segment_starts_anew(logs):
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_no_power_cut_brings_back_a_batch_before_those_written_after_it_was_cut(kept, is_full):
+    """Batches of the same size: nothing but their epochs tells them apart."""
+    for seed in range(60):
+        disk = VirtualDisk(rng=random.Random(seed))
+        disk.make_folder("/data")
+        disk.sync_folder("/")
+        logs = LogBuilder(disk, "/data")
+        log = logs.open(segment_bytes=1_000_000)
+        for _ in range(kept + 2):
+            append(log, batch_of(value=b"dead"), leader_epoch=1)
+        log.segments.active.file.sync()  # as the system may do by itself
+        disk.faults.is_full = is_full
+        log.truncate_to(kept, now_ms=NOW_MS)
+        disk.faults.is_full = False
+        for _ in range(4):
+            append(log, batch_of(value=b"live"), leader_epoch=2)
+        after = LogBuilder(disk.crash(Crash.POWER_CUT), "/data").open()
+        values = [record.value for record in read_all(after)[kept:]]
+        assert values in ([b"dead"] * len(values), [b"live"] * len(values)), seed
+
+
 def test_dropped_segments_are_removed_later(logs):
     log = filled(logs)
     log.truncate_to(2, now_ms=NOW_MS)
-    assert [s.base_offset for s in log.segments] == [0]
-    assert [name for name in logs.names() if name.endswith(".log")] == [f"{0:020}.log"]
+    assert [s.base_offset for s in log.segments] == [0, 2]
+    assert [name for name in logs.names() if name.endswith(".log")] == [f"{0:020}.log", f"{2:020}.log"]
     # Two closed segments with their indexes, and the active one, which has none on disk yet.
     assert len(logs.storage.removals.take_due(NOW_MS + 60_000)) == 7
     assert log.snapshots.offsets == []

@@ -146,7 +146,12 @@ class LogFolder:
                     cleaned_to=None if parsed.state else cleaned.get(partition),
                     on_progress=note,
                 )
-                log.advance_high_watermark(watermarks.get(partition, 0))
+                known_to = watermarks.get(partition, 0)
+                if not self.was_clean and survived == NO_BROKER_EPOCH:
+                    # A power cut may have brought back what was truncated, in the place of what came after:
+                    # others have the same only up to the recovery point, which goes back with every cut.
+                    known_to = min(known_to, points.get(partition, 0))
+                log.advance_high_watermark(known_to)
                 logs = self.future_logs if parsed.state == FUTURE_FOLDER else self.logs
                 logs[partition] = log
         # What says more than the logs have must be gone from the file before they have grown past it again.

@@ -378,6 +378,8 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> tuple[int, bool]:
     except InvalidBytesError:
         is_unfinished = _is_unfinished(file, segment.size, size, end_offset)
         file.truncate(segment.size)
+        if not is_unfinished:
+            file.sync()  # whole batches must not be back before what is written next: see `truncation`
         return end_offset, is_unfinished
     return end_offset, False
 

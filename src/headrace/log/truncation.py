@@ -3,16 +3,21 @@
 Offsets that were handed out are taken back here and nowhere else. Whatever remembers them follows: indexes,
 epochs, producer state (from a snapshot and the batches behind it), the high watermark, the recovery point,
 and flushes on their way, which no longer prove anything (`generation`).
+
+A power cut may bring back what was cut. It must never lie before what was written later: batches of the same
+size would take each other's place without a trace.
 """
 
 from typing import TYPE_CHECKING
 
+from headrace.base.errors import ApiError
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.file_names import LEADER_EPOCHS
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_replay import rebuild_producers
 from headrace.log.producer_snapshot import SnapshotEntry, encode_snapshot
 from headrace.log.retention import discard
+from headrace.log.roll import roll_to
 from headrace.log.segment_files import create_segment
 
 if TYPE_CHECKING:
@@ -45,7 +50,24 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     log.high_watermark = min(log.high_watermark, end_offset)
     log.epochs.truncate_from_end(end_offset)
     rebuild_producers(log.producers, log.snapshots, log.segments, log.log_start_offset, end_offset, now_ms)
+    _leave_cut_file(log, now_ms)
     return True
+
+
+def _leave_cut_file(log: "PartitionLog", now_ms: int) -> None:
+    """Go on in a new segment: recovery sees where the old one reaches into it. To sync the old one instead
+    would take as long as the system has put off writing what is left of it; nothing is left of an empty one,
+    and without room for a new segment there is no other way. Blocks; rare.
+    """
+    active = log.segments.active
+    try:
+        if active.size:
+            roll_to(log, log.log_end_offset, now_ms)
+            return
+    except ApiError:
+        if log.failure is not None:
+            raise
+    active.file.sync()
 
 
 def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -> None:
