@@ -331,3 +331,14 @@ def test_an_empty_group_becomes_what_its_next_member_is(world: World) -> None:
     assert world.machine.classic.groups[GROUP].state is GroupState.EMPTY
     assert given(world.join("new", "t")) == {"t": {0, 1, 2, 3}}
     assert GROUP not in world.machine.classic.groups
+
+
+def test_an_id_that_was_given_and_not_used_keeps_nobody_out(world: World) -> None:
+    old = Classic(world, "old", "t")
+    (asked,) = old.ask_to_join()
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert given(world.join("new", "t")) == {"t": {0, 1, 2, 3}}
+    old.id = asked.member_id
+    assert old.ask_to_join()[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    old.id = ""
+    old.join()
