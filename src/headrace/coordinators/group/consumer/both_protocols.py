@@ -92,7 +92,7 @@ class BothProtocols:
     def _make_way(self, classic: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> Records:
         """What ends the classic group that a member of the new protocol wants to join."""
         if request.member_epoch == JOINING and not classic.members:
-            # Whoever has been given an id and has not come back with it yet will be given another.
+            # Whoever has been given an id and comes back with it is taken in by the new group.
             return [group_tombstone(classic.id)]
         settings = self._consumer.settings_of(classic.id)
         may_upgrade = settings.upgrade and classic.members and len(classic.members) < settings.size_max
