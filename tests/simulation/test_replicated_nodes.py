@@ -3,6 +3,7 @@ from, and what was acknowledged is there.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -270,6 +271,28 @@ def test_a_disk_that_comes_back_empty_is_filled_again() -> None:
         await script.cluster.start(victim)
         await script.cluster.until(lambda: script.in_sync() == {1, 2, 3}, "all in sync")
         await script.until_equal(1, 2, 3)
+
+    play(script, work)
+
+
+def test_a_follower_whose_folder_fails_asks_no_further_and_is_not_waited_for() -> None:
+    """Its leader kept the last place it had asked for, and took it in again with each request of its node."""
+    script = Script(16, log_dirs="/data,/more", min_insync_replicas="1")
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.until_equal(1, 2, 3)
+        victim = next(n for n in (1, 2, 3) if n != script.leader())
+        logs = script.cluster.nodes[victim].parts.logs
+        folder = logs.folder_of(T)
+        assert folder is not None
+        logs.fail_folder(folder, OSError(errno.EIO, "the disk is broken", folder.path))
+        await script.cluster.until(lambda: victim not in script.in_sync(), "it is out of sync")
+        for _ in range(30):
+            await asyncio.sleep(0.1)
+            assert victim not in script.in_sync()
+        await script.write(2)
 
     play(script, work)
 

@@ -342,6 +342,8 @@ class Node:
             self._lifecycle.report_failed_directory(folder.meta.directory_id)
         for topic_partition in folder.logs:
             self._advanced(topic_partition)  # who waits for one of them must not wait any longer
+            # Nor may leaders be asked any further: who is asked by a follower takes it for one in sync.
+            self._durable(topic_partition)
         if folder.failure is not None and not self._store.online_folders():
             self._on_failure(folder.failure)
 
