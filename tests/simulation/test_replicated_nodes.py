@@ -15,7 +15,7 @@ from headrace.records.batch import Record, build_batch, read_records
 from headrace.records.header import batches
 from headrace.replication.partition import Partition
 from headrace.testing.disk import Crash
-from headrace.testing.node_cluster import PORT, NodeCluster
+from headrace.testing.node_cluster import CONTROLLER_PORT, PORT, NodeCluster
 from headrace.testing.world import World
 from headrace.wire.schemas.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -215,6 +215,8 @@ def test_too_few_in_sync_take_no_writes_and_lose_nothing() -> None:
     script = Script(4, nodes=4, roles={1: "controller", 2: "broker", 3: "broker", 4: "broker"})
 
     async def work() -> None:
+        places = [script.cluster.nodes[n].addresses for n in (1, 2)]
+        assert places == [[("node1", CONTROLLER_PORT)], [("node2", PORT)]], "where each says it is ready"
         await script.create()
         await script.write(3)
         leader = script.leader()

@@ -115,8 +115,8 @@ class Listeners:
             listener.close()
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Where clients connect."""
-        return [(endpoint.host, endpoint.port) for endpoint in self.advertised()]
+        """Where clients connect; of a node that is only a controller, where others and Kafka's tools do."""
+        return [(each.host, each.port) for each in self.advertised() or self.advertised_controllers()]
 
     def advertised(self) -> list[RegisteredEndpoint]:
         """What others are told: ports as they were picked, a host where none is configured."""
