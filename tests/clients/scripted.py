@@ -191,9 +191,9 @@ class Log:
         self._scripted = scripted
         scripted.handlers["Fetch"] = self.handle
 
-    def add(self, first: int, *values: bytes) -> None:
+    def add(self, first: int, *values: bytes, leader_epoch: int = 0) -> None:
         records = [Record(value=value, timestamp=5) for value in values]
-        data = bytes(build_batch(records, base_offset=first, leader_epoch=0))
+        data = bytes(build_batch(records, base_offset=first, leader_epoch=leader_epoch))
         self.batches.append((first, first + max(1, len(values)) - 1, data))
 
     def handle(self, request: Any, node: int) -> FetchResponse:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer, Producer
 from headrace.clients.consuming import seeking
@@ -17,6 +18,11 @@ from headrace.wire.schemas.fetch import (
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
+)
+from headrace.wire.schemas.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from headrace.wire.schemas.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -47,10 +53,10 @@ def partition_answer(**fields: Any) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[data])])
 
 
-def cut_back_to(scripted: ScriptedCluster, offset: int) -> None:
+def cut_back_to(scripted: ScriptedCluster, offset: int, *, epoch: int = 0) -> None:
     def handle(request: Any, node: int) -> OffsetForLeaderEpochResponse:
-        assert request.topics[0].partitions[0].leader_epoch == 0
-        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=offset)
+        assert request.topics[0].partitions[0].leader_epoch == epoch
+        end = EpochEndOffset(partition=0, leader_epoch=epoch, end_offset=offset)
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
 
     scripted.handlers["OffsetForLeaderEpoch"] = handle
@@ -175,3 +181,38 @@ def test_a_producer_follows_the_hint_too(scripted: ScriptedCluster) -> None:
         assert producer.send("t", b"v").result(10).offset == 100
     assert written.values(0) == [b"v"]
     assert len(scripted.asked("Metadata")) == 1
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_leader_from_before_what_was_read_is_not_believed_at_once(
+    scripted: ScriptedCluster, is_found: bool
+) -> None:
+    """One that does not know that it was deposed lacks what was written since. A topic that was made anew
+    has old epochs too: doubts end.
+    """
+    log = Log(scripted)
+    log.add(0, b"a", b"b", leader_epoch=1)
+    with consumer(scripted, auto_offset_reset="earliest", retry_backoff_max_ms=2) as reader:
+        reader.assign([T0])
+        reader.seek(T0, 0)
+        assert [row.value for row in reader.poll(10)] == [b"a", b"b"]
+        refused: list[int] = []
+
+        def fetch(request: Any, node: int) -> FetchResponse:
+            if scripted.leader_epoch == 0 and request.topics:
+                refused.append(request.topics[0].partitions[0].fetch_offset)
+                if is_found and len(refused) == 3:
+                    cut_back_to(scripted, 9, epoch=1)
+                    log.add(2, b"c", leader_epoch=1)
+                return partition_answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            return log.handle(request, node)
+
+        def earliest(request: Any, node: int) -> ListOffsetsResponse:
+            scripted.leader_epoch = 1
+            place = ListOffsetsPartitionResponse(partition_index=0, offset=0, leader_epoch=1)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[place])])
+
+        scripted.handlers |= {"Fetch": fetch, "ListOffsets": earliest}
+        rows = reader.poll(10)
+    assert [row.value for row in rows] == ([b"c"] if is_found else [b"a", b"b"])
+    assert bool(scripted.asked("ListOffsets")) is not is_found

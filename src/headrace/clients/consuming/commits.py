@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import NO_EPOCH, TopicPartition
 from headrace.clients.cluster_client import ClusterClient
 from headrace.clients.consuming.coordinator import Coordinator, Membership, OffsetAndMetadata
 from headrace.clients.consuming.positions import Positions
@@ -68,6 +68,7 @@ class Commits:
     async def _commit(self, places: Places, begun: Membership, losses: int) -> None:
         """`begun` and `losses`: as they were when the caller decided to commit this."""
         group = self._group()
+        places = {partition: self._with_epoch(partition, place) for partition, place in places.items()}
 
         def identity() -> Membership:
             if losses != self._losses:
@@ -80,6 +81,15 @@ class Commits:
             except CommitFailedError:
                 self._on_refusal()
                 raise
+
+    def _with_epoch(self, partition: TopicPartition, place: OffsetAndMetadata) -> OffsetAndMetadata:
+        """A user's offset that is the position has the position's epoch: whoever begins there next can tell a
+        leader of before it from one that has it all.
+        """
+        state = self._positions.get(partition)
+        if place.leader_epoch != NO_EPOCH or state is None or state.position != place.offset:
+            return place
+        return place._replace(leader_epoch=state.position_epoch)
 
     def give_up(self) -> None:
         """The consumer was put out of its group: what is under way or waits for its turn comes too late, also

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headrace.base.error_codes import RETRIABLE, ErrorCode
 from headrace.base.errors import InvalidBytesError
-from headrace.base.ids import NO_LEADER, TopicPartition
+from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from headrace.clients.channel import Channel
 from headrace.clients.cluster_client import ClusterClient, Use
 from headrace.clients.consuming.fetch_session import FetchSession, Wanted
@@ -24,6 +24,8 @@ from headrace.wire.schemas.fetch import FetchRequest
 
 # Fetch names topics by id from this version on.
 _FIRST_WITH_IDS: Final = 13
+# How often a leader that is older than what was read is not believed that an offset is out of range.
+_DOUBTS_MAX: Final = 8
 # How much of one partition may wait, in answers of the largest size: one is read while one arrives.
 _CHUNKS_AHEAD: Final = 2
 
@@ -238,6 +240,9 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica != NO_REPLICA:
                 state.preferred_replica = NO_REPLICA
+            elif self._was_deposed(state):
+                self._pause(state)
+                self._on_stale()
             else:
                 self._on_out_of_range(state)
             return
@@ -254,6 +259,13 @@ class Fetcher:
                 state.retry_at_ms = 0.0
                 return
         self._on_stale()
+
+    def _was_deposed(self, state: PartitionState) -> bool:
+        """Whether the leader that was asked is one of before the position: it lacks what came later, and may
+        not even know that another one leads. Doubts end, for a topic that was made anew has old epochs too.
+        """
+        epoch = self._cluster.view.leader(state.partition).epoch
+        return NO_EPOCH != epoch < state.fetch_epoch and state.failures < _DOUBTS_MAX
 
     def _pause(self, state: PartitionState) -> None:
         state.failures += 1

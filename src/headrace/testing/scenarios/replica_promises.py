@@ -31,7 +31,7 @@ class Promises:
             self.acknowledged.append((at, value))
             if self.committed.get(at) != value:
                 raise CheckFailedError(
-                    f"{self.where}: {at} is acknowledged as {value!r}, and is not committed"
+                    f"{self.where}: {at} is acknowledged as {_short(value)}, and is not committed"
                 )
         self.end = max(self.end, offset + len(values))
 
@@ -58,7 +58,8 @@ class Promises:
         for offset, value in records:
             if self.committed.setdefault(offset, value) != value:
                 raise CheckFailedError(
-                    f"{self.where}: {offset} is {value!r} to {node}, and was {self.committed[offset]!r}"
+                    f"{self.where}: {offset} is {_short(value)} to {node}, "
+                    f"and was {_short(self.committed[offset])}"
                 )
 
     def _records(self, base_offset: int, batch: bytes) -> list[tuple[int, bytes]]:
@@ -104,3 +105,8 @@ def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchH
             start = header.next_offset
         if start == before:
             break
+
+
+def _short(value: bytes) -> str:
+    """Enough to know a value by: who wrote it, and which of its records it is."""
+    return repr(value[:20])
