@@ -475,7 +475,8 @@ def test_a_long_file_leaves_room_for_others(place, file):
             else:
                 echo(connection, data)
 
-        listener = place.listen(on_frame, limits=ConnectionLimits(turn_bytes_max=10_000))
+        limits = ConnectionLimits(turn_bytes_max=10_000, shared_turn_bytes_max=10_000)
+        listener = place.listen(on_frame, limits=limits)
         greedy, modest = await place.peer(listener), await place.peer(listener)
         await greedy.write(frame(b"long"))
         reading = asyncio.ensure_future(greedy.read_frame())
@@ -485,6 +486,54 @@ def test_a_long_file_leaves_room_for_others(place, file):
         assert len(await reading) == 15_000_000
 
     place.run(main())
+
+
+def test_while_others_get_short_replies_long_ones_leave_in_small_pieces(place):
+    """From memory as from files: what is taken from a reply in one go is no more than a piece."""
+    taken = []
+
+    async def main():
+        def on_frame(connection, data):
+            if bytes(data) != b"long":
+                echo(connection, data)
+                return
+            socket = connection._socket
+            connection._socket = Watched(socket, taken)
+            connection.send([struct.pack(">i", 3_000_000), memoryview(bytes(3_000_000))])
+
+        limits = ConnectionLimits(turn_bytes_max=1_000_000, shared_turn_bytes_max=10_000)
+        listener = place.listen(on_frame, limits=limits)
+        greedy, modest = await place.peer(listener), await place.peer(listener)
+        await modest.write(frame(b"short"))
+        assert await modest.read_frame() == b"short"
+        await greedy.write(frame(b"long"))
+        reading = asyncio.ensure_future(greedy.read_frame())
+        while not reading.done():
+            del taken[:]
+            await modest.write(frame(b"short"))
+            assert await modest.read_frame() == b"short"
+            assert max(taken, default=0) <= 10_000
+        assert len(await reading) == 3_000_000
+        # Nobody else is there any more: pieces grow again.
+        await greedy.write(frame(b"long"))
+        await greedy.read_frame()
+        assert place.is_virtual or max(taken) > 10_000
+
+    place.run(main())
+
+
+class Watched:
+    """A socket that notes how much it is offered at once."""
+
+    def __init__(self, socket, offered):
+        self._socket, self._offered = socket, offered
+
+    def __getattr__(self, name):
+        return getattr(self._socket, name)
+
+    def send(self, buffers):
+        self._offered.append(sum(map(len, buffers)))
+        return self._socket.send(buffers)
 
 
 @pytest.mark.parametrize("kind", KINDS)

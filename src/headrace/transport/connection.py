@@ -4,7 +4,8 @@ The socket is driven straight from the loop's `add_reader` and `add_writer`. A r
 more, hands every whole frame to `on_frame`, and flushes the replies that came back at once in one call. A
 reply that must wait gets a `ReplySlot`: slots leave in the order they were begun, whichever is filled first.
 One that waits although it could leave (a long poll without a need) is `hold`: it gives way to whatever the
-peer sends next, because the replies behind it would wait as well.
+peer sends next, because the replies behind it would wait as well. Long replies leave in pieces, and
+connections take turns with them (`sending_turns`).
 
 `on_frames`, where there is one, is asked first: it may take several frames of a read at once.
 
@@ -37,6 +38,7 @@ from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import Socket
 from headrace.transport.outbox import Outbox
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.sending_turns import SendingTurns
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +89,13 @@ class Connection:
         "_outbox",
         "_parked_bytes",
         "_paused",
+        "_queues",
         "_reader",
         "_release",
+        "_replies_long",
         "_slots",
         "_socket",
+        "_turns",
         "_writing",
         "active_at",
         "attached",
@@ -112,6 +117,7 @@ class Connection:
         idle: IdleReaper,
         complaints: Complaints,
         attention: Attention | None = None,
+        turns: SendingTurns | None = None,
     ) -> None:
         self._loop = loop
         self._socket = socket
@@ -122,13 +128,16 @@ class Connection:
         self._on_close = on_close
         self._complaints = complaints
         self._attention = attention
+        self._turns = turns or SendingTurns(loop)
         self._reader = FrameReader(memory, limits.frame_bytes_max)
         self._outbox = Outbox()
         self._slots: deque[ReplySlot] = deque()
         self._parked_bytes = 0  # replies that are ready behind a slot that is not
         self._release: Callable[[], None] | None = None  # lets go of a reply that is held
+        self._replies_long = False  # the last one was: the peer reads in bulk
         self._paused = 0
-        self._writing = False  # the loop tells us when the socket can be written
+        self._writing = False  # the socket is full: the loop tells us when it can be written
+        self._queues = False  # there is more to send than fits in one turn, and others may be before us
         self._busy = False  # handling frames: replies are flushed together at the end
         self._flush_planned = False
         self._catching_up = False  # a pause is over, and the frames from before it are not handled yet
@@ -195,7 +204,9 @@ class Connection:
         if self._slots:
             self.begin_reply().send(chunks)
         elif not self.closed:
-            self._outbox.push(chunks, chunks_size(chunks))
+            size = chunks_size(chunks)
+            self._replies_long = size > self._limits.shared_turn_bytes_max
+            self._outbox.push(chunks, size)
             if not self._busy:
                 self._flush_soon()
 
@@ -254,6 +265,8 @@ class Connection:
         except OSError as error:
             self.abort(str(error))
         self._settle()
+        if not self._replies_long:
+            self._turns.note_short()
         if self._attention is not None:
             self._attention.served()
 
@@ -295,7 +308,7 @@ class Connection:
         if self._outbox.size:
             self._flush()
         elif self._paused:
-            self._follow_outbox()
+            self._end_pause_if_sent()
 
     def _settle(self) -> None:
         """Return the buffer, or account for what an unfinished frame holds of it."""
@@ -365,6 +378,7 @@ class Connection:
 
     def _push(self, slot: ReplySlot) -> None:
         assert slot.chunks is not None
+        self._replies_long = slot.size > self._limits.shared_turn_bytes_max
         self._outbox.push(slot.chunks, slot.size)
 
     def _flush_soon(self) -> None:
@@ -373,34 +387,57 @@ class Connection:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Offer the outbox to the kernel now, unless it is known to be full."""
+        """Offer the outbox to the kernel now, unless it is known to be full or it is others' turn."""
         self._flush_planned = False
-        if not self.closed and not self._writing:
+        if not self.closed and not self._writing and not self._queues:
             self._on_writable()
 
     def _on_writable(self) -> None:
+        if self._turns.are_wanted and self._outbox.size > self._limits.shared_turn_bytes_max:
+            self._plan_sending(has_room=True)
+        else:
+            self._send()
+
+    def take_turn(self) -> None:
+        """It is this connection's turn to send a piece."""
+        self._queues = False
+        if not self.closed:
+            self._send()
+
+    def _send(self) -> None:
+        limits = self._limits
+        piece_bytes = limits.shared_turn_bytes_max if self._turns.are_shared else limits.turn_bytes_max
         try:
-            if self._outbox.size and self._outbox.flush(self._socket, self._limits.turn_bytes_max):
+            if self._outbox.size and self._outbox.flush(self._socket, piece_bytes):
                 self.active_at = self._idle.now
         except (OSError, ValueError) as error:  # the peer is gone, or a file of a reply was closed meanwhile
             self.abort(str(error))
             return
-        self._follow_outbox()
+        self._plan_sending(has_room=not self._outbox.is_blocked)
+        if self._paused:
+            self._end_pause_if_sent()
 
-    def _follow_outbox(self) -> None:
-        """After a flush: watch the socket or stop watching it, read again or close, as the outbox allows."""
+    def _plan_sending(self, *, has_room: bool) -> None:
+        """What is still unsent leaves in a later turn, or when the socket has room again."""
         unsent = self._outbox.size
-        if bool(unsent) is not self._writing:
-            self._writing = not self._writing
-            if unsent:
+        if unsent and has_room:
+            self._queues = True
+            self._turns.join(self)
+        watches = bool(unsent) and not has_room
+        if watches is not self._writing:
+            self._writing = watches
+            if watches:
                 self._loop.add_writer(self._socket.fileno(), self._on_writable)
             else:
                 self._loop.remove_writer(self._socket.fileno())
-        if not self._paused or self._close_if_finished():
+
+    def _end_pause_if_sent(self) -> None:
+        """Read again or close, as what is unsent allows."""
+        if self._close_if_finished():
             return
         if (
             self._paused & _PEER_IS_SLOW
-            and unsent + self._parked_bytes <= self._limits.unsent_bytes_max // 2
+            and self.unsent_bytes <= self._limits.unsent_bytes_max // 2
             and len(self._slots) <= self._limits.outstanding_max // 2
         ):
             self._resume(_PEER_IS_SLOW)

@@ -26,6 +26,9 @@ class ConnectionLimits:
     # One connection's turn of the loop, in either direction: long enough to be worth the wake-up, short
     # enough (about half a millisecond of copying) that thousands of others wait little.
     turn_bytes_max: int = 1 * MIB
+    # One piece of a long reply while others get short ones (`sending_turns`): about 0.1 ms, which is less
+    # than a small request takes.
+    shared_turn_bytes_max: int = 256 * KIB
     # Quiet for this long with nothing to answer: closed (Kafka: connections.max.idle.ms). 0 or less: never.
     idle_ms_max: int = 600_000
     # Every frame gets memory of its own that must be free of views when its handler returns: slow, finds

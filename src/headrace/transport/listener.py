@@ -24,6 +24,7 @@ from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import AdmissionLimits, ConnectionLimits
 from headrace.transport.network import ListeningSocket, Network, Socket
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.sending_turns import SendingTurns
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class Listener:
         self._limits = limits or ConnectionLimits()
         self._admission = admission or Admission()
         self._admission.join(self)
+        self._turns = SendingTurns(loop)
         self._between_brokers = between_brokers
         self._idle = IdleReaper(loop, self._limits.idle_ms_max)
         self._complaints = Complaints(loop, log, logging.INFO)
@@ -201,6 +203,7 @@ class Listener:
             idle=self._idle,
             complaints=self._complaints,
             attention=self._attention,
+            turns=self._turns,
         )
         self.connections[connection] = None
         self._idle.watch(connection)

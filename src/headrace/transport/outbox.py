@@ -2,8 +2,8 @@
 
 Buffers that stand next to each other leave in one `sendmsg`, file slices by `sendfile`. A short slice is read
 and joined with its neighbours instead: a fetch over many partitions would otherwise pay two calls and two
-packets for each. A call that takes less than it was offered means the kernel's buffer is full, so no further
-call is made to learn it.
+packets for each. A call that takes less than it was offered means the kernel's buffer is full (`is_blocked`),
+so no further call is made to learn it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ class FileEndedError(OSError):
 
 
 class Outbox:
-    """Chunks that the kernel has not taken yet, and how many bytes they are."""
+    """Chunks that the kernel has not taken yet, and how many bytes they are. `is_blocked`: it would not have
+    taken more when it was last asked.
+    """
 
-    __slots__ = ("_chunks", "size")
+    __slots__ = ("_chunks", "is_blocked", "size")
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
         self.size = 0
+        self.is_blocked = False
 
     def push(self, chunks: Chunks, size: int) -> None:
         """Queue chunks of `size` bytes in all."""
@@ -44,16 +47,18 @@ class Outbox:
         self.size = 0
 
     def flush(self, socket: Socket, bytes_max: int) -> int:
-        """Send up to about `bytes_max` bytes. Returns what the kernel took; `size` tells what is left."""
+        """Send up to `bytes_max` bytes. Returns what the kernel took; `size` tells what is left."""
         chunks = self._chunks
         taken = 0
+        self.is_blocked = False
         try:
             while chunks and taken < bytes_max:
                 head = chunks[0]
+                room = bytes_max - taken
                 if isinstance(head, FileSlice) and head.size > SLICE_READ_BYTES_MAX:
-                    offered = min(head.size, bytes_max - taken)
+                    offered = min(head.size, room)
                     count = self._send_file(socket, head, offered)
-                elif len(chunks) == 1 and not isinstance(head, FileSlice):
+                elif len(chunks) == 1 and not isinstance(head, FileSlice) and len(head) <= room:
                     offered = len(head)
                     count = socket.send((head,))
                     if count == offered:
@@ -61,15 +66,16 @@ class Outbox:
                     else:
                         chunks[0] = memoryview(head)[count:]
                 else:
-                    run = self._gather()
+                    run = self._gather(room)
                     offered = sum(map(len, run))
                     count = socket.send(run)
                     self._drop(count)
                 taken += count
                 if count < offered:
+                    self.is_blocked = True
                     break
         except (BlockingIOError, InterruptedError):
-            pass
+            self.is_blocked = True
         self.size -= taken
         return taken
 
@@ -83,8 +89,10 @@ class Outbox:
             self._chunks[0] = FileSlice(head.file, head.position + count, head.size - count)
         return count
 
-    def _gather(self) -> list[Buffer]:
-        """The buffers that can leave in one call, up to the next long slice; short ones are read."""
+    def _gather(self, bytes_max: int) -> list[Buffer]:
+        """The buffers that can leave in one call, up to the next long slice; short ones are read. What goes
+        beyond `bytes_max` is cut off.
+        """
         run: list[Buffer] = []
         size = 0
         for index, chunk in enumerate(self._chunks):
@@ -95,6 +103,9 @@ class Outbox:
                 self._chunks[index] = data
             else:
                 data = chunk
+            if size + len(data) > bytes_max:
+                run.append(memoryview(data)[: bytes_max - size])
+                break
             run.append(data)
             size += len(data)
             if size >= GATHER_BYTES_MAX or len(run) == GATHER_COUNT_MAX:
