@@ -72,10 +72,11 @@ class LazyGroup(click.Group):
 
 def explain(error: Exception) -> str:
     """An error in one line for a person."""
+    from headrace.base.errors import InvalidBytesError
     from headrace.clients.errors import ClientError
     from headrace.settings.definition import SettingError
 
-    if isinstance(error, ClientError | SettingError):
+    if isinstance(error, ClientError | InvalidBytesError | SettingError):
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -83,12 +83,15 @@ def start(
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    from headrace.base.errors import ApiError
     from headrace.node.lifecycle import run
 
     try:
         status = run(config, _say_ready, on_progress=_say_progress, supervised=supervised)
     except OSError as error:
         raise click.ClickException(_start_failure(error)) from error
+    except ApiError as error:
+        raise click.ClickException(f"cannot start: {error}") from error
     sys.exit(status)
 
 

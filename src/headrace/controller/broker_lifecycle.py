@@ -98,6 +98,8 @@ class BrokerLifecycle:
         self._failed_directories: list[bytes] = []
         self.epoch = UNKNOWN_EPOCH
         self.fenced = True
+        self.refusal: str | None = None
+        """Why the controller has not taken the broker in so far, for a person."""
 
     async def register(self, listeners: Sequence[Endpoint]) -> int:
         """Make the broker known, fenced; returns its epoch. A process before this one may still count as
@@ -126,12 +128,23 @@ class BrokerLifecycle:
                 response = await self._controller.register_broker(request)
             except ApiError as error:
                 if error.code not in _LATER or self._clock.monotonic_ms() >= deadline_ms:
-                    raise
+                    raise ApiError(error.code, self._explained(error)) from error
+                self.refusal = self._explained(error)
                 logger.info("the broker is not registered yet: %s", error)
                 await asyncio.sleep(REGISTER_AGAIN_S)
             else:
                 self.epoch = response.broker_epoch
                 return self.epoch
+
+    def _explained(self, error: ApiError) -> str:
+        """The controller answers with a code and no words."""
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return f"a broker with node.id {self._identity.node_id} is registered, and runs or did until now"
+        if error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return (
+                f"the controllers are not of cluster {self._identity.cluster_id}, as the log directories are"
+            )
+        return str(error)
 
     async def unfence(self) -> None:
         """Begin to serve, and keep the session alive from now on."""

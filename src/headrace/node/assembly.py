@@ -30,6 +30,7 @@ from headrace.node.directory_reports import DirectoryReports
 from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
 from headrace.node.log_opening import Say, open_logs
+from headrace.node.notices import telling
 from headrace.node.replication import Replication
 from headrace.node.storage import (
     directory_id_of,
@@ -242,7 +243,7 @@ class Node:
     async def start(self, say: Say | None) -> None:
         self._listeners.open()
         self._listeners.admit_controllers()
-        await self._control.start(self._listeners.advertised_controllers)
+        await telling(self._control.start(self._listeners.advertised_controllers), say, self._why_no_quorum)
         if self._is_broker:
             await self._start_broker(say)
 
@@ -262,7 +263,7 @@ class Node:
         self.parts.transactions.start()
         self._upkeep.start()
         self.cleaning.start()
-        await self._register()
+        await telling(self._register(), say, self._why_not_registered)
         # Registering ends the leaderships of the process before this one: groups are loaded once it is over.
         self._coordinates = True
         self.parts.groups.apply(everything_in(self.image))
@@ -270,6 +271,18 @@ class Node:
         self._listeners.admit()
         if self.tiers is not None:
             self.tiers.start()
+
+    def _why_no_quorum(self) -> str:
+        config = self.config
+        asked = config.list("controller.quorum.voters") or config.list("controller.quorum.bootstrap.servers")
+        return (
+            f"no leader of the quorum is found yet: are enough controllers of cluster {self.cluster_id} "
+            f"running at {', '.join(asked)}?"
+        )
+
+    def _why_not_registered(self) -> str:
+        reason = None if self._lifecycle is None else self._lifecycle.refusal
+        return f"the broker is not registered yet: {reason or 'no controller has answered'}"
 
     async def _register(self) -> None:
         self._lifecycle = BrokerLifecycle(
