@@ -6,6 +6,7 @@ does not have this broker among the partition's replicas.
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from headrace.log.log_folder import ConfigOf
 from headrace.log.log_moves import adopt_abandoned
@@ -15,6 +16,9 @@ from headrace.metadata.image import ClusterImage
 from headrace.node.strays import is_at_home, set_strays_aside
 
 Say = Callable[[str], None]
+
+TELL_EVERY_S: Final = 1.0
+"""A node may recover thousands of logs, most in a moment: what takes longer is told, and damage always."""
 
 
 async def open_logs(
@@ -27,10 +31,16 @@ async def open_logs(
     say: Say | None,
 ) -> None:
     """Open all logs of a node's folders; `say` is told of a recovery's progress."""
+    told_s = loop.time()
+
+    def tell(progress: RecoveryProgress) -> None:
+        nonlocal told_s
+        if say is not None and (progress.bytes_cut or loop.time() - told_s >= TELL_EVERY_S):
+            told_s = loop.time()
+            say(_progress_text(progress))
 
     def on_progress(progress: RecoveryProgress) -> None:
-        if say is not None:
-            loop.call_soon_threadsafe(say, _progress_text(progress))
+        loop.call_soon_threadsafe(tell, progress)
 
     def open_all() -> None:
         store.open_all(
