@@ -123,3 +123,11 @@ def test_eligible_leaders_need_their_metadata_version_and_fix_the_minimum() -> N
     assert "it builds on metadata.version 23" in str(reply.error_message)
     assert update(core, ("metadata.version", 30, UPGRADE), (name, 1, UPGRADE)).error_code == 0
     assert core.image.config_of(4, "") == {"min.insync.replicas": "2"}
+
+
+@pytest.mark.parametrize("kind", [SAFE, UNSAFE])
+def test_the_quorums_version_does_not_rise_by_a_downgrade(kind: int) -> None:
+    core = new_core(1)
+    core.image.kraft_version = 0
+    reply = update(core, ("kraft.version", 1, kind), validate_only=True)
+    assert (reply.error_code, "ask for an upgrade" in str(reply.error_message)) == (95, True)

@@ -38,6 +38,10 @@ def test_other_topics_have_no_quorum(tmp_path: Path) -> None:
         request = DescribeQuorumRequest([RequestTopicData("a", [RequestPartitionData(0)])])
         response = await desk.ask(request)
         assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        twice = [RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])] * 2
+        response = await desk.ask(DescribeQuorumRequest(twice))
+        codes = [topic.partitions[0].error_code for topic in response.topics]
+        assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
 
     at_desk(tmp_path, script)
 

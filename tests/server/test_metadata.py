@@ -16,6 +16,7 @@ from headrace.wire.schemas.create_topics import (
 )
 from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.server.desk import Desk, at_desk
+from tests.server.node_world import NodeWorld, simulated
 
 
 def by_name(*names: str, auto: bool = False, **more: bool) -> MetadataRequest:
@@ -97,6 +98,16 @@ def test_names_and_ids_must_fit_the_version(
     async def script(desk: Desk) -> None:
         response = await desk.ask(MetadataRequest(topics=[topic]), version)
         assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
+
+    at_desk(tmp_path, script)
+
+
+def test_what_may_be_done_with_a_topic_is_told_also_where_there_is_none(tmp_path: Path) -> None:
+    async def script(desk: Desk) -> None:
+        await desk.create("a")
+        response = await desk.ask(by_name("a", "nope", include_topic_authorized_operations=True), 12)
+        one, other = response.topics
+        assert one.topic_authorized_operations == other.topic_authorized_operations != NOT_ASKED_FOR
 
     at_desk(tmp_path, script)
 
@@ -217,3 +228,11 @@ def test_partitions_without_a_reachable_leader_are_told_as_such(tmp_path: Path) 
         assert response.topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
     at_desk(tmp_path, script)
+
+
+@simulated()
+async def test_several_ids_in_a_version_that_goes_by_names_are_refused(world: NodeWorld) -> None:
+    client = await world.connect()
+    topics = [MetadataRequestTopic(bytes([each]) * 16, None) for each in (1, 2)]
+    response = await client.ask(MetadataRequest(topics), 11)
+    assert [(t.name, t.error_code) for t in response.topics] == [("", ErrorCode.INVALID_REQUEST)] * 2

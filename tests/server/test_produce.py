@@ -242,3 +242,10 @@ async def test_a_sequence_that_was_written_is_answered_again_from_memory(world: 
     client = await world.connect()
     response = await client.ask(request, BY_NAME)
     assert (code(response), world.log("t").log_end_offset) == (ErrorCode.NONE, 3)
+
+
+@simulated()
+async def test_bytes_that_are_no_batch_belong_to_no_transaction(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    client = await world.connect()
+    assert code(await client.ask(produce("t", b"x" * 100), BY_NAME)) is ErrorCode.CORRUPT_MESSAGE

@@ -75,7 +75,7 @@ def _update(
     if level < 0:
         raise _invalid(name, level, "levels begin at 0, which turns a feature off")
     if name == KRAFT_VERSION:
-        _check_kraft_version(cluster, level, kraft_obstacle)
+        _check_kraft_version(cluster, level, direction, kraft_obstacle)
         return []
     reason = _why_not(cluster, name, level)
     if reason is not None:
@@ -113,13 +113,15 @@ def _direction(update: FeatureUpdateKey, api_version: int) -> int:
     )
 
 
-def _check_kraft_version(cluster: Cluster, level: int, obstacle: str | None) -> None:
+def _check_kraft_version(cluster: Cluster, level: int, direction: int, obstacle: str | None) -> None:
     """The quorum's own version never goes back, and goes on only where every voter can be written down."""
     current = cluster.image.kraft_version
     if level < current:
         raise _invalid(KRAFT_VERSION, level, f"it is at {current} and never goes back")
     if level > SUPPORTED[KRAFT_VERSION].max:
         raise _invalid(KRAFT_VERSION, level, f"this release can run up to {SUPPORTED[KRAFT_VERSION].max}")
+    if level > current and direction != UpgradeType.UPGRADE:
+        raise _invalid(KRAFT_VERSION, level, f"it is at {current}: this is no downgrade, ask for an upgrade")
     if level > current and obstacle is not None:
         raise _invalid(KRAFT_VERSION, level, obstacle)
 

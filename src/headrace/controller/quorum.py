@@ -25,8 +25,8 @@ def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, *, api_version: int, clock: Clock
 ) -> DescribeQuorumResponse:
     """The one partition of the metadata log; any other is unknown here."""
-    asked = {(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions}
-    if asked != {(METADATA_TOPIC, 0)}:
+    asked = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
+    if asked != [(METADATA_TOPIC, 0)]:
         return _unknown(request)
     data = ResponsePartitionData(partition_index=0)
     response = DescribeQuorumResponse(

@@ -16,7 +16,7 @@ from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.coordinators.txn.transaction import Owner
 from headrace.log.producer_states import NO_OFFSET, ProducerStates
-from headrace.records.batch import HEADER_BYTES, read_header
+from headrace.records.batch import HEADER_BYTES, MAGIC, read_header
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ ABORTABLE_SINCE: Final = 11
 """The version of Produce whose clients know TRANSACTION_ABORTABLE."""
 TOPIC_IDS_SINCE: Final = 13
 
+_MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
 _TRANSACTIONAL: Final = 0x10
 
@@ -67,6 +68,7 @@ def is_transactional(data: PartitionProduceData) -> bool:
     return (
         records is not None
         and len(records) > _ATTRIBUTES_AT
+        and records[_MAGIC_AT] == MAGIC  # bytes that are no batch say nothing
         and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
     )
 

@@ -18,6 +18,8 @@ class Allowed(NamedTuple):
     values: tuple[Any, Any] | None = None  # what Kafka and we say; None for anything
 
 
+_UNSERVED: Final = "36|38|39|40|41|48|49|50|51|76|77|78|79|83|84|85|86|87|88|89|90|91|92"
+
 ALLOWED: Final = (
     Allowed(
         "share groups", r"^key type 2, .*FindCoordinator", "", "there is no coordinator for share groups"
@@ -42,10 +44,73 @@ ALLOWED: Final = (
         (None, "<words>"),
     ),
     Allowed(
+        "not served",
+        rf"^(key ({_UNSERVED}), ApiVersions|plain, )",
+        "",
+        "quotas, SCRAM users, delegation tokens, share and streams groups: there are none, and no client is "
+        "told that there were",
+    ),
+    Allowed(
+        "hangs up",
+        r"^kind 0, pattern ., \w+Acls",
+        "",
+        "Kafka hangs up on filters that it cannot read; ACLs are disabled either way",
+    ),
+    Allowed(
+        "no time",
+        r"^(no|negative) time, CreateTopics",
+        "",
+        "a topic that can be made at once is made, however little time there was",
+    ),
+    Allowed("blanks", r"^spaces", r"value$", "a value is kept without the blanks around it"),
+    Allowed(
+        "threads",
+        r"^too many threads",
+        "",
+        "there are no such threads: the setting has no effect, and no limit",
+    ),
+    Allowed(
+        "mistyped",
+        r"^an unknown key of a broker",
+        "",
+        "a setting that no broker has is a mistake; Kafka keeps it for plugins that may know it",
+    ),
+    Allowed(
+        "no such election",
+        r"^none, kind 2, ElectLeaders",
+        "",
+        "an election of no kind is refused, also for no partitions",
+    ),
+    Allowed(
+        "feature twice",
+        r"^twice, UpdateFeatures",
+        r"results$",
+        "a feature that is named twice is answered once",
+    ),
+    Allowed(
+        "two-phase commit",
+        r"^key 22, ApiVersions",
+        r"versions",
+        "InitProducerId v6 is served and told of; in Kafka it is not settled yet (KIP-939)",
+    ),
+    Allowed(
         "repeated",
         r"Produce",
         r"log_append_time_ms$",
         "a repetition is told what the first arrival was told; Kafka takes the records' own time for its own",
+    ),
+    Allowed(
+        "negative epochs",
+        r"^epoch -2, ListOffsets",
+        "",
+        "all negative epochs mean none; in Kafka only -1 does, and no client has another",
+    ),
+    Allowed(
+        "log start",
+        r"Produce",
+        r"log_start_offset$",
+        "where the log starts is told with refusals, too",
+        ("<default>", 0),
     ),
     Allowed(
         "marker again",

@@ -113,7 +113,7 @@ _NOTHING = object()
 
 
 def _words(names: Names, value: str | None) -> Any:
-    return value and "<words>"
+    return "<words>" if value else None
 
 
 def _error(names: Names, value: int) -> Any:
@@ -189,4 +189,10 @@ _SPECIAL: dict[str, Callable[[Names, Any], Any]] = {
     "last_timestamp": _moment,
     "timestamp": _moment,
     "replica_directory_id": _numbered("directory"),
+    "Listener.port": lambda names, value: "<own>",  # 0 of a node that was started on any free port
+    "ResponsePartitionData.leader_epoch": _own,
+    "ResponsePartitionData.high_watermark": _own,
+    "ReplicaState.log_end_offset": _own,
+    "ReplicaState.last_fetch_timestamp": _moment,
+    "ReplicaState.last_caught_up_timestamp": _moment,
 }

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.compat import brokers
 from tests.compat.alike.session import Answer, Session
 from tests.server.beside_kafka.compare import SimulatedNode
 from tests.server.beside_kafka.record import RunningKafka
@@ -15,7 +16,17 @@ from tests.server.beside_kafka.talk import Broker
 from tests.server.node_world import NodeWorld
 
 RECORDED = Path(__file__).parent / "recorded"
-AREAS = ("groups", "offsets", "consumer_groups", "transactions")
+AREAS = (
+    "groups",
+    "offsets",
+    "consumer_groups",
+    "transactions",
+    "topics",
+    "configs",
+    "cluster",
+    "producing",
+    "fetching",
+)
 
 # Both brokers get these: little groups, short sessions, nothing by accident or by time.
 SETTINGS = {
@@ -54,7 +65,7 @@ def on_running(bootstrap: str, area: str, seed: int | None = None) -> list[Answe
 
 
 def on_simulated(area: str, seed: int | None = None) -> list[Answer]:
-    with NodeWorld(SETTINGS) as world:
+    with NodeWorld(brokers.SETTINGS | SETTINGS) as world:
 
         async def conversation() -> list[Answer]:
             await world.start()

@@ -12,6 +12,8 @@ from tests.server.node_world import API_OF, Client
 SILENT_MS = 4_000
 """After which a request counts as never answered."""
 PAUSE_MS = 20
+UNKNOWN_ID = b"\1" * 16
+"""The id of no topic."""
 
 
 class Answer(NamedTuple):
@@ -33,6 +35,7 @@ class Session:
     def __init__(self, broker: Broker) -> None:
         self.answers: list[Answer] = []
         self.names = Names(broker.prefix)
+        self.know(UNKNOWN_ID, "unknown id")
         self._broker = broker
         self._clients: dict[str, Client] = {}
         self._begun: list[asyncio.Future[Any]] = []

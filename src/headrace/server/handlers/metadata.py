@@ -68,13 +68,13 @@ def _check_request(context: RequestContext, wanted: Sequence[MetadataRequestTopi
         if any(topic.name is None and topic.topic_id == NO_TOPIC_ID for topic in wanted):
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic needs a name or an id")
         return
-    for topic in wanted:
-        if topic.name is None or topic.topic_id != NO_TOPIC_ID:
-            # The refusal repeats the name, and these versions cannot repeat a null.
+    if any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in wanted):
+        for topic in wanted:
+            # The refusal repeats the names, and these versions cannot repeat a null.
             topic.name = topic.name or ""
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"version {context.api_version} asks for topics by their names"
-            )
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"version {context.api_version} asks for topics by their names"
+        )
 
 
 def _to_make(
@@ -166,6 +166,10 @@ def _answer(
     live = {broker.id for broker in parts.image.brokers.values() if not broker.fenced}
     if request.topics:
         live |= parts.doubts.lingering()
+    if request.include_topic_authorized_operations:
+        for topic in failed:
+            if topic.name is not None:
+                topic.topic_authorized_operations = authorized_operations(context, Resource.TOPIC, topic.name)
     operations = NOT_ASKED_FOR
     if request.include_cluster_authorized_operations:
         operations = authorized_operations(context, Resource.CLUSTER, CLUSTER_NAME)

@@ -7,9 +7,7 @@ from typing import Any
 from headrace.wire.schemas.consumer_group_describe import ConsumerGroupDescribeRequest
 from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.compat.alike.scripts.states import consumer, groups_ready, stable
-from tests.compat.alike.session import Session, versions
-
-UNKNOWN_ID = b"\1" * 16
+from tests.compat.alike.session import UNKNOWN_ID, Session, versions
 
 
 def joining(session: Session, group: str, member: str = "m", **fields: Any) -> ConsumerGroupHeartbeatRequest:

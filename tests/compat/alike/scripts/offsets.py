@@ -17,10 +17,9 @@ from headrace.wire.schemas.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.compat.alike.scripts.states import Group, every_state, groups_ready
-from tests.compat.alike.session import Session, versions
+from tests.compat.alike.session import UNKNOWN_ID, Session, versions
 
 STATIC_SINCE, BY_ID_SINCE, MANY_SINCE = 7, 10, 8
-UNKNOWN_ID = b"\1" * 16
 
 
 class Topics:
