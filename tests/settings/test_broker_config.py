@@ -114,7 +114,9 @@ def test_dynamic_changes_are_checked_first() -> None:
     config = BrokerConfig(NODE)
 
     def refused(settings: dict[str, str], *, per_broker: bool) -> str:
-        wrong = check_broker_settings(config, settings, per_broker=per_broker, changed=frozenset(settings))
+        wrong = check_broker_settings(
+            config, settings, before={}, per_broker=per_broker, changed=frozenset(settings)
+        )
         return wrong.setting if wrong else ""
 
     assert not refused({"log.retention.ms": "5000"}, per_broker=False)
@@ -126,6 +128,9 @@ def test_dynamic_changes_are_checked_first() -> None:
     assert refused({"ssl.keystore.location": "/x"}, per_broker=True) == "ssl.keystore.location"
     assert not refused({"listener.name.plaintext.ssl.keystore.location": "/x"}, per_broker=True)
     assert refused({"log.retention.msx": "1"}, per_broker=True) == "log.retention.msx"
+    assert not refused({"num.io.threads": "16", "log.cleaner.threads": "0"}, per_broker=True)
+    assert refused({"num.io.threads": "17"}, per_broker=True) == "num.io.threads"
+    assert refused({"num.io.threads": "3"}, per_broker=False) == "num.io.threads"
     week = "604800000"
     assert not refused({"log.local.retention.ms": week}, per_broker=False)
     assert refused({"log.local.retention.ms": week + "0"}, per_broker=False) == "log.local.retention.ms"

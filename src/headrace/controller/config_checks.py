@@ -107,7 +107,13 @@ def _check_broker_settings(
     cluster: Cluster, key: ConfigKey, settings: Mapping[str, str], changed: frozenset[str]
 ) -> None:
     per_broker = key != CLUSTER_DEFAULT
-    wrong = changes.check_broker_settings(cluster.config, settings, per_broker=per_broker, changed=changed)
+    wrong = changes.check_broker_settings(
+        cluster.config,
+        settings,
+        before=cluster.image.config_of(*key),
+        per_broker=per_broker,
+        changed=changed,
+    )
     if wrong is None:
         return
     # A broker's setting is the request's fault, as Kafka has it: the broker refuses before the controller

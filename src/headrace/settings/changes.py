@@ -13,6 +13,15 @@ from headrace.settings.group import GROUP
 from headrace.settings.names import listener_setting
 from headrace.settings.topic import check_local_retention, check_topic_config, resolve_topic_config
 
+# Kafka starts and ends threads a few at a time: one change at most doubles or halves how many there are.
+_POOLS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
 _PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
 
 
@@ -46,25 +55,46 @@ def check_tier_kept(
 
 
 def check_broker_settings(
-    broker: BrokerConfig, settings: Mapping[str, str], *, per_broker: bool, changed: frozenset[str]
+    broker: BrokerConfig,
+    settings: Mapping[str, str],
+    *,
+    before: Mapping[str, str],
+    per_broker: bool,
+    changed: frozenset[str],
 ) -> SettingError | None:
-    """What is wrong with the dynamic settings of one broker, or of all, once `changed` have been changed."""
+    """What is wrong with the dynamic settings of one broker, or of all, once `changed` have been changed from
+    what they were `before`."""
     try:
         for name in sorted(changed):
             _check_dynamic(name, per_broker=per_broker)
         for name, text in settings.items():
             parse_broker_setting(name, text)
-        own, shared = broker.dynamic_broker, broker.dynamic_default
-        after = broker.with_dynamic(
-            broker=settings if per_broker else own, default=shared if per_broker else settings
-        )
+        after = _with_layer(broker, settings, per_broker=per_broker)
         check_together(after)
+        _check_pools(_with_layer(broker, before, per_broker=per_broker), after, changed)
         inherited = check_topic_config(after, {})
         if any(name.startswith("log.") for name in changed):
             check_local_retention(inherited, "log.")
     except SettingError as wrong:
         return wrong
     return None
+
+
+def _with_layer(broker: BrokerConfig, settings: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
+    own, shared = broker.dynamic_broker, broker.dynamic_default
+    return broker.with_dynamic(
+        broker=settings if per_broker else own, default=shared if per_broker else settings
+    )
+
+
+def _check_pools(before: BrokerConfig, after: BrokerConfig, changed: frozenset[str]) -> None:
+    for name in changed.intersection(_POOLS):
+        was, will_be = before.int(name), after.int(name)
+        if not was // 2 <= will_be <= was * 2:
+            raise SettingError(
+                name,
+                f"{will_be} is less than half or more than double of {was}, as it is now: go there in steps",
+            )
 
 
 def _check_dynamic(name: str, *, per_broker: bool) -> None:
