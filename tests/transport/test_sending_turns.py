@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.transport.sending_turns import SHARED_TURNS, SendingTurns
+from headrace.transport.sending_turns import SMALL_PIECES, SendingTurns
 
 
 class Loop:
@@ -73,12 +73,8 @@ def test_one_that_fails_in_its_turn_does_not_hold_up_the_others() -> None:
     assert "".join(sent) == "!aa"
 
 
-def test_turns_are_shared_for_a_while_after_a_short_reply() -> None:
-    loop, turns = made()
-    assert not turns.are_shared
+def test_pieces_are_small_for_a_while_after_a_short_reply() -> None:
+    _, turns = made()
+    assert not turns.begin_piece()
     turns.note_short()
-    sent: list[str] = []
-    Reader(turns, "a", SHARED_TURNS + 10, sent)
-    while turns.are_shared:
-        loop.turn()
-    assert len(sent) == SHARED_TURNS
+    assert [turns.begin_piece() for _ in range(SMALL_PIECES + 2)] == [True] * SMALL_PIECES + [False] * 2

@@ -46,6 +46,10 @@ log = logging.getLogger(__name__)
 # peer does not take, and not what we have not offered yet.
 FLUSH_AT_BYTES: Final = 256 * 1024
 
+# A peer that got a long reply gets short ones among them, too (the rest of a segment, nothing new yet). After
+# so many of them in a row it counts as one that waits for short ones.
+REPLIES_UNTIL_MODEST: Final = 16
+
 # Why reading is paused: a set of bits, because the reasons come and go on their own.
 _PEER_IS_SLOW: Final = 1
 _MEMORY_IS_SHORT: Final = 2
@@ -92,7 +96,7 @@ class Connection:
         "_queues",
         "_reader",
         "_release",
-        "_replies_long",
+        "_replies_until_modest",
         "_slots",
         "_socket",
         "_turns",
@@ -134,7 +138,7 @@ class Connection:
         self._slots: deque[ReplySlot] = deque()
         self._parked_bytes = 0  # replies that are ready behind a slot that is not
         self._release: Callable[[], None] | None = None  # lets go of a reply that is held
-        self._replies_long = False  # the last one was: the peer reads in bulk
+        self._replies_until_modest = 0  # more than that: the peer reads in bulk
         self._paused = 0
         self._writing = False  # the socket is full: the loop tells us when it can be written
         self._queues = False  # there is more to send than fits in one turn, and others may be before us
@@ -204,9 +208,7 @@ class Connection:
         if self._slots:
             self.begin_reply().send(chunks)
         elif not self.closed:
-            size = chunks_size(chunks)
-            self._replies_long = size > self._limits.shared_turn_bytes_max
-            self._outbox.push(chunks, size)
+            self._push_chunks(chunks, chunks_size(chunks))
             if not self._busy:
                 self._flush_soon()
 
@@ -265,7 +267,7 @@ class Connection:
         except OSError as error:
             self.abort(str(error))
         self._settle()
-        if not self._replies_long:
+        if not self._replies_until_modest:
             self._turns.note_short()
         if self._attention is not None:
             self._attention.served()
@@ -378,8 +380,14 @@ class Connection:
 
     def _push(self, slot: ReplySlot) -> None:
         assert slot.chunks is not None
-        self._replies_long = slot.size > self._limits.shared_turn_bytes_max
-        self._outbox.push(slot.chunks, slot.size)
+        self._push_chunks(slot.chunks, slot.size)
+
+    def _push_chunks(self, chunks: Chunks, size: int) -> None:
+        if size > self._limits.shared_turn_bytes_max:
+            self._replies_until_modest = REPLIES_UNTIL_MODEST
+        elif self._replies_until_modest:
+            self._replies_until_modest -= 1
+        self._outbox.push(chunks, size)
 
     def _flush_soon(self) -> None:
         if not self._flush_planned:
@@ -406,7 +414,7 @@ class Connection:
 
     def _send(self) -> None:
         limits = self._limits
-        piece_bytes = limits.shared_turn_bytes_max if self._turns.are_shared else limits.turn_bytes_max
+        piece_bytes = limits.shared_turn_bytes_max if self._turns.begin_piece() else limits.turn_bytes_max
         try:
             if self._outbox.size and self._outbox.flush(self._socket, piece_bytes):
                 self.active_at = self._idle.now

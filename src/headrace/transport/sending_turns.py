@@ -8,7 +8,7 @@ loop finds readable is served between any two pieces, however many readers there
 queue.
 
 Pieces cost something: a megabyte in four of them takes the broker a quarter more CPU. So they are small only
-while somebody is there who would wait: for some turns after a request with a short reply.
+while somebody is there who would wait: for some time after a request with a short reply.
 
 A connection whose socket is full is not in the queue; it joins again when there is room.
 """
@@ -19,8 +19,8 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-SHARED_TURNS: Final = 64
-"""How many turns after a short reply the next short one is expected: about 10 ms of sending."""
+SMALL_PIECES: Final = 64
+"""So many after a short reply the next short one is still expected: about 10 ms of sending."""
 
 
 class Sender(Protocol):
@@ -33,21 +33,25 @@ class Sender(Protocol):
 class SendingTurns:
     """The queue of one loop's connections, first come first served."""
 
-    __slots__ = ("_loop", "_queue", "_turns_shared")
+    __slots__ = ("_loop", "_queue", "_small_pieces")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[Sender] = deque()
-        self._turns_shared = 0
+        self._small_pieces = 0
 
     def note_short(self) -> None:
         """Somebody was read from whose replies are short."""
-        self._turns_shared = SHARED_TURNS
+        self._small_pieces = SMALL_PIECES
 
-    @property
-    def are_shared(self) -> bool:
-        """Whether somebody with short replies is likely to wait meanwhile, so that pieces are to be small."""
-        return self._turns_shared > 0
+    def begin_piece(self) -> bool:
+        """A piece is about to be sent: whether it is to be small, because somebody with short replies is
+        likely to wait meanwhile.
+        """
+        if not self._small_pieces:
+            return False
+        self._small_pieces -= 1
+        return True
 
     @property
     def are_wanted(self) -> bool:
@@ -61,7 +65,6 @@ class SendingTurns:
         self._queue.append(sender)
 
     def _next(self) -> None:
-        self._turns_shared = max(0, self._turns_shared - 1)
         sender = self._queue.popleft()
         if self._queue:  # where it is empty, joining it again plans the next turn
             self._loop.call_soon(self._next)
