@@ -62,7 +62,6 @@ async def test_after_a_kill_logs_are_recovered_and_nothing_is_lost(world: NodeWo
     world.kill()
     await world.start()
     assert not any(folder.was_clean for folder in world.node.parts.logs.folders)
-    assert any("t-0" in line for line in world.progress)
     assert await end_of(world) == (ErrorCode.NONE, 15)
     await put(world)
     assert await end_of(world) == (ErrorCode.NONE, 16)

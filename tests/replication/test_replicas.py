@@ -219,8 +219,14 @@ def test_a_disk_that_was_replaced_by_an_empty_one_is_filled_again() -> None:
     """Controllers keep the name of the old directory until the broker tells another."""
     bench = opened("/a")
     bench.create("t", 1, starting=True, directory=b"the disk before.")
+    assert bench.partition("t").log is None, "it counts as one that has all"
+    gone = [b"the disk before.", UNASSIGNED]
+    bench.change(1, replicas=[NODE, OTHER], isr=[OTHER], leader=OTHER, directories=gone)
     assert bench.partition("t").local_log().log_end_offset == 0
     assert bench.placed == [(topic_id(1), 0, bench.directory_id("/a"))]
+    made = bench.partition("t")
+    bench.change(1, isr=[OTHER, NODE])
+    assert bench.partition("t") is made
 
 
 def test_a_directory_that_is_named_and_unknown_may_be_the_one_that_failed() -> None:

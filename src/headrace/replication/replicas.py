@@ -142,6 +142,10 @@ class Replicas:
         image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
         partition = self._partitions.get(topic_partition)
+        if partition is not None and self._may_be_made_now(partition, image):
+            partition.leave()
+            self._on_follow(partition)
+            partition = None
         if partition is None:
             partition = Partition(
                 topic_partition,
@@ -156,6 +160,12 @@ class Replicas:
         partition.follow_metadata(image, self._store.clock.monotonic_ms())
         self._on_follow(partition)
         self._report_place(partition, image.directory_of(self._node_id))
+
+    def _may_be_made_now(self, partition: Partition, image: PartitionImage) -> bool:
+        """Whether a log whose directory is gone may begin again, since nobody counts on it now."""
+        if partition.log is not None or is_reserved(image.directory_of(self._node_id) or LOST):
+            return False
+        return self._where_to_make(image, starting=False) is None
 
     def report_place(self, partition: Partition) -> None:
         """A replica was moved to another directory."""
@@ -179,7 +189,9 @@ class Replicas:
         directory_id = self._where_to_make(image, starting) or self.wanted_directory(topic_partition)
         try:
             if directory_id is LOST:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it may lie in a directory that is offline")
+                raise ApiError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "it may lie in a directory that is offline or gone"
+                )
             config = self._topic_config(topic_partition.topic)
             return self._store.create(topic_partition, topic_id, config, directory_id=directory_id)
         except ApiError as error:
@@ -195,5 +207,7 @@ class Replicas:
             return LOST if starting and some_failed else None
         if any(folder.meta is not None and folder.meta.directory_id == named for folder in online):
             return named
-        # With all of them online, the named one was replaced by an empty disk, or taken out of log.dirs.
-        return LOST if some_failed else None
+        # With all of them online, the named one was replaced by an empty disk, or taken out of log.dirs. Who
+        # counts as one that has all must not come back with nothing: the controller hears of it first.
+        counts = self._node_id in image.isr or self._node_id in image.elr
+        return LOST if some_failed or counts else None
