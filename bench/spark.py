@@ -1,5 +1,5 @@
-"""python -m bench.spark [--quick] [--rounds N] [--steps STEP...] [--markdown FILE] [--json FILE]: our source
-and sink beside Spark's JVM connector.
+"""python -m bench.spark [--quick] [--rounds N] [--steps STEP...] [--config NAME=VALUE...] [--markdown FILE]
+[--json FILE]: our source and sink beside Spark's JVM connector.
 
 The connector, from Maven Central, works on Apache Kafka; ours on headrace. Same machine, same Spark, same
 queries: write rows, read them all, read them by availableNow in five batches, copy them to another topic by
@@ -15,6 +15,11 @@ byte by byte, most of a write of 1 KB was the making of its rows, on both sides.
 What a step has written is on the disk before the next begins: some gigabytes later the kernel would make
 whoever writes wait for it, and headrace, which is written to once more, sooner than the other.
 
+Both sides have a session of `headrace.spark.session`, and what it sets holds for both: a file of a checkpoint
+takes two processes instead of ten. Workers that load compiled modules help ours alone, as the connector has
+no workers in Python; so would `spark.python.unix.domain.socket.enabled=true`, which is off unless `--config`
+says otherwise.
+
 CPU is that of the broker for each row, and that of Spark (its JVM and Python workers).
 """
 
@@ -27,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -195,6 +200,7 @@ def work(arguments: dict[str, Any]) -> None:
         "spark.driver.memory": "3g",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": arguments["jars"],
+        **arguments["config"],
     }
     spark = spark_session("bench", master="local[2]", config=config, tell=lambda _: None)
     steps = arguments["steps"]
@@ -209,7 +215,12 @@ def _as_line(step: str, found: dict[str, float]) -> None:
 
 
 def measure(
-    broker: Broker, format_name: str, jars: str, loads: list[Load], steps: Sequence[str]
+    broker: Broker,
+    format_name: str,
+    jars: str,
+    loads: list[Load],
+    steps: Sequence[str],
+    config: Mapping[str, str],
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Everything for one side, in a process of its own, as it is found."""
     from bench.loads import create
@@ -225,6 +236,7 @@ def measure(
         "jars": jars,
         "loads": [list(load) for load in loads],
         "steps": list(steps),
+        "config": dict(config),
     }
     command = [sys.executable, "-m", "bench.spark", "--work", json.dumps(arguments)]
     with tempfile.TemporaryFile("w+") as errors:
@@ -249,6 +261,9 @@ def main() -> int:
     parser.add_argument(
         "--steps", nargs="*", choices=STEPS, default=STEPS, metavar="STEP", help="besides writing"
     )
+    parser.add_argument(
+        "--config", nargs="+", default=(), metavar="NAME=VALUE", help="settings of Spark, on both sides"
+    )
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     parser.add_argument("--json", type=Path, help="also write all figures here")
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -265,6 +280,7 @@ def main() -> int:
     loads = [load for load in LOADS if not options.loads or load.name in options.loads]
     if options.quick:
         loads = [load._replace(rows=load.rows // 10) for load in loads]
+    config = dict(pair.split("=", 1) for pair in options.config)
     figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number in range(1 if options.quick else options.rounds):
         print(f"round {number + 1}", flush=True)
@@ -272,7 +288,7 @@ def main() -> int:
             if name not in options.sides:
                 continue
             with kind() as broker:
-                for step, found in measure(broker, name, with_jars, loads, options.steps):
+                for step, found in measure(broker, name, with_jars, loads, options.steps, config):
                     for unit, value in found.items():
                         figures[f"{step} | {unit}"][kind.name].append(value)
                         print(f"  {kind.name:9} {step:24} {unit:14} {value:12.2f}", flush=True)
