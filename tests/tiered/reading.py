@@ -61,7 +61,8 @@ class Tiered:
     """One partition with both tiers."""
 
     disk: VirtualDisk = field(default_factory=VirtualDisk)
-    memory: WindowMemory = field(default_factory=WindowMemory)
+    memory: WindowMemory | None = None  # the reader's own
+    window_bytes_max: int | None = None  # as the store says
     threads: int = 10
     pending_max: int = 100
     bytes_per_second: int = 1 << 62
@@ -69,6 +70,8 @@ class Tiered:
 
     def __post_init__(self) -> None:
         self.store = WatchedStore(self.disk)
+        if self.window_bytes_max is not None:
+            self.store.window_bytes_max = self.window_bytes_max  # type: ignore[misc]
         self.disk.make_folder("/data")
         self.logs = LogBuilder(self.disk, "/data")
         self.remote_logs = RemoteLogs()

@@ -10,6 +10,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.records.batch import batches
 from headrace.testing.world import World
 from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.store import WINDOW_BYTES_MAX
 from headrace.tiered.window_memory import WindowMemory
 from tests.log.building import append, append_marker, batch_of, offsets_of, sequenced
 from tests.tiered.reading import Tiered
@@ -94,7 +95,8 @@ async def test_a_sequential_reader_finds_the_next_window_there_also_over_the_bor
 
 @simulated
 async def test_a_log_larger_than_the_memory_is_read_by_many_within_it() -> None:
-    tiers = Tiered(memory=WindowMemory(3 << 20))
+    memory = WindowMemory(3 << 20)
+    tiers = Tiered(memory=memory)
     log = filled(tiers, count=1500, value_bytes=3_000, segment_bytes=1 << 20)
     tiers.drop_local(log, len(log.segments) - 1)
     assert log.local_start_offset > 6000
@@ -103,11 +105,24 @@ async def test_a_log_larger_than_the_memory_is_read_by_many_within_it() -> None:
         for number, offset in list(offsets.items()):
             found = await tiers.read(log, offset, max_bytes=100_000)
             assert next(batches(found.records))[1].base_offset <= offset
-            assert tiers.memory.bytes_held <= 3 << 20
+            assert memory.bytes_held <= 3 << 20
             offsets[number] = found.upper_offset
             if found.upper_offset >= log.local_start_offset:
                 del offsets[number]
-    assert len(tiers.memory) > 1
+    assert len(memory) > 1
+
+
+@simulated
+async def test_as_much_is_read_at_once_as_suits_the_store() -> None:
+    """Little from files, where it only keeps a core busy; much where each read waits for a network."""
+    largest = []
+    for window_bytes_max in (None, WINDOW_BYTES_MAX):
+        tiers = Tiered(window_bytes_max=window_bytes_max)
+        log = filled(tiers, count=1000, value_bytes=3_000, segment_bytes=12 << 20)
+        tiers.drop_local(log, 1)
+        assert offsets_of(await tiers.read_all(log)) == list(range(5000))
+        largest.append(max(end - start for _, start, end in tiers.store.reads_of(LOG)))
+    assert largest == [2 << 20, 8 << 20]
 
 
 @simulated

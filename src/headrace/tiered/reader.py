@@ -30,7 +30,7 @@ from headrace.tiered.pace import Pace
 from headrace.tiered.readable import ReadableSegments
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, lineage_end
 from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, window_bytes_max
 from headrace.tiered.window_memory import WindowMemory
 from headrace.tiered.windows import EVERYTHING, Aborted, Window, find_aborted, load_window, read_window
 
@@ -122,7 +122,7 @@ class RemoteReader:
         self._on_arrival = on_arrival
         self._limits = limits
         self._pace = Pace(limits.bytes_per_second)
-        self._memory = WindowMemory() if memory is None else memory
+        self._memory = WindowMemory(window_bytes_max=window_bytes_max(store)) if memory is None else memory
         self._jobs: dict[tuple[bytes, int], _Job] = {}
         self._urgent: deque[_Job] = deque()
         self._ahead: deque[_Job] = deque()

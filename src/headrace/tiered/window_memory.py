@@ -15,12 +15,10 @@ from typing import Final
 
 from headrace.base.ids import TopicPartition
 from headrace.tiered.buffers import Buffers
+from headrace.tiered.store import WINDOW_BYTES_MAX
 from headrace.tiered.windows import Window, window_at
 
 MEMORY_BYTES_MAX: Final = 96 << 20
-# One window of a reader is under way at a time: where it ends is known when it is there. So the larger it is,
-# the less a store's latency counts: at 30 ms a read 8 MiB give 158 MB/s, 4 MiB gave 103, at none both 800.
-WINDOW_BYTES_MAX: Final = 8 << 20
 WINDOW_BYTES_MIN: Final = 256 << 10
 WINDOWS_AHEAD_MAX: Final = 4
 # What replies on their way may still hold of windows that are gone.
@@ -33,8 +31,11 @@ IDLE_S: Final = 10.0
 class WindowMemory:
     """Windows by segment, the bytes they take, and the readers that share them."""
 
-    def __init__(self, bytes_max: int = MEMORY_BYTES_MAX) -> None:
+    def __init__(
+        self, bytes_max: int = MEMORY_BYTES_MAX, *, window_bytes_max: int = WINDOW_BYTES_MAX
+    ) -> None:
         self._bytes_max = bytes_max
+        self._window_bytes_max = window_bytes_max
         self._by_segment: dict[bytes, list[Window]] = {}
         self._used: OrderedDict[int, Window] = OrderedDict()  # by id; the longest unused first
         self._readers: OrderedDict[tuple[TopicPartition, int], float] = OrderedDict()  # when each read last
@@ -70,7 +71,7 @@ class WindowMemory:
 
     def window_bytes(self) -> int:
         """A power of two, so that buffers fit again."""
-        size = max(WINDOW_BYTES_MIN, min(WINDOW_BYTES_MAX, self._share() // 3))
+        size = max(WINDOW_BYTES_MIN, min(self._window_bytes_max, self._share() // 3))
         return 1 << (size.bit_length() - 1)
 
     def windows_ahead(self) -> int:
