@@ -6,8 +6,9 @@ Reading: one broker with a folder as its remote store, and two topics of the sam
 disk; of the other a tenth does, and the rest is in the store. librdkafka's benchmark reads both from the
 beginning, in turns. Then how long acknowledgements take at the tail of a third topic: alone, beside a reader
 of the local topic, and beside one of the tiered topic, who go round and round; the latter also with a bound
-on how fast the store is read. All files are in the page cache, for both; what is compared is the way through
-the broker.
+on how fast the store is read. Each of these is measured at another broker as well, which serves no reader:
+what it is late by is the machine's share, for client, reader and brokers have its cores in common. All files
+are in the page cache, for both; what is compared is the way through the broker.
 
 Replica: three nodes, a partition with one replica whose segments are in the store, all but the last few. A
 second replica is added, and the time runs until the controller says that it is in sync. --mb 10000 is the
@@ -126,7 +127,8 @@ def measure_reading(mb: int, rounds: int, seconds: float) -> None:
                     figures.append(figure)
         report_reading(found)
         if seconds:
-            measure_latency(broker, count, seconds)
+            with TieredHeadrace() as idle:
+                measure_latency(broker, idle, count, seconds)
 
 
 def report_reading(found: dict[str, list[loads.Figures]]) -> None:
@@ -138,10 +140,12 @@ def report_reading(found: dict[str, list[loads.Figures]]) -> None:
         print(f"read {unit:16} local {local:8.2f}  remote {tiered:8.2f}  ratio {tiered / local:.2f}")
 
 
-def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
+def measure_latency(broker: Headrace, idle: Headrace, count: int, seconds: float) -> None:
     """At the tail of another topic; the ways in turns, so that what else the machine does meets all."""
-    loads.create(broker, "tail")
-    loads.latency(broker, "tail", rate=500, seconds=2)
+    places = {"": broker, ", at an idle broker": idle}
+    for each in places.values():
+        loads.create(each, "tail")
+        loads.latency(each, "tail", rate=500, seconds=2)
     found: dict[str, list[loads.Figures]] = {}
     ways = (
         ("beside local reads", "local", None),
@@ -152,12 +156,16 @@ def measure_latency(broker: Headrace, count: int, seconds: float) -> None:
         found.setdefault("alone", []).append(loads.latency(broker, "tail", rate=500, seconds=seconds))
         for name, topic, quota_mb in ways:
             set_quota(broker, quota_mb)
-            with GoesRound(broker, topic, count if quota_mb is None else count // 4) as reader:
-                found.setdefault(name, []).append(loads.latency(broker, "tail", rate=500, seconds=seconds))
-            print(f"  {name}: {statistics.median(reader.rates):.0f} MB/s", flush=True)
-    for name, figures in found.items():
-        cuts = {cut: statistics.median(each[cut] for each in figures) for cut in ("ack_p50_ms", "ack_p99_ms")}
-        print(f"acknowledged {name:34} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
+            for suffix, place in places.items():
+                with GoesRound(broker, topic, count if quota_mb is None else count // 4) as reader:
+                    figures = loads.latency(place, "tail", rate=500, seconds=seconds)
+                found.setdefault(name + suffix, []).append(figures)
+                print(f"  {name}: {statistics.median(reader.rates):.0f} MB/s", flush=True)
+    for name, measured in found.items():
+        cuts = {
+            cut: statistics.median(each[cut] for each in measured) for cut in ("ack_p50_ms", "ack_p99_ms")
+        }
+        print(f"acknowledged {name:53} p50 {cuts['ack_p50_ms']:6.2f} ms  p99 {cuts['ack_p99_ms']:6.2f} ms")
 
 
 def set_quota(broker: Headrace, quota_mb: int | None) -> None:
