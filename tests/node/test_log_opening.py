@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from headrace.node import log_opening
-from headrace.node.log_opening import open_logs
+from headrace.node.log_opening import check_tiering, open_logs
+from headrace.settings.definition import SettingError
 from headrace.testing.disk import Crash, VirtualDisk
 from tests.replication.building import NODE, Bench, append
 
@@ -50,3 +51,15 @@ def test_damage_is_told_however_short() -> None:
     path = f"/a/t-1/{0:020}.log"
     disk.replace_file(path, disk.read_file(path) + b"x" * 9)
     assert [each for each in opened(disk) if "/a/t-1" in each and "9 damaged bytes cut off" in each]
+
+
+def test_tiering_is_not_switched_off_while_topics_have_it() -> None:
+    bench = Bench("/a")
+    bench.open()
+    bench.create("t", 1)
+    check_tiering(bench.config, bench.image)
+    bench.configure("t", "remote.storage.enable", "true")
+    with pytest.raises(SettingError, match=r"remote\.log\.storage\.system\.enable: .*remote store \(t\)"):
+        check_tiering(bench.config, bench.image)
+    tiered = Bench("/a", remote_log_storage_system_enable="true")
+    check_tiering(tiered.config, bench.image)

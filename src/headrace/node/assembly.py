@@ -29,7 +29,7 @@ from headrace.node.control_plane import ControlPlane
 from headrace.node.directory_reports import DirectoryReports
 from headrace.node.image_following import ImageFollowing
 from headrace.node.listeners import Listeners, receive_limits
-from headrace.node.log_opening import Say, open_logs
+from headrace.node.log_opening import Say, check_tiering, open_logs
 from headrace.node.notices import telling
 from headrace.node.replication import Replication
 from headrace.node.storage import (
@@ -248,6 +248,7 @@ class Node:
             await self._start_broker(say)
 
     async def _start_broker(self, say: Say | None) -> None:
+        check_tiering(self.config, self.image)
         await open_logs(
             self._store,
             self.image,

@@ -14,6 +14,8 @@ from headrace.log.log_store import LogStore
 from headrace.log.recovery import RecoveryProgress
 from headrace.metadata.image import ClusterImage
 from headrace.node.strays import is_at_home, set_strays_aside
+from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.definition import SettingError
 
 Say = Callable[[str], None]
 
@@ -52,6 +54,24 @@ async def open_logs(
 
     await loop.run_in_executor(None, open_all)
     set_strays_aside(store, image, node_id)
+
+
+def check_tiering(config: BrokerConfig, image: ClusterImage) -> None:
+    """SettingError where tiering is switched off while topics have it: their older records would be out of
+    reach, and nobody would clean up behind them. Kafka refuses to start, too."""
+    if config.bool("remote.log.storage.system.enable"):
+        return
+    tiered = sorted(
+        topic.name
+        for topic in image.topics_by_id.values()
+        if image.topic_config_of(topic.name).get("remote.storage.enable", "").lower() == "true"
+    )
+    if tiered:
+        raise SettingError(
+            "remote.log.storage.system.enable",
+            f"false, but topics have records in a remote store ({', '.join(tiered[:5])}"
+            f"{', …' if len(tiered) > 5 else ''}): delete them, or their remote.storage.enable, before",
+        )
 
 
 def _progress_text(progress: RecoveryProgress) -> str:
