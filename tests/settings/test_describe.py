@@ -48,6 +48,14 @@ def test_a_brokers_chain_of_units() -> None:
     assert places(entries["broker.id"]) == [("broker.id", "1", "STATIC"), ("broker.id", "-1", "DEFAULT")]
 
 
+def test_a_throttle_has_no_default_to_tell() -> None:
+    rate = {"leader.replication.throttled.rate": "20000"}
+    (entry,) = [
+        each for each in describe_broker(CONFIG.with_dynamic(broker=rate, default={})) if each.name in rate
+    ]
+    assert places(entry) == [("leader.replication.throttled.rate", "20000", "DYNAMIC_BROKER")]
+
+
 def test_what_can_be_changed_and_what_is_secret() -> None:
     entries = by_name(describe_broker(CONFIG))
     assert entries["node.id"].read_only

@@ -170,6 +170,7 @@ def _synonyms(config: BrokerConfig, chain: list[str], *, sensitive: bool) -> lis
 
 def _defaults(chain: Iterable[str], *, sensitive: bool) -> Iterable[tuple[str, str | None]]:
     for name in chain:
-        setting = BROKER.get(name)
+        # Kafka's table of settings does not have the others, and so tells no default of them.
+        setting = None if name in BROKER_OTHER and name != _SHOWN_ALWAYS else BROKER.get(name)
         if setting is not None and setting.default is not None and not isinstance(setting.default, NoDefault):
             yield name, None if sensitive else render(setting.default)
