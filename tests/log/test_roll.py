@@ -119,6 +119,14 @@ def test_room_reserved_ahead_is_given_back(logs):
     assert log.log_end_offset == 12
 
 
+def test_segments_of_no_size_reserve_no_room(logs):
+    """A real disk refuses to reserve nothing, and a node took its folder for broken."""
+    log = logs.open(segment_bytes=0, preallocate=True)
+    for _ in range(2):
+        append(log, batch_of())
+    assert log.log_end_offset == 2
+
+
 def test_reserved_room_is_no_data_after_a_crash(logs):
     log = logs.open(segment_bytes=10 * SIZE, preallocate=True)
     for _ in range(3):

@@ -137,6 +137,13 @@ def test_damage_is_told_apart(twin, damage):
         cleaned(bytes(good + bad), table)
 
 
+@pytest.mark.parametrize("load_factor", [-1.0, 0.0, 1e300])
+def test_a_load_factor_without_sense_leaves_room_for_keys(load_factor):
+    table = KeyTable(24 * 50, load_factor, (1, 2))
+    table.begin(0, 200)
+    assert len(table.data) in range(24, 24 * 50 + 1)
+
+
 def test_what_is_cut_off_waits_for_more(twin):
     data = bytes(build_batch([Record(0, NOW_MS, b"key", b"value")]))
     table, _ = table_of(data)

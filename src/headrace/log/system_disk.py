@@ -88,7 +88,8 @@ class SystemFile:
         os.ftruncate(self._fd, size)
 
     def preallocate(self, size: int) -> None:
-        if hasattr(os, "posix_fallocate"):
+        # The call refuses to reserve nothing.
+        if size > 0 and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._fd, 0, size)
 
     def sync(self) -> None:

@@ -34,7 +34,8 @@ class KeyTable:
         self, size_bytes: int, load_factor: float, secret: tuple[int, int], *, runs_bytes: int = 0
     ) -> None:
         self._slots_max = max(size_bytes // ENTRY_BYTES, 2)
-        self._load_factor = load_factor
+        # The setting has no limits of its own: a table must have room for a key, and slots that are free.
+        self._load_factor = min(max(load_factor, 0.01), 1.0)
         self._data: bytearray | memoryview = bytearray(0)
         self._tally = memoryview(bytearray(8 * len(Tally))).cast("q")
         self.job = memoryview(bytearray(8 * len(Job))).cast("q")
