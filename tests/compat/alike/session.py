@@ -99,7 +99,8 @@ class Session:
         """Send a request without waiting for its reply. What its version does not have is left out."""
         connected = self._clients.get(client)
         if connected is None or not connected.is_open:
-            connected = self._clients[client] = await self._broker.connect(client)
+            client_id = client.partition("#")[0]  # what is behind it tells connections of one client apart
+            connected = self._clients[client] = await self._broker.connect(client_id)
         asked = connected.ask(fit(message, version), version, timeout_ms=wait_ms)
         self._begun.append(asked)
         return asked

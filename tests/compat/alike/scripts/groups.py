@@ -15,11 +15,13 @@ from headrace.wire.schemas.find_coordinator import FindCoordinatorRequest
 from headrace.wire.schemas.leave_group import LeaveGroupRequest
 from headrace.wire.schemas.list_groups import ListGroupsRequest
 from tests.compat.alike.scripts.states import Group, every_state, groups_ready, stable, transactions_ready
-from tests.compat.alike.session import Session, versions
+from tests.compat.alike.session import PAUSE_MS, Session, versions
 from tests.server.beside_kafka.group_admin import forget
 from tests.server.group_requests import commit, heartbeat, join, leave, sync
 
 ONE_KEY = 3
+WAITS_MS = 800
+"""After which a request that is not answered waits for somebody."""
 
 
 async def script(session: Session) -> None:
@@ -232,9 +234,11 @@ async def _join(
     """A request that would wait for others is given up, and whoever sent it leaves."""
     protocols = rng.choice((["range"], ["range"], ["range", "x"], ["x"]))
     group, version = session.name("walk"), rng.choice((5, 7, 9))
-    request = join(group, member, instance=instance, protocols=protocols, rebalance_ms=60_000)
-    asked = await session.begin(request, version, client=f"c{label}", wait_ms=60_000)
-    await session.pass_time(150)
+    request = join(group, member, instance=instance, protocols=protocols, session_ms=60_000)
+    asked = await session.begin(request, version, client=f"c#{label}", wait_ms=60_000)
+    for _ in range(WAITS_MS // PAUSE_MS):
+        if not asked.done():
+            await session.pass_time(PAUSE_MS)
     if not asked.done():
         session.write(f"{label}, JoinGroup v{version}", "waits")
         members = await session.get(DescribeGroupsRequest([group]))

@@ -167,7 +167,7 @@ async def walk(session: Session, rng: random.Random) -> None:
                         rng.choice((0, 1, 2, -1)),
                         rng.choice((number, 0, -1)),
                         rng.choice((-1, 0, 5)),
-                        "w" * rng.choice((0, 3, 4097)),
+                        "w" * rng.choice((0, 3)),
                     )
                     for _ in range(rng.choice((1, 1, 2)))
                 ]
