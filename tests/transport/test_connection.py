@@ -497,8 +497,8 @@ def test_while_others_get_short_replies_long_ones_leave_in_small_pieces(place):
             if bytes(data) != b"long":
                 echo(connection, data)
                 return
-            socket = connection._socket
-            connection._socket = Watched(socket, taken)
+            sending = connection._sending
+            sending.socket = Watched(sending.socket, taken)
             connection.send([struct.pack(">i", 3_000_000), memoryview(bytes(3_000_000))])
 
         limits = ConnectionLimits(turn_bytes_max=1_000_000, shared_turn_bytes_max=10_000)

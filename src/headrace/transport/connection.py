@@ -4,8 +4,7 @@ The socket is driven straight from the loop's `add_reader` and `add_writer`. A r
 more, hands every whole frame to `on_frame`, and flushes the replies that came back at once in one call. A
 reply that must wait gets a `ReplySlot`: slots leave in the order they were begun, whichever is filled first.
 One that waits although it could leave (a long poll without a need) is `hold`: it gives way to whatever the
-peer sends next, because the replies behind it would wait as well. Long replies leave in pieces, and
-connections take turns with them (`sending_turns`).
+peer sends next, because the replies behind it would wait as well. How replies leave is `sending`'s.
 
 `on_frames`, where there is one, is asked first: it may take several frames of a read at once.
 
@@ -36,8 +35,8 @@ from headrace.transport.frame_reader import FrameReader
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import Socket
-from headrace.transport.outbox import Outbox
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.sending import Sending
 from headrace.transport.sending_turns import SendingTurns
 
 log = logging.getLogger(__name__)
@@ -45,10 +44,6 @@ log = logging.getLogger(__name__)
 # Replies of one read are flushed when they reach this size, so that the bound on unsent bytes counts what the
 # peer does not take, and not what we have not offered yet.
 FLUSH_AT_BYTES: Final = 256 * 1024
-
-# A peer that got a long reply gets short ones among them, too (the rest of a segment, nothing new yet). After
-# so many of them in a row it counts as one that waits for short ones.
-REPLIES_UNTIL_MODEST: Final = 16
 
 # Why reading is paused: a set of bits, because the reasons come and go on their own.
 _PEER_IS_SLOW: Final = 1
@@ -82,7 +77,6 @@ class Connection:
         "_busy",
         "_catching_up",
         "_complaints",
-        "_flush_planned",
         "_idle",
         "_limits",
         "_loop",
@@ -93,14 +87,11 @@ class Connection:
         "_outbox",
         "_parked_bytes",
         "_paused",
-        "_queues",
         "_reader",
         "_release",
-        "_replies_until_modest",
+        "_sending",
         "_slots",
         "_socket",
-        "_turns",
-        "_writing",
         "active_at",
         "attached",
         "closed",
@@ -132,18 +123,21 @@ class Connection:
         self._on_close = on_close
         self._complaints = complaints
         self._attention = attention
-        self._turns = turns or SendingTurns(loop)
         self._reader = FrameReader(memory, limits.frame_bytes_max)
-        self._outbox = Outbox()
+        self._sending = Sending(
+            loop,
+            socket,
+            limits,
+            turns or SendingTurns(loop),
+            on_sent=self._on_sent,
+            on_failed=self.abort,
+        )
+        self._outbox = self._sending.outbox
         self._slots: deque[ReplySlot] = deque()
         self._parked_bytes = 0  # replies that are ready behind a slot that is not
         self._release: Callable[[], None] | None = None  # lets go of a reply that is held
-        self._replies_until_modest = 0  # more than that: the peer reads in bulk
         self._paused = 0
-        self._writing = False  # the socket is full: the loop tells us when it can be written
-        self._queues = False  # there is more to send than fits in one turn, and others may be before us
         self._busy = False  # handling frames: replies are flushed together at the end
-        self._flush_planned = False
         self._catching_up = False  # a pause is over, and the frames from before it are not handled yet
         self.closed = False
         self.peer = socket.peer
@@ -208,9 +202,9 @@ class Connection:
         if self._slots:
             self.begin_reply().send(chunks)
         elif not self.closed:
-            self._push_chunks(chunks, chunks_size(chunks))
+            self._sending.push(chunks, chunks_size(chunks))
             if not self._busy:
-                self._flush_soon()
+                self._sending.flush_soon()
 
     def finish(self) -> None:
         """Take no more requests, send the replies that are due, then close."""
@@ -219,22 +213,19 @@ class Connection:
         self._pause(_FINISHING)
         self._let_go()
         if not self._close_if_finished():
-            self._flush_soon()
+            self._sending.flush_soon()
 
     def abort(self, reason: str = "") -> None:
         """Close at once; what was not sent is lost. Safe to call at any time, also twice."""
         if self.closed:
             return
         self.closed = True
-        fd = self._socket.fileno()
         if not self._paused:
-            self._loop.remove_reader(fd)
-        if self._writing:
-            self._loop.remove_writer(fd)
+            self._loop.remove_reader(self._socket.fileno())
+        self._sending.close()
         self._socket.close()
         self._memory.release(self)
         self._reader.discard()
-        self._outbox.clear()
         self._slots.clear()
         self._parked_bytes = 0
         self._let_go()
@@ -267,8 +258,7 @@ class Connection:
         except OSError as error:
             self.abort(str(error))
         self._settle()
-        if not self._replies_until_modest:
-            self._turns.note_short()
+        self._sending.note_read()
         if self._attention is not None:
             self._attention.served()
 
@@ -296,11 +286,11 @@ class Connection:
                 if self.closed:
                     return
                 if self._outbox.size >= FLUSH_AT_BYTES:
-                    self._flush()
+                    self._sending.flush()
                 self._pause_if_peer_is_slow()
         except InvalidBytesError as error:
             self._complaints.write("closing %s for a broken frame: %s", self, error)
-            self._flush()  # what was asked properly before has been answered
+            self._sending.flush()  # what was asked properly before has been answered
             self.abort(str(error))
         except Exception as error:
             log.exception("closing %r: its frame could not be handled", self)
@@ -308,7 +298,7 @@ class Connection:
         finally:
             self._busy = False
         if self._outbox.size:
-            self._flush()
+            self._sending.flush()
         elif self._paused:
             self._end_pause_if_sent()
 
@@ -374,70 +364,19 @@ class Connection:
         if self._busy:
             return
         if slots:
-            self._flush_soon()  # others are likely to be filled by the same event
+            self._sending.flush_soon()  # others are likely to be filled by the same event
         else:
-            self._flush()
+            self._sending.flush()
 
     def _push(self, slot: ReplySlot) -> None:
         assert slot.chunks is not None
-        self._push_chunks(slot.chunks, slot.size)
+        self._sending.push(slot.chunks, slot.size)
 
-    def _push_chunks(self, chunks: Chunks, size: int) -> None:
-        if size > self._limits.shared_turn_bytes_max:
-            self._replies_until_modest = REPLIES_UNTIL_MODEST
-        elif self._replies_until_modest:
-            self._replies_until_modest -= 1
-        self._outbox.push(chunks, size)
-
-    def _flush_soon(self) -> None:
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Offer the outbox to the kernel now, unless it is known to be full or it is others' turn."""
-        self._flush_planned = False
-        if not self.closed and not self._writing and not self._queues:
-            self._on_writable()
-
-    def _on_writable(self) -> None:
-        if self._turns.are_wanted and self._outbox.size > self._limits.shared_turn_bytes_max:
-            self._plan_sending(has_room=True)
-        else:
-            self._send()
-
-    def take_turn(self) -> None:
-        """It is this connection's turn to send a piece."""
-        self._queues = False
-        if not self.closed:
-            self._send()
-
-    def _send(self) -> None:
-        limits = self._limits
-        piece_bytes = limits.shared_turn_bytes_max if self._turns.begin_piece() else limits.turn_bytes_max
-        try:
-            if self._outbox.size and self._outbox.flush(self._socket, piece_bytes):
-                self.active_at = self._idle.now
-        except (OSError, ValueError) as error:  # the peer is gone, or a file of a reply was closed meanwhile
-            self.abort(str(error))
-            return
-        self._plan_sending(has_room=not self._outbox.is_blocked)
+    def _on_sent(self, taken: int) -> None:
+        if taken:
+            self.active_at = self._idle.now
         if self._paused:
             self._end_pause_if_sent()
-
-    def _plan_sending(self, *, has_room: bool) -> None:
-        """What is still unsent leaves in a later turn, or when the socket has room again."""
-        unsent = self._outbox.size
-        if unsent and has_room:
-            self._queues = True
-            self._turns.join(self)
-        watches = bool(unsent) and not has_room
-        if watches is not self._writing:
-            self._writing = watches
-            if watches:
-                self._loop.add_writer(self._socket.fileno(), self._on_writable)
-            else:
-                self._loop.remove_writer(self._socket.fileno())
 
     def _end_pause_if_sent(self) -> None:
         """Read again or close, as what is unsent allows."""
