@@ -202,6 +202,7 @@ def test_an_interrupt_loses_nothing_that_was_taken(bootstrap: str, topic: str) -
     program = f"""
 import signal
 from headrace.clients import Producer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have its background jobs ignore it
 sent = 0
 try:
     with Producer(bootstrap_servers={bootstrap!r}, linger_ms=100) as producer:

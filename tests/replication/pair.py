@@ -132,6 +132,5 @@ class Pair:
 
 
 def _bytes_of(log: PartitionLog) -> bytes:
-    """All of a log that fits one segment."""
-    chunk = log.read(log.log_start_offset, max_bytes=1 << 20).chunk
-    return b"" if isinstance(chunk, bytes) else chunk.read()
+    """All of a log, however it is cut into segments."""
+    return b"".join(segment.file.read(0, segment.size) for segment in log.segments)

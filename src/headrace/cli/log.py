@@ -70,7 +70,7 @@ def dump(
                 problems += isinstance(item, Problem)
                 _print_item(path, item, as_json)
         except FileNotFoundError as error:
-            raise click.ClickException(f"{path}: {_why_missing(path)}") from error
+            raise click.ClickException(f"{path}: {_why_missing(path) or error.strerror}") from error
         except ValueError as error:
             raise click.ClickException(f"{path}: {error}") from error
     if problems:
@@ -102,7 +102,7 @@ def describe(folders: tuple[str, ...], uncleanable: bool, as_json: bool) -> None
         sys.exit(1)
 
 
-def _why_missing(path: str) -> str:
+def _why_missing(path: str) -> str | None:
     """An index that is not there is no sign of damage where its segment is."""
     stem, suffix = os.path.splitext(path)
     if suffix in (".index", ".timeindex") and os.path.exists(f"{stem}.log"):
@@ -110,7 +110,7 @@ def _why_missing(path: str) -> str:
             "this segment has no index file: that of a segment which grows is in memory, and a log below "
             "index.interval.bytes needs none"
         )
-    return "No such file or directory"
+    return None
 
 
 def _located(path: str, config: str | None) -> tuple[Disk, str]:
