@@ -25,12 +25,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench.brokers import Headrace
+from bench.machine import ready_memory
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from headrace.records.columns import arrow_from_batches, batches_from_arrow
 from headrace.records.kernel_choice import load_compiled
 
 VALUE = b"x" * 100
+MEMORY_GB = 1.5
 GROUP_FREE = {"auto_offset_reset": "earliest"}
 
 
@@ -227,7 +229,7 @@ class Figures(NamedTuple):
 
 
 def measure(step: Step, load: Load, broker_cpu_s: BrokerCpu) -> Figures:
-    os.sync()
+    ready_memory(MEMORY_GB)
     broker, own, began = broker_cpu_s(), time.process_time(), time.perf_counter()
     step(load)
     took_s, own, broker = time.perf_counter() - began, time.process_time() - own, broker_cpu_s() - broker

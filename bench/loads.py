@@ -14,10 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.brokers import RDKAFKA_PERFORMANCE, Broker
-from bench.machine import read_frame
+from bench.machine import read_frame, ready_memory
 from headrace.records.batch import Record, build_batch
 
 Figures = dict[str, float]
+
+# The page cache of up to three nodes, and what is on its way there.
+MEMORY_SHARE = 4
+MEMORY_GB_MAX = 4
 
 
 def create(broker: Broker, topic: str, partitions: int = 1) -> None:
@@ -39,6 +43,7 @@ def produce(broker: Broker, topic: str, *, size: int, count: int, acks: int) -> 
         "queue.buffering.max.messages": 500_000,
     }
     flags = ["-P", "-t", topic, "-s", str(size), "-c", str(count), "-a", str(acks)]
+    ready_memory(min(MEMORY_SHARE * size * count / 1e9, MEMORY_GB_MAX))
     return _measure(broker, size, flags, options)
 
 

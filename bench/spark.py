@@ -13,7 +13,8 @@ Rows to write are made of a number and a constant, which costs Spark next to not
 byte by byte, most of a write of 1 KB was the making of its rows, on both sides.
 
 What a step has written is on the disk before the next begins: some gigabytes later the kernel would make
-whoever writes wait for it, and headrace, which is written to once more, sooner than the other.
+whoever writes wait for it, and headrace, which is written to once more, sooner than the other. And there is
+memory for it: see `machine.ready_memory`.
 
 Both sides have a session of `headrace.spark.session`, and what it sets holds for both: a file of a checkpoint
 takes two processes instead of ten. Workers that load compiled modules help ours alone, as the connector has
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.brokers import KAFKA_LIBS, ROOT, Broker, Headrace, Kafka
-from bench.machine import cpu_seconds, tree_cpu_seconds
+from bench.machine import cpu_seconds, ready_memory, tree_cpu_seconds
 from bench.report import Goal, as_markdown, at_least, at_most
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ INSTEAD = {"direct read": "read", "exactly-once write": "write"}
 # A JVM compiles what it runs often: in one session the CPU of a direct read of 5 million rows went from 0.73
 # to 0.45 µs a row over a dozen reads (of other kinds too, on a busy machine). Both sides get the same.
 WARM_UP_SHARE = 5
+MEMORY_GB = 3  # what a step writes, in the broker's page cache and on its way there
 EXACT, COPY = "-exact", "-copy"  # behind the names of topics that are written exactly once, and by a stream
 
 
@@ -137,7 +139,7 @@ class Bench:
                 tell(f"{step} {load.name}", found)
 
     def _measured(self, load: Load, work: Callable[[], None]) -> dict[str, float]:
-        os.sync()
+        ready_memory(MEMORY_GB)
         spark_s, broker_s, began = (
             tree_cpu_seconds(os.getpid()),
             cpu_seconds(self._broker_pid),
