@@ -76,7 +76,7 @@ SHAPES = (
     Shape("1 KB updates", 1000, repeats=5),
     Shape("100 B zstd updates", 100, codec=4, share=0.1, repeats=5),
 )
-BESIDE = tuple(Shape(f"beside {number}", 1000) for number in range(30))
+BESIDE = tuple(Shape(f"beside {number}", 1000) for number in range(40))
 
 
 class CleaningHeadrace(Headrace):
@@ -219,17 +219,26 @@ class Side:
         return {"mb_s": size / 1e6 / seconds, "cpu_s_per_gb": cpu_s / (size / 1e9)}
 
     def latencies(self, seconds: float) -> dict[str, dict[str, float]]:
-        """At the tail of a topic, alone and beside compactions."""
-        loads.create(self.broker, "tail")
-        loads.latency(self.broker, "tail", rate=500, seconds=2)
-        alone = loads.latency(self.broker, "tail", rate=500, seconds=seconds)
-        busy = threading.Thread(target=self.compact, args=BESIDE)
-        busy.start()
-        beside = loads.latency(self.broker, "tail", rate=500, seconds=seconds)
-        busy.join()
-        over = sum(map(self.is_clean, BESIDE))
-        print(f"  {self.broker.name}: {over} of {len(BESIDE)} compactions were over when the load was")
-        return {"latency alone": alone, "latency beside compaction": beside}
+        """At the tail of a topic, alone and beside compactions; and beside them at a broker that compacts
+        nothing, which shows the machine's share.
+        """
+        with type(self.broker)() as idle:
+            for broker in (self.broker, idle):
+                loads.create(broker, "tail")
+                loads.latency(broker, "tail", rate=500, seconds=2)
+            found = {"latency alone": loads.latency(self.broker, "tail", rate=500, seconds=seconds)}
+            half = len(BESIDE) // 2
+            for step, broker, shapes in (
+                ("latency beside compaction", self.broker, BESIDE[:half]),
+                ("latency beside compaction, at an idle broker", idle, BESIDE[half:]),
+            ):
+                busy = threading.Thread(target=self.compact, args=shapes)
+                busy.start()
+                found[step] = loads.latency(broker, "tail", rate=500, seconds=seconds)
+                busy.join()
+                over = sum(map(self.is_clean, shapes))
+                print(f"  {self.broker.name}: {over} of {half} compactions were over when the load was")
+        return found
 
 
 def make_all(root: Path, mb: int) -> dict[Shape, Path]:

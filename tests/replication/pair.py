@@ -11,6 +11,7 @@ from headrace.base.ids import TopicPartition
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.metadata.topics import PartitionImage
+from headrace.records.header import batches
 from headrace.replication.fetcher import Asked, Fetcher, FetchLimits, Throttle
 from headrace.replication.partition import Partition
 from headrace.replication.surroundings import ReplicaSurroundings
@@ -133,4 +134,11 @@ class Pair:
 
 def _bytes_of(log: PartitionLog) -> bytes:
     """All of a log, however it is cut into segments."""
-    return b"".join(segment.file.read(0, segment.size) for segment in log.segments)
+    found, offset = b"", log.log_start_offset
+    while offset < log.log_end_offset:
+        chunk = log.read(offset, max_bytes=1 << 20).chunk
+        data = chunk if isinstance(chunk, bytes) else chunk.read()
+        found += data
+        for _, header in batches(data):
+            offset = header.next_offset
+    return found
