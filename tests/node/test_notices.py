@@ -36,17 +36,17 @@ def test_the_reason_is_told_while_it_lasts() -> None:
 
 def test_who_stops_waiting_stops_the_work() -> None:
     async def scenario() -> None:
-        ended = asyncio.Event()
+        begun, ended = asyncio.Event(), asyncio.Event()
 
         async def work() -> None:
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.set()
 
         waiting = asyncio.ensure_future(telling(work(), lambda text: None, lambda: ""))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await begun.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -71,7 +71,7 @@ class Tiered:
     def __post_init__(self) -> None:
         self.store = WatchedStore(self.disk)
         if self.window_bytes_max is not None:
-            self.store.window_bytes_max = self.window_bytes_max  # type: ignore[misc]
+            self.store.window_bytes_max = self.window_bytes_max
         self.disk.make_folder("/data")
         self.logs = LogBuilder(self.disk, "/data")
         self.remote_logs = RemoteLogs()

@@ -1,6 +1,8 @@
 """Connections with much to send take turns, one piece in each turn of the loop."""
 
+import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from headrace.transport.sending_turns import SMALL_PIECES, SendingTurns
 
@@ -36,7 +38,7 @@ class Reader:
 
 def made() -> tuple[Loop, SendingTurns]:
     loop = Loop()
-    return loop, SendingTurns(loop)  # type: ignore[arg-type]
+    return loop, SendingTurns(cast(asyncio.AbstractEventLoop, loop))
 
 
 def test_each_turn_of_the_loop_sends_one_piece_and_readers_alternate() -> None:

@@ -27,7 +27,7 @@ class FolderStore:
 
     # Reading from a file and checking what was read is work for a core, a quarter of a millisecond for each
     # megabyte. Threads that do more of it in one go keep the event loop and its clients from that core.
-    window_bytes_max: Final = 2 << 20
+    window_bytes_max = 2 << 20
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
