@@ -26,8 +26,8 @@ from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.header import CODEC_MASK, CONTROL
 
 SYNC_BYTES: Final = 32 << 20
-PARTS_PER_WINDOW: Final = 64
-"""What is shorter is not worth a read of its own: 4 KiB with Kafka's default buffers."""
+PARTS_PER_WINDOW: Final = 8
+"""What is shorter is not worth a read of its own: 32 KiB with Kafka's default buffers."""
 
 
 @dataclass(frozen=True, slots=True)

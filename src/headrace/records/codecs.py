@@ -13,14 +13,17 @@ framing (Java); one LZ4 frame of independent blocks with an end mark; any number
 
 Measured (1 MiB of words, one core): zlib inflates as fast as cramjam's gzip and can be stopped, so gzip is
 the standard library's; the other three are cramjam's, which stop cleanly when their output buffer is full.
+zstd is packed by zstandard, which keeps its context between batches: 1.7 kB 50 -> 7 us, 10 kB 43 -> 32 us.
 """
 
+import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
 import cramjam
+import zstandard
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
@@ -67,6 +70,24 @@ _LZ4_LEVEL_MAX: Final = 12  # Kafka's scale goes on to 17, with nothing more to 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after a byte of 0x50 to 0x5f
 _ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
+_ZSTD_LEVEL: Final = 3
+
+
+class _ZstdPacker(threading.local):
+    """A thread's own, since none may be used by two at once; made for the level that was last asked for."""
+
+    def __init__(self) -> None:
+        self._level = _ZSTD_LEVEL
+        self._packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+
+    def pack(self, data: Buffer, level: int) -> bytes:
+        if level != self._level:
+            self._packer = zstandard.ZstdCompressor(level=level)
+            self._level = level
+        return self._packer.compress(data)
+
+
+_zstd: Final = _ZstdPacker()
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
@@ -80,7 +101,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
     if codec == Codec.LZ4:
         return _pack_lz4(data, level)
     if codec == Codec.ZSTD:
-        return memoryview(cramjam.zstd.compress(data, 3 if level is None else level))
+        return _zstd.pack(data, _ZSTD_LEVEL if level is None else level)
     raise UnknownCodecError(f"there is no codec {codec}")
 
 

@@ -25,7 +25,7 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "739a665e"
+PARTS: Final = "071be13b"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 
