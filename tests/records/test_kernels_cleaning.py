@@ -26,14 +26,14 @@ def twin(request, monkeypatch):
     return request.param
 
 
-def some_batches(seed, count=30):
+def some_batches(seed, count=30, *, codec=0, records_min=0):
     """Batches one behind the other, with gaps, wide numbers, delete markers, and ones that had a horizon."""
     rng = random.Random(seed)
     offset, out = rng.choice([0, 10**12]), bytearray()
     for _ in range(count):
         rows = []
         base = offset
-        for _ in range(rng.randint(0, 7)):
+        for _ in range(rng.randint(records_min, 7)):
             rows.append(
                 Record(
                     offset,
@@ -50,6 +50,7 @@ def some_batches(seed, count=30):
         out += build_batch(
             rows,
             base_offset=base,
+            codec=codec,
             keep_offsets=True,
             last_offset_delta=offset - base - 1,
             append_time_ms=rng.choice([None, None, NOW_MS]),
@@ -237,6 +238,59 @@ def test_many_packed_batches_at_once_are_each_of_them_one_by_one(seed, monkeypat
             told.append((code, at, bytes(table.data), table.latest, table.records, bytes(table._runs.rows)))
     assert told[0] == told[1] == told[2] == told[3]
     assert told[0][0] is (Code.FULL if seed == 7 else Code.MORE)
+
+
+def cleaned_packed(data, table, *, kept, together):
+    """What becomes of packed batches, looked up and written many at once or each by itself."""
+    writer = SegmentWriter(
+        table,
+        base_offset=read_header(data).base_offset,
+        now_ms=NOW_MS,
+        delete_retention_ms=1000,
+        index_interval_bytes=300,
+        index_bytes_max=200,
+        kept_offsets=kept,
+        room_bytes=10,
+    )
+    at = 0
+    while at < len(data):
+        found = writer.unpack(data, at, len(data)) if together else None
+        if found is None:
+            header = read_header(data, at)
+            batch = data[at : at + header.size]
+            body = records_section(batch, header, limit_bytes=1 << 20)
+            writer.put(batch, Wish(False, header.last_offset in kept, False), body, header)
+            at += header.size
+            continue
+        writer.look_up(data, found)
+        for number in range(found.batches):
+            keeps = read_header(data, at).last_offset in kept
+            writer.put_unpacked(data, found, number, keep_empty=keeps)
+            at += found.row(number)[1]
+    return bytes(writer.take()), writer.indexes(), writer.records_read, writer.records_kept, writer.position
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_packed_batches_are_cleaned_together_as_each_by_itself(seed, monkeypatch):
+    from headrace.records import kernels_cleaning_compiled
+
+    data = some_batches(seed, codec=4, records_min=1)
+    base = read_header(data).base_offset
+    kept = [header.last_offset for header in _headers(data)][::3]
+    answers = []
+    for chosen in (kernels_cleaning_plain, kernels_cleaning_compiled):
+        monkeypatch.setattr(cleaning_kernels, "chosen", lambda chosen=chosen: chosen)
+        for together in (True, False):
+            table = KeyTable(24 * 200, 0.9, (1, 2))
+            table.begin(base, base + 200)
+            for header in _headers(data)[:-3]:
+                at = sum(each.size for each in _headers(data) if each.base_offset < header.base_offset)
+                body = records_section(data[at : at + header.size], header, limit_bytes=1 << 20)
+                assert table.add_records(body, header)
+            answers.append(cleaned_packed(data, table, kept=kept, together=together))
+    assert answers[0] == answers[1] == answers[2] == answers[3]
+    read, stayed = answers[0][2:4]
+    assert 0 < stayed < read
 
 
 @pytest.mark.parametrize("flaw", ["kind", "crc", "junk", "zstd", "huge", "cut"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
@@ -187,16 +188,19 @@ class Rewriting:
         found = writer.unpack(window.data, window.at, window.end)
         if found is None:
             return self._put_other(last_end)
-        moved, data = 0, memoryview(window.data)
+        moved = 0
+        writer.look_up(window.data, found)
         for number in range(found.batches):
-            at, size, body_at, body_end = found.row(number)
-            header = read_header(window.data, at)
+            at, size, *_ = found.row(number)
             moved += self._have_room(size)
-            keep_empty = at + size == last_end or header.last_offset in self._producers.last_offsets
-            wish = Wish(False, keep_empty, False)
-            writer.put(data[at : at + size], wish, found.body[body_at:body_end], header)
+            keep_empty = at + size == last_end or self._is_last_of_producer(window.data, at)
+            writer.put_unpacked(window.data, found, number, keep_empty=keep_empty)
             window.at = at + size
         return moved
+
+    def _is_last_of_producer(self, data: Buffer, at: int) -> bool:
+        last_offsets = self._producers.last_offsets
+        return bool(last_offsets) and read_header(data, at).last_offset in last_offsets
 
     def _have_room(self, batch_bytes: int) -> int:
         if self._writer.has_room(batch_bytes):

@@ -104,3 +104,9 @@ class Packed(IntEnum):
     SIZE = 1
     BODY_AT = 2  # where its records are in what was unpacked
     BODY_END = 3
+    RECORDS = 4
+    KEPT = 5  # of the records, once they were looked up
+    TOMBSTONES = 6  # of those that are kept
+    MAX_TIME = 7  # of those that are kept
+    KEPT_AT = 8  # where those that are kept are, if some go
+    KEPT_END = 9

@@ -28,6 +28,7 @@ class Unpacked(NamedTuple):
     body: memoryview
     rows: memoryview
     batches: int
+    room: bytearray  # for the records of the batches that lose some
 
     def row(self, number: int) -> list[int]:
         """The numbers of one: see `Packed`."""
@@ -35,11 +36,11 @@ class Unpacked(NamedTuple):
 
 
 class Unpacker:
-    """Buffers that are used again and again: a little more than a mebibyte, from the first batch on."""
+    """Buffers that are used again and again: a little more than two mebibytes, from the first batch on."""
 
     def __init__(self) -> None:
         self._packed = bytearray(0)
-        self._room = bytearray(0)
+        self._room = self._kept_room = bytearray(0)
         self._rows = memoryview(bytearray(8 * len(Packed) * BATCHES_MAX)).cast("q")
 
     def unpack(
@@ -48,7 +49,8 @@ class Unpacker:
         """The batches from `at` on, as long as they are packed with zstd, whole, in no transaction, and have
         an offset from `first` to `last`; None where there are not two, or they do not unpack together."""
         if not self._room:
-            self._packed, self._room = bytearray(PACKED_BYTES), bytearray(ROOM_BYTES)
+            self._packed = bytearray(PACKED_BYTES)
+            self._room, self._kept_room = bytearray(ROOM_BYTES), bytearray(ROOM_BYTES)
         count, used = kernels.gather_packed(
             data, at, end, _MASK, Codec.ZSTD, first, last, self._packed, self._rows
         )
@@ -60,4 +62,4 @@ class Unpacker:
             return None
         if not kernels.split_bodies(self._room, size, data, self._rows, count):
             return None
-        return Unpacked(memoryview(self._room)[:size], self._rows, batches=count)
+        return Unpacked(memoryview(self._room)[:size], self._rows, count, self._kept_room)

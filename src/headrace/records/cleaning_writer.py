@@ -12,10 +12,10 @@ from headrace.base.chunks import Buffer
 from headrace.records import cleaning_kernels, kernels_cleaning_plain
 from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_kernels import OTHERS, BadBatchError, bad_record
-from headrace.records.cleaning_layout import Code, Job, State
+from headrace.records.cleaning_layout import Code, Job, Packed, State
 from headrace.records.cleaning_packed import Unpacked
 from headrace.records.cleaning_runs import Part
-from headrace.records.codecs import compress
+from headrace.records.codecs import Codec, compress
 from headrace.records.header import (
     DELETE_HORIZON,
     HEADER_BYTES,
@@ -38,6 +38,14 @@ class Wish(NamedTuple):
     drop_records: bool  # all of them: they are aborted, or a marker whose time has come
     keep_empty: bool  # the batch stays even without a record
     set_horizon: bool  # a marker that may go once its time has come
+
+
+class Kept(NamedTuple):
+    """What stays of a batch: so many records, the largest timestamp among them, and their bytes."""
+
+    records: int
+    max_timestamp: int
+    body: Buffer
 
 
 class SegmentWriter:
@@ -183,20 +191,66 @@ class SegmentWriter:
             records = body if kept == count else memoryview(out)[:end]
         state[State.KEPT] += kept
         sets_horizon = (tombstones > 0 or wish.set_horizon) and header.delete_horizon_ms is None
-        if kept == count and not sets_horizon and (count or wish.keep_empty):
+        self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon, wish.keep_empty)
+
+    def _put_kept(
+        self, batch: Buffer, header: BatchHeader, kept: Kept, sets_horizon: bool, keep_empty: bool
+    ) -> None:
+        count = header.record_count
+        if kept.records == count and not sets_horizon and (count or keep_empty):
             self._emit(batch)
-        elif kept:
+        elif kept.records:
             if not header.attributes & LOG_APPEND_TIME:
-                header = header._replace(max_timestamp=max_timestamp)
-            self._emit(_rewritten(header._replace(record_count=kept), records, sets_horizon, job))
-        elif wish.keep_empty:
+                header = header._replace(max_timestamp=kept.max_timestamp)
+            header = header._replace(record_count=kept.records)
+            self._emit(_rewritten(header, kept.body, sets_horizon, self._job))
+        elif keep_empty:
             self._emit(join_batch(kernels_cleaning_plain.empty(header), b""))
+
+    def look_up(self, data: Buffer, found: Unpacked) -> None:
+        """Find out which records of the batches that `unpack` gave stay; `put_unpacked` each of them then."""
+        code, number = cleaning_kernels.chosen().keep_packed(
+            data,
+            found.body,
+            found.rows,
+            found.batches,
+            found.room,
+            self._table.data,
+            self._job,
+            self._state,
+        )
+        if code == Code.BAD_RECORD:
+            raise BadBatchError(code, found.row(number)[Packed.AT])
+
+    def put_unpacked(self, data: Buffer, found: Unpacked, number: int, *, keep_empty: bool) -> None:
+        """Go on with one batch that was looked up."""
+        row = found.row(number)
+        at, size, body_at, body_end, count, kept, tombstones, max_timestamp, kept_at, kept_end = row
+        if 0 < kept < count and not tombstones:
+            packed = compress(Codec.ZSTD, memoryview(found.room)[kept_at:kept_end])
+            self._have_room(HEADER_BYTES + len(packed))
+            cleaning_kernels.chosen().put_packed(
+                data,
+                at,
+                packed,
+                kept,
+                max_timestamp,
+                self._out,
+                self._job,
+                self._state,
+                self._index,
+                self._times,
+            )
+            return
+        header = read_header(data, at)
+        records = found.body[body_at:body_end] if kept == count else memoryview(found.room)[kept_at:kept_end]
+        sets_horizon = tombstones > 0 and header.delete_horizon_ms is None
+        batch = memoryview(data)[at : at + size]
+        self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon, keep_empty)
 
     def _emit(self, batch: Buffer) -> None:
         at, size = self._state[State.OUT], len(batch)
-        if len(self._out) - at < size:  # a batch may pack worse than it did
-            self._out = self._out[:at] + bytearray(size)
-            self._scratch = bytearray(len(self._out))
+        self._have_room(size)
         self._out[at : at + size] = batch
         header = read_header(batch)
         cleaning_kernels.chosen().note_batch(
@@ -208,6 +262,13 @@ class SegmentWriter:
             self._index,
             self._times,
         )
+
+    def _have_room(self, size: int) -> None:
+        """A batch may pack worse than it did."""
+        at = self._state[State.OUT]
+        if len(self._out) - at < size:
+            self._out = self._out[:at] + bytearray(size)
+            self._scratch = bytearray(len(self._out))
 
     def indexes(self) -> tuple[bytes, bytes]:
         """The offset and the time index of what was written, the latter with its closing entry."""

@@ -241,3 +241,51 @@ def map_packed(
         np.asarray(tally),
         np.asarray(runs),
     )
+
+
+def keep_packed(
+    data: Buffer,
+    body: Buffer,
+    rows: memoryview,
+    count: int,
+    room: bytearray,
+    table: bytearray | memoryview,
+    job: memoryview,
+    state: memoryview,
+) -> tuple[int, int]:
+    return kernels_cleaning_packed.keep_packed(
+        _frombuffer(data, _uint8),
+        _frombuffer(body, _uint8),
+        np.asarray(rows),
+        count,
+        _frombuffer(room, _uint8),
+        _frombuffer(table, np.uint64),
+        np.asarray(job),
+        np.asarray(state),
+    )
+
+
+def put_packed(
+    data: Buffer,
+    at: int,
+    packed: Buffer,
+    kept: int,
+    max_timestamp: int,
+    out: bytearray,
+    job: memoryview,
+    state: memoryview,
+    index: bytearray,
+    times: bytearray,
+) -> None:
+    kernels_cleaning_packed.put_packed(
+        _frombuffer(data, _uint8),
+        at,
+        _frombuffer(packed, _uint8),
+        kept,
+        max_timestamp,
+        _frombuffer(out, _uint8),
+        np.asarray(job),
+        np.asarray(state),
+        _frombuffer(index, _uint8),
+        _frombuffer(times, _uint8),
+    )

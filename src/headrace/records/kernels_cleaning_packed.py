@@ -1,4 +1,5 @@
-"""Batches packed with zstd, many at once, at native speed: gathered, taken apart, and put into the table.
+"""Batches packed with zstd, many at once, at native speed: gathered, taken apart, put into the table, looked
+up in it, and written anew.
 
 Compiled by numba; `kernels_cleaning_packed_plain` has the twins, which say what each answers.
 """
@@ -17,22 +18,26 @@ from headrace.records.kernels_cleaning_parts import (
     Bytes,
     Numbers,
     Words,
+    put_signed,
     read_signed,
     read_varint,
     see_batch,
     types,
 )
+from headrace.records.kernels_cleaning_rewriting import keep_records, note_batch
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "071be13b"
+PARTS: Final = "87c35d29"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
-_MORE: Final = 0
-_AT, _SIZE, _BODY_AT, _BODY_END = 0, 1, 2, 3
-_PACKED: Final = 4
+_MORE, _BAD_RECORD = 0, 5
+_AT, _SIZE, _BODY_AT, _BODY_END, _RECORDS, _KEPT, _TOMBSTONES, _MAX_TIME, _KEPT_AT, _KEPT_END = range(10)
+_PACKED: Final = 10
+_NOW_MS: Final = 6
+_S_OUT, _S_READ, _S_KEPT = 0, 8, 9
 
 
 @kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, I64, I64, I64, ROOM, STATE))
@@ -74,7 +79,8 @@ def split_bodies(body: Bytes, size: int, data: Bytes, rows: Numbers, count: int)
     for number in range(count):
         row = number * _PACKED
         rows[row + _BODY_AT] = at
-        for _ in range(read_signed(data, rows[row + _AT] + 57, 4)):
+        rows[row + _RECORDS] = read_signed(data, rows[row + _AT] + 57, 4)
+        for _ in range(rows[row + _RECORDS]):
             record_size, start = read_varint(body, at, size)
             if start < 0 or record_size < 0 or record_size > size - start:
                 return False
@@ -103,7 +109,7 @@ def map_packed(
             body,
             rows[row + _BODY_AT],
             rows[row + _BODY_END],
-            read_signed(data, at + 57, 4),
+            rows[row + _RECORDS],
             base_offset,
             base_offset + read_signed(data, at + 23, 4),
             position + at,
@@ -116,3 +122,68 @@ def map_packed(
         if code != _MORE:
             return code, number
     return _MORE, count
+
+
+@kernel(types.UniTuple(I64, 2)(BYTES, BYTES, STATE, I64, ROOM, TABLE, NUMBERS, STATE))
+def keep_packed(
+    data: Bytes,
+    body: Bytes,
+    rows: Numbers,
+    count: int,
+    room: Bytes,
+    table: Words,
+    job: Numbers,
+    state: Numbers,
+) -> tuple[int, int]:
+    used = 0
+    for number in range(count):
+        row = number * _PACKED
+        at = rows[row + _AT]
+        base_timestamp = read_signed(data, at + 27, 8)
+        drops = read_signed(data, at + 21, 2) & 64 != 0 and base_timestamp <= job[_NOW_MS]
+        kept, tombstones, max_timestamp, end, _ = keep_records(
+            body,
+            rows[row + _BODY_AT],
+            rows[row + _BODY_END],
+            rows[row + _RECORDS],
+            read_signed(data, at, 8),
+            base_timestamp,
+            drops,
+            room,
+            used,
+            table,
+            job,
+        )
+        if kept < 0:
+            return _BAD_RECORD, number
+        rows[row + _KEPT], rows[row + _TOMBSTONES], rows[row + _MAX_TIME] = kept, tombstones, max_timestamp
+        rows[row + _KEPT_AT], rows[row + _KEPT_END] = used, end
+        state[_S_READ] += rows[row + _RECORDS]
+        state[_S_KEPT] += kept
+        used = end
+    return _MORE, count
+
+
+@kernel(types.void(BYTES, I64, BYTES, I64, I64, ROOM, NUMBERS, STATE, ROOM, ROOM))
+def put_packed(
+    data: Bytes,
+    at: int,
+    packed: Bytes,
+    kept: int,
+    max_timestamp: int,
+    out: Bytes,
+    job: Numbers,
+    state: Numbers,
+    index: Bytes,
+    times: Bytes,
+) -> None:
+    out_at, size = state[_S_OUT], packed.shape[0] + 61
+    _copy(out, out_at, data, at, 61)
+    _copy(out, out_at + 61, packed, 0, size - 61)
+    put_signed(out, out_at + 8, size - 12, 4)
+    if not read_signed(data, at + 21, 2) & 8:
+        put_signed(out, out_at + 35, max_timestamp, 8)
+    put_signed(out, out_at + 57, kept, 4)
+    put_signed(out, out_at + 17, _crc(out, out_at + 21, out_at + size), 4)
+    last_offset = read_signed(data, at, 8) + read_signed(data, at + 23, 4)
+    note_batch(size, last_offset, read_signed(out, out_at + 35, 8), job, state, index, times)

@@ -1,9 +1,10 @@
 """The plain Python twins of `kernels_cleaning_packed`: the same answers, and the same bytes."""
 
 from headrace.base.chunks import Buffer
-from headrace.records.cleaning_layout import Code, Packed
-from headrace.records.header import HEADER_BYTES, crc_matches, read_header
+from headrace.records.cleaning_layout import Code, Job, Packed, State
+from headrace.records.header import HEADER_BYTES, LOG_APPEND_TIME, crc_matches, join_batch, read_header
 from headrace.records.kernels_cleaning_mapping_plain import map_batch, see_batch
+from headrace.records.kernels_cleaning_rewriting_plain import keep_records, note_batch
 from headrace.records.kernels_plain import _number
 
 
@@ -46,7 +47,8 @@ def split_bodies(body: Buffer, size: int, data: Buffer, rows: memoryview, count:
     at = 0
     for row in range(0, count * len(Packed), len(Packed)):
         rows[row + Packed.BODY_AT] = at
-        for _ in range(read_header(data, rows[row + Packed.AT]).record_count):
+        rows[row + Packed.RECORDS] = read_header(data, rows[row + Packed.AT]).record_count
+        for _ in range(rows[row + Packed.RECORDS]):
             record_size, start = _number(body, at, size, 64)
             if start < 0 or not 0 <= record_size <= size - start:
                 return False
@@ -88,3 +90,66 @@ def map_packed(
         if code != Code.MORE:
             return code, number
     return Code.MORE, count
+
+
+def keep_packed(
+    data: Buffer,
+    body: Buffer,
+    rows: memoryview,
+    count: int,
+    room: bytearray,
+    table: bytearray | memoryview,
+    job: memoryview,
+    state: memoryview,
+) -> tuple[int, int]:
+    """Look the records of these batches up, as `keep_records` does: those that stay are in `room` where some
+    of their batch go. A code, and how many batches were looked at."""
+    used = 0
+    for number in range(count):
+        row = number * len(Packed)
+        header = read_header(data, rows[row + Packed.AT])
+        horizon_ms = header.delete_horizon_ms
+        kept, tombstones, max_timestamp, end, _ = keep_records(
+            body,
+            rows[row + Packed.BODY_AT],
+            rows[row + Packed.BODY_END],
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            int(horizon_ms is not None and horizon_ms <= job[Job.NOW_MS]),
+            room,
+            used,
+            table,
+            job,
+        )
+        if kept < 0:
+            return Code.BAD_RECORD, number
+        rows[row + Packed.KEPT], rows[row + Packed.TOMBSTONES] = kept, tombstones
+        rows[row + Packed.MAX_TIME] = max_timestamp
+        rows[row + Packed.KEPT_AT], rows[row + Packed.KEPT_END] = used, end
+        state[State.READ] += header.record_count
+        state[State.KEPT] += kept
+        used = end
+    return Code.MORE, count
+
+
+def put_packed(
+    data: Buffer,
+    at: int,
+    packed: Buffer,
+    kept: int,
+    max_timestamp: int,
+    out: bytearray,
+    job: memoryview,
+    state: memoryview,
+    index: bytearray,
+    times: bytearray,
+) -> None:
+    """Write the batch at `at` anew, with the `kept` records that `packed` has, behind what `out` has."""
+    header = read_header(data, at)._replace(record_count=kept)
+    if not header.attributes & LOG_APPEND_TIME:
+        header = header._replace(max_timestamp=max_timestamp)
+    batch = join_batch(header, packed)
+    out_at = state[State.OUT]
+    out[out_at : out_at + len(batch)] = batch
+    note_batch(len(batch), header.last_offset, header.max_timestamp, job, state, index, times)

@@ -4,7 +4,13 @@ They stand in until numba is loaded, and are what the compiled kernels are teste
 """
 
 from headrace.records.kernels_cleaning_mapping_plain import crc32c, map_batch, map_batches, new_table
-from headrace.records.kernels_cleaning_packed_plain import gather_packed, map_packed, split_bodies
+from headrace.records.kernels_cleaning_packed_plain import (
+    gather_packed,
+    keep_packed,
+    map_packed,
+    put_packed,
+    split_bodies,
+)
 from headrace.records.kernels_cleaning_rewriting_plain import (
     clean_batches,
     empty,
@@ -20,6 +26,7 @@ __all__ = [
     "crc32c",
     "empty",
     "gather_packed",
+    "keep_packed",
     "keep_records",
     "map_batch",
     "map_batches",
@@ -27,6 +34,7 @@ __all__ = [
     "new_table",
     "note_batch",
     "plan_spans",
+    "put_packed",
     "shift_records",
     "split_bodies",
 ]
