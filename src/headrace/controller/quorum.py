@@ -39,7 +39,9 @@ def describe_quorum(
     data.leader_epoch = raft.core.epoch
     data.high_watermark = raft.high_watermark
     voters = raft.log.voters
-    replaced = _with_another_disk(raft)
+    assert raft.core.leadership is not None
+    leadership = raft.core.leadership
+    replaced = [voter for voter, disk in raft.core.voters.items() if leadership.has_another_disk(voter, disk)]
     for voter in sorted(raft.core.voters):
         known = None if voters is None or api_version < WHERE_SINCE else voters.by_id.get(voter)
         away = voter in replaced
@@ -51,29 +53,13 @@ def describe_quorum(
                 Listener(name=name, host=host, port=port) for name, (host, port) in known.endpoints.items()
             ]
             response.nodes.append(Node(node_id=voter, listeners=listeners))
-    assert raft.core.leadership is not None
-    observers = raft.core.leadership.observers(raft.core.voters, raft.now_ms())
+    observers = leadership.observers(raft.core.voters, raft.now_ms())
     for node_id in sorted([*observers, *replaced]):
         state = _state(raft, node_id, clock)
         if api_version < WHERE_SINCE:
             state.replica_directory_id = NO_DIRECTORY
         data.observers.append(state)
     return response
-
-
-def _with_another_disk(raft: RaftDriver) -> list[int]:
-    """Voters under whose id a node fetches that has another directory: it follows and does not vote, and the
-    voter is gone for good (KIP-853: remove the old one, add the new)."""
-    assert raft.core.leadership is not None
-    replicas = raft.core.leadership.replicas
-    return [
-        node_id
-        for node_id, directory_id in raft.core.voters.items()
-        if node_id != raft.core.node_id
-        and node_id in replicas
-        and NO_DIRECTORY not in (directory_id, replicas[node_id].directory_id)
-        and directory_id != replicas[node_id].directory_id
-    ]
 
 
 def _state(raft: RaftDriver, node_id: int, clock: Clock) -> ReplicaState:

@@ -63,13 +63,22 @@ class Leadership:
         replica.leader_end_then = leader_end
         replica.end_offset = max(replica.end_offset, offset)
 
+    def has_another_disk(self, node_id: int, directory_id: bytes) -> bool:
+        """Whether a node fetches under a voter's id that is not that voter, whose disk is gone for good
+        (KIP-853: remove the old one, add the new)."""
+        replica = self.replicas.get(node_id)
+        return (
+            replica is not None
+            and node_id != self.node_id
+            and NO_DIRECTORY not in (directory_id, replica.directory_id)
+            and replica.directory_id != directory_id
+        )
+
     def end_of(self, node_id: int, directory_id: bytes) -> int:
         """How far a voter has got; of another directory than the voter's nothing is known."""
         replica = self.replicas.get(node_id)
-        if replica is None:
+        if replica is None or self.has_another_disk(node_id, directory_id):
             return UNKNOWN
-        if NO_DIRECTORY not in (directory_id, replica.directory_id) and node_id != self.node_id:
-            return replica.end_offset if replica.directory_id == directory_id else UNKNOWN
         return replica.end_offset
 
     def majority_end(self, voters: Mapping[int, bytes]) -> int:
@@ -88,7 +97,12 @@ class Leadership:
 
     def quorum_lost_at_ms(self, wait_ms: int, voters: Mapping[int, bytes]) -> int | None:
         """When a majority will have been silent for so long if nothing more is heard; None: never."""
-        others = sorted((self.heard_of_ms(v) for v in voters if v != self.node_id), reverse=True)
+        heard_ms = [
+            self.since_ms if self.has_another_disk(*voter) else self.heard_of_ms(voter[0])
+            for voter in voters.items()
+            if voter[0] != self.node_id
+        ]
+        others = sorted(heard_ms, reverse=True)
         needed = len(voters) // 2 + 1 - (self.node_id in voters)
         return others[needed - 1] + wait_ms if 0 < needed <= len(others) else None
 
