@@ -108,6 +108,14 @@ def test_a_follower_writes_what_it_is_given(logs):
     assert log.read(0, max_bytes=1000).chunk.read() == bytes(data)
 
 
+def test_a_follower_forgets_an_epoch_in_which_it_wrote_nothing(logs):
+    log = logs.open()
+    log.append_as_follower(numbered(0, 3), now_ms=NOW_MS)
+    log.epochs.assign(2, 3)  # it came back with less than it had, and was still to lead
+    log.append_as_follower(numbered(3, 2) + numbered(5, 1, epoch=1) + numbered(6, 1, epoch=2), now_ms=NOW_MS)
+    assert log.epochs.entries() == [(0, 0), (1, 5), (2, 6)]
+
+
 def test_a_follower_leaves_out_a_cut_batch(logs):
     log = logs.open()
     data = numbered(0, 3) + numbered(3, 2)

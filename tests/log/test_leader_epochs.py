@@ -57,6 +57,23 @@ def test_assigning_drops_what_contradicts(epochs, epoch, start, after):
     assert bool(epochs.version) == (after != [(2, 10), (4, 20), (7, 50)])
 
 
+@pytest.mark.parametrize(
+    ("epoch", "start", "after"),
+    [
+        (7, 60, [(2, 10), (4, 20), (7, 50)]),
+        (8, 60, [(2, 10), (4, 20), (7, 50), (8, 60)]),
+        (4, 50, [(2, 10), (4, 20)]),
+        (5, 50, [(2, 10), (4, 20), (5, 50)]),
+        (0, 10, [(0, 10)]),
+        (-1, 50, [(2, 10), (4, 20), (7, 50)]),
+    ],
+)
+def test_a_batch_of_an_earlier_epoch_shows_that_later_ones_wrote_nothing(epochs, epoch, start, after):
+    epochs.note(epoch, start)
+    assert epochs.entries() == after
+    assert bool(epochs.version) == (after != [(2, 10), (4, 20), (7, 50)])
+
+
 def test_truncating_from_the_end(epochs):
     epochs.truncate_from_end(51)
     assert epochs.version == 0

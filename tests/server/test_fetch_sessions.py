@@ -125,6 +125,10 @@ def test_a_moved_stable_offset_and_a_diverging_epoch_are_news(sessions):
     stable = PartitionData(0, 0, 10, 8, 0)
     diverging = data(1, diverging_epoch=EpochEndOffset(3, 100))
     assert told(fetch.finish([(first, stable), (second, diverging)], 0)) == ["a-0", "a-1"]
+    fetch = go_on(sessions, session, 2)
+    first, second = fetch.partitions()
+    reply = fetch.finish([(first, stable), (second, data(1))], 0)
+    assert told(reply) == ["a-1"], "who cuts its log back has not looked at the high watermark"
 
 
 def test_an_error_is_told_each_time_and_its_end_too(sessions):

@@ -242,8 +242,8 @@ def _write_run(log: "PartitionLog", chunk: memoryview, run: list[tuple[int, Batc
     for at, header in run:
         segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
         log.log_end_offset = header.next_offset
-        if header.leader_epoch > log.epochs.latest:
-            log.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.leader_epoch != log.epochs.latest:
+            log.epochs.note(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0 and header.is_control:
             apply_marker(log, header, chunk[at : at + header.size])
         else:

@@ -49,7 +49,12 @@ class LeaderEpochs:
         self.version += 1
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch starts here; the batches are told in order."""
+        """A batch of this epoch starts here; the batches are told in order. Later epochs that are known
+        already had nothing to write: this replica was to lead in them when it was behind."""
+        if NO_EPOCH != epoch < self.latest:
+            keep = bisect_right(self._epochs, epoch)
+            del self._epochs[keep:], self._starts[keep:]
+            self.version += 1
         if epoch > self.latest:
             self.assign(epoch, start_offset)
 

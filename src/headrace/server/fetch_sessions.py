@@ -121,14 +121,20 @@ class WantedPartition:
             or data.log_start_offset != self.told_log_start_offset
             or data.last_stable_offset != self.told_last_stable_offset
             or data.preferred_read_replica >= 0
-            or (data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0)
+            or _diverges(data)
         )
 
     def told(self, data: PartitionData) -> None:
-        """Remember what the reply says. After an error all counts as new once it is gone."""
-        self.told_high_watermark = _UNKNOWN if data.error_code else data.high_watermark
+        """Remember what the reply says. After an error all counts as new once it is gone, and so it does for
+        a log that parts from the leader's: its follower cuts it back and looks at nothing else."""
+        unheard = data.error_code or _diverges(data)
+        self.told_high_watermark = _UNKNOWN if unheard else data.high_watermark
         self.told_last_stable_offset = data.last_stable_offset
         self.told_log_start_offset = data.log_start_offset
+
+
+def _diverges(data: PartitionData) -> bool:
+    return data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0
 
 
 Answer: TypeAlias = tuple[WantedPartition, PartitionData]
