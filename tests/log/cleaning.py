@@ -24,7 +24,7 @@ def clean_log(
 ):
     """A round on a log, whether it is worth it or not."""
     found = look_at(log, now_ms)
-    table = KeyTable(table_bytes, load_factor, (5, 7), runs_bytes=runs_bytes)
+    table = KeyTable(table_bytes, load_factor, (5, 7), runs_bytes=runs_bytes, notes_bytes=runs_bytes)
     return run_round(clean(found, table, Limits(window_bytes, 1_000), now_ms=now_ms))
 
 

@@ -214,6 +214,23 @@ def test_an_aborted_value_never_takes_the_place_of_one_that_is(log):
     assert [record.value for record in committed(log)] == [b"good"]
 
 
+def test_what_a_producer_writes_after_it_aborted_counts(log):
+    """Where a round begins behind the marker: a delete marker that does not count deletes nothing, and goes."""
+    put(log, (b"k0", b"old"))
+    append(log, sequenced(7, 0, 0, transactional=True))
+    append_marker(log, 7, 0, commit=False)
+    log.roll(NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    clean_log(log)
+    rows = [Record(0, NOW_MS, b"k0", None)]
+    append(log, build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True))
+    append_marker(log, 7, 0, commit=True)
+    log.roll(NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    clean_log(log)
+    assert [(record.key, record.value) for record in committed(log)] == [(b"k0", None)]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_round_after_round_nothing_is_lost(logs, seed):
     log = logs.open(**SETTINGS, delete_retention_ms=1000)

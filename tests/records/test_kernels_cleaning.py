@@ -8,7 +8,7 @@ from headrace.base.errors import InvalidBytesError
 from headrace.records import cleaning_kernels, kernels_cleaning_plain
 from headrace.records.batch import Record, build_batch, read_header, read_records, records_section
 from headrace.records.cleaning import KeyTable
-from headrace.records.cleaning_layout import Code
+from headrace.records.cleaning_layout import Code, Job
 from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.codecs import compress
 from headrace.records.header import join_batch
@@ -113,6 +113,24 @@ def _headers(data):
         found.append(read_header(data, at))
         at += found[-1].size
     return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_noted_by_offset_decides_as_keys_do(seed, twin):
+    """Where the table began, and where it ends: records before and behind are looked up by their keys, or
+    stay."""
+    data = some_batches(seed)
+    headers = _headers(data)
+    start, end = headers[seed % 9].base_offset, sum(header.size for header in headers[:-4])
+    answers = []
+    for notes_bytes in (0, 8, 1 << 16):
+        table = KeyTable(24 * 200, 0.9, (1, 2), notes_bytes=notes_bytes)
+        table.begin(start, headers[-1].next_offset)
+        assert table.add(data, 0, end) == (Code.MORE, end)
+        notes_are_used = table.job[Job.NOTED_END] > table.latest
+        assert notes_are_used == (notes_bytes > 8)
+        answers.append(cleaned(data, table, last_end=len(data)))
+    assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.parametrize("damage", ["length", "magic", "crc", "record"])

@@ -1,10 +1,12 @@
 """Envelope over the wire: a client's request, carried out as the client's."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.controller.active import FORWARDER
 from headrace.server.context import RequestContext
 from headrace.server.handlers import envelope as envelope_handler
 from headrace.testing.machine import Surroundings
@@ -13,6 +15,7 @@ from headrace.testing.world import World
 from headrace.wire.codec import encode, join_chunks
 from headrace.wire.framing import read_response, request_frame
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from headrace.wire.schemas.delete_topics import DeleteTopicsRequest
 from headrace.wire.schemas.envelope import EnvelopeRequest
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.principal import DefaultPrincipalData
@@ -21,8 +24,10 @@ from tests.server.node_world import NodeWorld, open_client, simulated
 CREATE_TOPICS = 19
 
 
-def envelope(request: object, version: int, correlation_id: int = 5) -> EnvelopeRequest:
-    frame = join_chunks(request_frame(request, version, correlation_id, "someone"))
+def envelope(
+    request: object, version: int, correlation_id: int = 5, client_id: str = "someone"
+) -> EnvelopeRequest:
+    frame = join_chunks(request_frame(request, version, correlation_id, client_id))
     principal = b"\0\0" + encode(DefaultPrincipalData("User", "alice"), 0)
     return EnvelopeRequest(frame[4:], principal, bytes([10, 0, 0, 7]))
 
@@ -39,6 +44,28 @@ async def test_a_forwarded_request_is_answered_inside(world: NodeWorld) -> None:
     again = await client.ask(envelope(create, 7), 0)
     response = read_response(CreateTopicsResponse, 7, again.response_data)
     assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@simulated()
+async def test_a_numbered_request_takes_effect_once(world: NodeWorld) -> None:
+    """It may be late, and come after what it asked for was undone."""
+    client, late = await world.connect_controller(), await world.connect_controller()
+    create = CreateTopicsRequest([CreatableTopic("orders", 2, 1)], 1_000)
+    first, again = [
+        await asyncio.gather(
+            *(each.ask(envelope(create, 7, 5, FORWARDER + "1"), 0) for each in (client, late))
+        ),
+        await late.ask(envelope(create, 7, 5, FORWARDER + "1"), 0),
+    ]
+    assert first[0].response_data == first[1].response_data == again.response_data
+    assert read_response(CreateTopicsResponse, 7, again.response_data).topics[0].error_code == 0
+    await client.ask(envelope(DeleteTopicsRequest([], ["orders"], 1_000), 5, 6, FORWARDER + "1"), 0)
+    await late.ask(envelope(create, 7, 5, FORWARDER + "1"), 0)
+    assert "orders" not in world.node.image.topics_by_name
+    for name, number in (("1", 7), ("2", 5)):
+        answered = await late.ask(envelope(create, 7, number, FORWARDER + name), 0)
+        code = read_response(CreateTopicsResponse, 7, answered.response_data).topics[0].error_code
+        assert code == (0 if name == "1" else ErrorCode.TOPIC_ALREADY_EXISTS), "another request"
 
 
 @simulated()

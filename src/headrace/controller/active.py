@@ -2,14 +2,15 @@
 
 Requests of brokers themselves (registration, heartbeats, in-sync sets, producer ids, directories) go to it as
 they are. What a client asked this broker for is forwarded in an Envelope with the client's principal and
-address (KIP-590). A controller that is gone or not active any more is not an error yet: the request waits
-for the next one, as long as its time lasts. A reply that says why a whole request failed is raised as
-ApiError, so
-that it does not matter to the caller where the controller is.
+address (KIP-590), under a number, so that one that arrives twice takes effect once. A controller that is gone
+or not active any more is not an error yet: the request waits for the next one, as long as its time lasts. A
+reply that says why a whole request failed is raised as ApiError, so that it does not matter to the caller
+where the controller is.
 """
 
 import asyncio
 import ipaddress
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -41,25 +42,32 @@ ATTEMPT_MS: Final = 5_000
 PROBE_MS: Final = 500
 """How long a controller may take to answer whether it is there."""
 
+FORWARDER: Final = "headrace-broker-"
+"""How the client of a forwarded request is called, with this process's name behind it."""
+
 PAUSE_S: Final = 0.02
 FRAME_LENGTH: Final = 4
 ANYWHERE: Final = "127.0.0.1"
 
 
 class ActiveController(ControllerRequests):
-    """`local` is this node's own controller, if it has one; `new_peer` makes the way to another node's."""
+    """`local` is this node's own controller, if it has one; `new_peer` makes the way to another node's. No
+    other process, of this node or another one, has the same `name`."""
 
     def __init__(
         self,
         raft: RaftDriver,
         local: Controller | None,
         *,
+        name: str,
         loop: asyncio.AbstractEventLoop,
         new_peer: Callable[[int], Peer],
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._raft = raft
         self._local = local
+        self._forwarder = FORWARDER + name
+        self._numbers = itertools.cycle(range(1 << 31))
         self._loop = loop
         self._new_peer = new_peer
         self._is_stopping = is_stopping
@@ -115,6 +123,7 @@ class ActiveController(ControllerRequests):
 
     async def _ask_around(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
         """Ask whoever is the controller, and the next one after it, until one answers."""
+        number = next(self._numbers)
         deadline = self._loop.time() + REQUEST_MS / 1000
         reason = "no controller is known"
         while self._loop.time() < deadline and not self._is_stopping():
@@ -122,7 +131,7 @@ class ActiveController(ControllerRequests):
                 if self._local is not None and self._local.is_active:
                     return await self._local.ask(request, api_version=api_version)
                 if self._raft.core.leader_id not in (-1, self._raft.core.node_id):
-                    return await self._ask_peer(request, api_version, principal, host)
+                    return await self._ask_peer(request, number, api_version, principal, host)
             except (ConnectionError, InvalidBytesError) as error:
                 reason = str(error)
             except ApiError as error:
@@ -132,7 +141,9 @@ class ActiveController(ControllerRequests):
             await asyncio.sleep(PAUSE_S)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no active controller answered: {reason}")
 
-    async def _ask_peer(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
+    async def _ask_peer(
+        self, request: Any, number: int, api_version: int | None, principal: str, host: str
+    ) -> Any:
         # A way of its own to each: the next controller must not wait for the pause after the last one's end.
         leader_id = self._raft.core.leader_id
         peer = self._peers.get(leader_id)
@@ -148,7 +159,7 @@ class ActiveController(ControllerRequests):
 
         def envelope(versions: VersionTable) -> EnvelopeRequest:
             used.append(versions.choose(api_key, at_most=api_version))
-            frame = join_chunks(request_frame(request, used[0], 0, "forwarded"))
+            frame = join_chunks(request_frame(request, used[0], number, self._forwarder))
             return EnvelopeRequest(frame[FRAME_LENGTH:], _principal_bytes(principal), _host_bytes(host))
 
         answered: EnvelopeResponse = await peer.send(envelope, timeout_ms=REQUEST_MS)

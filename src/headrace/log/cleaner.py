@@ -32,7 +32,7 @@ from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_writer import SegmentWriter
 
 # A piece of work: some ten milliseconds of a thread.
-PIECE_BYTES: Final = 8 << 20
+PIECE_BYTES: Final = 16 << 20
 NEVER_MS: Final = 0
 """A time at which no delete marker's time has come."""
 
@@ -81,7 +81,8 @@ def _clean(found: Cleanable, table: KeyTable, limits: Limits, now_ms: int) -> Ro
     generation = log.generation
     aborted = _aborted(log, found.bound)
     window = Window(limits.window_bytes)
-    yield from _fill(found, table, Mapping(table, window, CleanedTransactions(aborted)), limits)
+    mapping = Mapping(table, window, CleanedTransactions(aborted, found.first_dirty))
+    yield from _fill(found, table, mapping, limits)
     done = Cleaned(log, table.latest + 1, keys=len(table))
     transactions = CleanedTransactions(aborted)
     producers = producers_of(log)

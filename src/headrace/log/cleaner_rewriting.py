@@ -6,7 +6,8 @@ between two renames cannot bring one of them back, and no hole opens between seg
 of each producer that the log remembers, whose sequence would otherwise be lost with it.
 
 What the first half remembers of a segment (`cleaning_runs`) says which of its parts need no second look.
-Steps block and run in a thread; a new file is synced piece by piece, so that no sync takes long.
+Steps block and run in a thread; a new file is on its way to the disk while it grows, so that no sync takes
+long.
 """
 
 from collections.abc import Mapping as Map
@@ -26,7 +27,8 @@ from headrace.records.cleaning_runs import Part
 from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.header import CODEC_MASK, CONTROL
 
-SYNC_BYTES: Final = 32 << 20
+SYNC_BYTES: Final = 4 << 20
+"""So much is sent on its way to the disk at once."""
 PARTS_PER_WINDOW: Final = 8
 """What is shorter is not worth a read of its own: 32 KiB with Kafka's default buffers."""
 
@@ -61,7 +63,7 @@ class Rewriting:
         self._producers = producers
         self._now_ms = now_ms
         self._file: File | None = None
-        self._written = self._synced = 0
+        self._written = self._on_its_way = 0
         self._source: File | None = None
         self._size = 0
         self._is_last = False
@@ -177,9 +179,9 @@ class Rewriting:
             raise InvalidBytesError("the cleaned segment would be larger than an index can tell")
         self._file.write(self._written, (data,))
         self._written += len(data)
-        if self._written - self._synced >= SYNC_BYTES:
-            self._file.sync()
-            self._synced = self._written
+        if self._written - self._on_its_way >= SYNC_BYTES:
+            self._file.begin_sync(self._on_its_way, self._written - self._on_its_way)
+            self._on_its_way = self._written
         return len(data)
 
     def _put_others(self, last_end: int) -> int:

@@ -12,10 +12,15 @@ from headrace.records.batch import BatchHeader, ControlType, read_control_type
 
 
 class CleanedTransactions:
-    """The transactions that are open where the walk is. Batches must come in the order of their offsets."""
+    """The transactions that are open where the walk is. Batches must come in the order of their offsets.
 
-    def __init__(self, aborted: list[AbortedTxn]) -> None:
-        self._to_come = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
+    A walk that begins at a `start` does not meet the markers before it: what ended there is over, and later
+    records of the same producers count.
+    """
+
+    def __init__(self, aborted: list[AbortedTxn], start: int = 0) -> None:
+        met = (txn for txn in aborted if txn.last_offset >= start)
+        self._to_come = sorted(met, key=lambda txn: txn.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._kept: list[AbortedTxn] = []

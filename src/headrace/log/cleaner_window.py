@@ -55,9 +55,8 @@ class Window:
             grown = bytearray(need)
             grown[:left] = memoryview(self.data)[self.at : self.end]
             self.data = grown
-        elif self.at:
-            view = memoryview(self.data)
-            view[:left] = bytes(view[self.at : self.end])
+        elif left and self.at:
+            self.data[:left] = self.data[self.at : self.end]
         self.at, self.end = 0, left
         wanted = min(len(self.data) - left, self._file_end - self._position)
         count = self._file.read_into(self._position, memoryview(self.data)[left : left + wanted])

@@ -19,7 +19,13 @@ from headrace.base.chunks import Buffer
 
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
-_syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux; not in `os`
+# Linux has these; they are not in `os`.
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_syncfs: Final = getattr(_libc, "syncfs", None)
+_sync_file_range: Final = getattr(_libc, "sync_file_range", None)
+_START_WRITING: Final = 2  # SYNC_FILE_RANGE_WRITE: it waits for nothing, and takes no error away
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 class SystemFile:
@@ -56,12 +62,9 @@ class SystemFile:
         return b"".join(parts)
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        view = memoryview(buffer)
-        got = 0
-        while got < len(view):
-            count = os.preadv(self._fd, [view[got:]], position + got)
-            if not count:
-                break
+        got = count = os.preadv(self._fd, (buffer,), position)
+        while count and got < len(buffer):  # the kernel gives at most 2 GiB at once
+            count = os.preadv(self._fd, (memoryview(buffer)[got:],), position + got)
             got += count
         return got
 
@@ -97,6 +100,10 @@ class SystemFile:
             _sync_data(self._fd)
         except OSError as error:
             raise _sync_failure(error.errno, self.path) from error
+
+    def begin_sync(self, position: int, count: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._fd, position, count, _START_WRITING)
 
     def sync_file_system(self) -> bool:
         if _syncfs is None:

@@ -89,6 +89,7 @@ class ControlPlane:
         self.active = ActiveController(
             self.raft,
             self.own,
+            name=f"{config.node_id}-{incarnation_id.hex()}",
             loop=world.loop,
             new_peer=self._way_to_controller,
             is_stopping=lambda: self._stopping,

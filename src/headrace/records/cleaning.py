@@ -27,13 +27,20 @@ def _signed(number: int) -> int:
 
 
 class KeyTable:
-    """The last offset of each key, and the runs of batches that are in the table, in `size_bytes` and
-    `runs_bytes` of memory."""
+    """The last offset of each key, the runs of batches that are in the table, and which of their records are
+    superseded, in `size_bytes`, `runs_bytes` and `notes_bytes` of memory."""
 
     def __init__(
-        self, size_bytes: int, load_factor: float, secret: tuple[int, int], *, runs_bytes: int = 0
+        self,
+        size_bytes: int,
+        load_factor: float,
+        secret: tuple[int, int],
+        *,
+        runs_bytes: int = 0,
+        notes_bytes: int = 0,
     ) -> None:
         self._slots_max = max(size_bytes // ENTRY_BYTES, 2)
+        self._notes_words_max = notes_bytes // 8
         # The setting has no limits of its own: a table must have room for a key, and slots that are free.
         self._load_factor = min(max(load_factor, 0.01), 1.0)
         self._data: bytearray | memoryview = bytearray(0)
@@ -65,12 +72,14 @@ class KeyTable:
         # Fuller than this a table of open addresses is slow, whatever it is allowed to be.
         wanted = int((end - start) / min(self._load_factor, 0.75)) + 2
         slots = min(wanted, self._slots_max)
-        self._data = cleaning_kernels.chosen().new_table(slots * ENTRY_BYTES)
+        notes_words = min((end - start + 63) // 64, self._notes_words_max)
+        self._data = cleaning_kernels.chosen().new_table(slots * ENTRY_BYTES + 8 * notes_words)
         self._runs.begin()
         self._tally[Tally.ENTRIES] = self._tally[Tally.RECORDS] = self._tally[Tally.TOMBSTONES] = 0
         self._tally[Tally.LATEST] = start - 1
         job = self.job
         job[Job.SLOTS], job[Job.START] = slots, start
+        job[Job.NOTED_END] = start + 64 * notes_words if notes_words else 0
         # One slot stays free, or a search for a key that is not there would never end.
         job[Job.ENTRIES_MAX] = max(1, min(int(self._slots_max * self._load_factor), slots - 1))
 

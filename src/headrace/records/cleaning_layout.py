@@ -5,6 +5,8 @@ A `job` is what a compaction was asked to do and does not change while a kernel 
 went into the table of keys, a `state` what was written of a new segment. All are int64.
 
 The table has entries of 24 bytes: 16 of a key's hash, 8 of its last offset plus one, so that zero is free.
+Behind the last slot it may have a bit for each offset from `START` to before `NOTED_END`, which says whether
+a later record with the same key has been met: who asks it needs no hash.
 
 A run is a row of numbers about batches that lie one behind the other and are in the table as a whole; a span
 is what becomes of a part of a segment (`cleaning_runs`).
@@ -40,6 +42,7 @@ class Job(IntEnum):
     HORIZON_MS = 7  # when delete markers that are met for the first time may go
     INTERVAL = 8  # bytes between two entries of the new index
     BASE = 9  # the new segment's first offset
+    NOTED_END = 10  # behind the last offset that has a bit; 0: none has
 
 
 class Tally(IntEnum):

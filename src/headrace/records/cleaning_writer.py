@@ -67,6 +67,8 @@ class SegmentWriter:
         self._unpacker = table.unpacker
         job = self._job = memoryview(bytearray(table.job)).cast("q")
         job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
+        if table.latest >= job[Job.NOTED_END]:
+            job[Job.NOTED_END] = 0  # not all have their notes: keys are hashed again
         job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
         job[Job.INTERVAL] = index_interval_bytes
         self._copy_job = memoryview(bytearray(job)).cast("q")

@@ -5,7 +5,8 @@ answers and leaves the same bytes in the same buffers. All release the GIL for a
 segment lasts, so that the event loop does not wait for them.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -30,13 +31,15 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_cleaning_runs import note_run
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "d152d863"
+PARTS: Final = "e2063f17"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 
+_int64 = cast(Callable[[Any], int], np.int64)
+
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
 _MORE, _FULL, _OTHER, _BAD_CRC, _BAD_RECORD = 0, 1, 2, 4, 5
-_SLOTS, _START, _ENTRIES_MAX = 0, 1, 2
+_SLOTS, _START, _ENTRIES_MAX, _NOTED_END = 0, 1, 2, 10
 _T_ENTRIES, _T_LATEST, _T_RECORDS, _T_TOMBSTONES = 0, 1, 2, 3
 _INT64_MAX: Final = 2**63 - 1
 
@@ -46,7 +49,7 @@ def _map_records(
     data: Bytes, at: int, limit: int, count: int, base_offset: int, table: Words, job: Numbers, tally: Numbers
 ) -> int:
     ahead = np.empty(AHEAD_MAX * AHEAD_FIELDS, np.int64)
-    slots, start = job[_SLOTS], job[_START]
+    slots, start, noted_end = job[_SLOTS], job[_START], job[_NOTED_END]
     while count > 0:
         some = look_ahead(data, at, limit, count, base_offset, start, _INT64_MAX, table, job, ahead)
         if some < 0:
@@ -66,6 +69,9 @@ def _map_records(
                     table[entry] = low
                     table[entry + 1] = high
                     tally[_T_ENTRIES] += 1
+                elif _int64(table[entry + 2]) <= noted_end:
+                    place = _int64(table[entry + 2]) - 1 - start
+                    table[3 * slots + (place >> 6)] |= np.uint64(1) << np.uint64(place & 63)
                 table[entry + 2] = np.uint64(offset + 1)
             tally[_T_RECORDS] += 1
             if ahead[row + 4] < 0:

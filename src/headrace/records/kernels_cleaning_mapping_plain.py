@@ -89,6 +89,9 @@ def _map_records(
             entry, found = slot_of(table, job[Job.SLOTS], low, high)
             if not found:
                 tally[Tally.ENTRIES] += 1
+            elif found <= job[Job.NOTED_END]:
+                place = found - 1 - job[Job.START]
+                table[job[Job.SLOTS] * ENTRY_BYTES + (place >> 3)] |= 1 << (place & 7)
             _ENTRY.pack_into(table, entry, low, high, offset + 1)
         tally[Tally.RECORDS] += 1
         tally[Tally.TOMBSTONES] += value_size < 0

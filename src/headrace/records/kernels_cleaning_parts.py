@@ -208,6 +208,12 @@ def slot_of(table: Words, slots: int, low: np.uint64, high: np.uint64) -> int:
 
 
 @part
+def is_superseded(table: Words, slots: int, place: int) -> bool:
+    """The bit of the offset that lies `place` behind the first one that has one."""
+    return bool((table[3 * slots + (place >> 6)] >> np.uint64(place & 63)) & np.uint64(1))
+
+
+@part
 def look_ahead(
     data: Bytes,
     at: int,

@@ -23,6 +23,7 @@ from headrace.records.kernels_cleaning_parts import (
     Bytes,
     Numbers,
     Words,
+    is_superseded,
     look_ahead,
     put_signed,
     put_varint,
@@ -36,14 +37,14 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "69a6ae59"
+PARTS: Final = "d6600a95"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)
 
 # Those of `cleaning_layout` as plain numbers: numba's cache does not look into other modules.
 _FULL, _OTHER, _BAD_CRC, _BAD_RECORD = 1, 2, 4, 5
-_SLOTS, _LATEST, _NOW_MS, _HORIZON_MS, _INTERVAL, _BASE = 0, 5, 6, 7, 8, 9
+_SLOTS, _START, _LATEST, _NOW_MS, _HORIZON_MS, _INTERVAL, _BASE, _NOTED_END = 0, 1, 5, 6, 7, 8, 9, 10
 _S_OUT, _S_POSITION, _S_SINCE, _S_MAX_TIME, _S_MAX_TIME_OFFSET, _S_INDEX, _S_TIMES, _S_LAST_TIME = range(8)
 _S_READ, _S_KEPT = 8, 9
 _INT64_MIN: Final = -(2**63)
@@ -65,10 +66,12 @@ def keep_records(
 ) -> tuple[int, int, int, int, int]:
     ahead = np.empty(AHEAD_MAX * AHEAD_FIELDS, np.int64)
     slots, latest = job[_SLOTS], job[_LATEST]
+    noted_from, noted_end = job[_START], job[_NOTED_END]
+    hashed_to = noted_from - 1 if noted_end > 0 else latest
     kept, tombstones, max_timestamp = 0, 0, _int64(-1)
     run, left = at, count
     while left > 0:
-        some = look_ahead(data, at, limit, left, base_offset, _INT64_MIN, latest, table, job, ahead)
+        some = look_ahead(data, at, limit, left, base_offset, _INT64_MIN, hashed_to, table, job, ahead)
         if some < 0:
             return -1, 0, 0, 0, 0
         for index in range(some):
@@ -76,9 +79,12 @@ def keep_records(
             end, offset, has_value = ahead[row], ahead[row + 2], ahead[row + 4] >= 0
             keeps = offset > latest
             if not keeps and ahead[row + 3] >= 0:
-                entry = 3 * slot_of(table, slots, np.uint64(ahead[row + 5]), np.uint64(ahead[row + 6]))
-                found = _int64(table[entry + 2]) - 1
-                keeps = found <= offset and (has_value or not drops_tombstones)
+                if offset >= noted_from and offset < noted_end:
+                    keeps = not is_superseded(table, slots, offset - noted_from)
+                else:
+                    entry = 3 * slot_of(table, slots, np.uint64(ahead[row + 5]), np.uint64(ahead[row + 6]))
+                    keeps = _int64(table[entry + 2]) - 1 <= offset
+                keeps = keeps and (has_value or not drops_tombstones)
                 if keeps and not has_value:
                     tombstones += 1
             if keeps:

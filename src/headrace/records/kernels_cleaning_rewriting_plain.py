@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Final
 
 from headrace.base.chunks import Buffer
-from headrace.records.cleaning_layout import Code, Job, State
+from headrace.records.cleaning_layout import ENTRY_BYTES, Code, Job, State
 from headrace.records.header import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,
@@ -53,8 +53,12 @@ def keep_records(
         offset = base_offset + offset_delta
         keeps = offset > job[Job.LATEST]
         if not keeps and key_size >= 0:
-            _, found = slot_of(table, job[Job.SLOTS], *hash_key(data, key_at, key_size, job))
-            keeps = found - 1 <= offset and (value_size >= 0 or not drops_tombstones)
+            if job[Job.START] <= offset < job[Job.NOTED_END]:
+                keeps = not is_superseded(table, job[Job.SLOTS], offset - job[Job.START])
+            else:
+                _, found = slot_of(table, job[Job.SLOTS], *hash_key(data, key_at, key_size, job))
+                keeps = found - 1 <= offset
+            keeps = keeps and (value_size >= 0 or not drops_tombstones)
             tombstones += keeps and value_size < 0
         if keeps:
             kept += 1
@@ -65,6 +69,12 @@ def keep_records(
         out[out_at : out_at + len(joined)] = joined
         out_at += len(joined)
     return kept, tombstones, max_timestamp, out_at, at
+
+
+def is_superseded(table: bytearray | memoryview, slots: int, place: int) -> bool:
+    """The bit of the offset that lies `place` behind the first one that has one."""
+    at = slots * ENTRY_BYTES + (place >> 3)
+    return bool(table[at] >> (place & 7) & 1)
 
 
 def shift_records(

@@ -11,7 +11,7 @@ import numpy as np
 from headrace.records.kernels import kernel
 from headrace.records.kernels_cleaning_parts import I64, NUMBERS, STATE, TABLE, Numbers, Words, part, types
 
-PARTS: Final = "69a6ae59"
+PARTS: Final = "d6600a95"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)

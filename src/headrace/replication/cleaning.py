@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 TABLE_BYTES_MAX: Final = (1 << 31) - 1
 # Of that memory, what is remembered of batches: 4 MiB of the default 128, with room for 75,000 runs.
 RUNS_SHARE: Final = 32
+# And of which records are superseded: another 4 MiB, with room for 33 million offsets. Where there are more,
+# keys are hashed again.
+NOTES_SHARE: Final = 32
 # Above this a bound on bytes is none.
 UNBOUNDED_BYTES_PER_S: Final = 1e12
 PIECE_BYTES_MIN: Final = 64 << 10
@@ -146,12 +149,13 @@ class Cleaning:
     async def _clean(self, found: Cleanable, threads: int) -> Cleaned | None:
         """None where the round was given up."""
         memory_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // threads, TABLE_BYTES_MAX)
-        runs_bytes = memory_bytes // RUNS_SHARE
+        runs_bytes, notes_bytes = memory_bytes // RUNS_SHARE, memory_bytes // NOTES_SHARE
         table = KeyTable(
-            memory_bytes - runs_bytes,
+            memory_bytes - runs_bytes - notes_bytes,
             self._config.float("log.cleaner.io.buffer.load.factor"),
             (self._rng.getrandbits(64), self._rng.getrandbits(64)),
             runs_bytes=runs_bytes,
+            notes_bytes=notes_bytes,
         )
         limits = Limits(
             window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads // 2,

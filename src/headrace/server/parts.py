@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.clock import Clock
 from headrace.server.doubts import Doubts
 from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.forwarded_once import ForwardedOnce
 from headrace.server.replica_selection import ReplicaSelector
 from headrace.server.waiting import Waiting
 
@@ -89,4 +90,5 @@ class Parts:
     leader_throttle: LeaderThrottle | None = None
     remote: RemoteReader | None = None  # the remote tier; None: topics cannot be tiered
     remote_times: RemoteTimes | None = None
+    forwarded_once: ForwardedOnce = field(default_factory=ForwardedOnce)  # by the active controller
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

@@ -85,6 +85,9 @@ class VirtualFile:
         self._check_open()
         self._disk.sync_content(self.path, self.content)
 
+    def begin_sync(self, position: int, count: int) -> None:
+        self._check_open()
+
     def sync_file_system(self) -> bool:
         self._check_open()
         self._disk.sync_everything()

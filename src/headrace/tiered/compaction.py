@@ -108,8 +108,9 @@ def compact(found: RemoteCleanable, remote: RemoteLog, tools: Tools) -> Steps:
         if segment.has_aborted:
             yield partial(_load_aborted, tools.store, segment, aborted)
     window = Window(tools.limits.window_bytes)
-    yield from _fill(found, Mapping(tools.table, window, CleanedTransactions(list(aborted))), tools)
-    transactions = CleanedTransactions(list(aborted))
+    mapping = Mapping(tools.table, window, CleanedTransactions(aborted, found.first_dirty))
+    yield from _fill(found, mapping, tools)
+    transactions = CleanedTransactions(aborted)
     clean_to = tools.table.latest + 1
     whole = [segment for segment in found.segments if segment.end_offset < clean_to]
     for group in group_remote(whole, log.config):

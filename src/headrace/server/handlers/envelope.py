@@ -44,38 +44,62 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
         _client(context, request),
         context.parts,
     )
-    asked = decode(api.request, header.api_version, bytes(frame), header.body_at)
     answer: Future[EnvelopeResponse] = context.parts.loop.create_future()
+    once = context.parts.forwarded_once
+    outcome = once.find(header)
+    if outcome is None:
+        asked = decode(api.request, header.api_version, bytes(frame), header.body_at)
+        outcome = _carry_out(context, inner, row, asked)
+        once.remember(header, outcome)
+        outcome.add_done_callback(lambda done: None if _is_decided(done) else once.forget(header))
 
-    def reply(response: Any) -> None:
+    def reply(done: "Future[Any]") -> None:
         if answer.done():
             return
         try:
-            answer.set_result(EnvelopeResponse(_bytes(api, header, response)))
+            answer.set_result(EnvelopeResponse(_bytes(api, header, _response(done, api, header, frame))))
         except Exception as error:  # whoever forwarded it waits, whatever is wrong with the reply
             answer.set_exception(error)
 
-    try:
-        result = row.load()(inner, asked)
-    except ApiError as error:
-        reply(error_reply(asked, api.response, header.api_version, error))
-        return answer
-    if asyncio.isfuture(result):
-        result.add_done_callback(lambda done: reply(_outcome(done, asked, api, header)))
+    if outcome.done():
+        reply(outcome)
     else:
-        reply(result)
+        outcome.add_done_callback(reply)
     return answer
 
 
-def _outcome(done: "Future[Any]", asked: Any, api: Api, header: RequestHeader) -> Any:
+def _carry_out(context: RequestContext, inner: RequestContext, row: Any, asked: Any) -> "Future[Any]":
+    try:
+        result = row.load()(inner, asked)
+    except ApiError as error:
+        result = context.parts.loop.create_future()
+        result.set_exception(error)
+    if asyncio.isfuture(result):
+        return result
+    outcome: Future[Any] = context.parts.loop.create_future()
+    outcome.set_result(result)
+    return outcome
+
+
+def _is_decided(done: "Future[Any]") -> bool:
+    """Whether asking again would change nothing; False where this controller could not decide."""
     if done.cancelled():
-        # This controller stops; whoever asked it for somebody else asks the next one.
-        failure = ApiError(ErrorCode.NOT_CONTROLLER, "the controller that was asked stops")
-        return error_reply(asked, api.response, header.api_version, failure)
+        return False
     error = done.exception()
-    if error is None:
+    return not (isinstance(error, ApiError) and error.code is ErrorCode.NOT_CONTROLLER)
+
+
+def _response(done: "Future[Any]", api: Api, header: RequestHeader, frame: memoryview) -> Any:
+    if not done.cancelled() and done.exception() is None:
         return done.result()
+    # This controller stops where it was cancelled; whoever asked it for somebody else asks the next one.
+    error: BaseException | None = (
+        ApiError(ErrorCode.NOT_CONTROLLER, "the controller that was asked stops")
+        if done.cancelled()
+        else done.exception()
+    )
     failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    asked = decode(api.request, header.api_version, bytes(frame), header.body_at)
     return error_reply(asked, api.response, header.api_version, failure)
 
 

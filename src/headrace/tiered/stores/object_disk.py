@@ -84,6 +84,9 @@ class ObjectFile:
     def sync(self) -> None:
         _refuse(self.path)
 
+    def begin_sync(self, position: int, count: int) -> None:
+        _refuse(self.path)
+
     def sync_file_system(self) -> bool:
         _refuse(self.path)
 
