@@ -1,4 +1,4 @@
-"""python -m bench.compaction [--mb N] [--latency S]: compaction beside Apache Kafka's.
+"""python -m bench.compaction [--mb N] [--rounds N] [--latency S]: compaction beside Apache Kafka's.
 
 Both brokers get the same segment files, made once for each shape of record, under topics that only delete.
 Most batches of the first shapes hold nothing that lasts, as where everything is told again and again. In
@@ -24,9 +24,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 from typing import ClassVar
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
@@ -261,25 +262,32 @@ def make_all(root: Path, mb: int) -> dict[Shape, Path]:
 
 
 def run(
-    sides: list[type[Broker]], made: dict[Shape, Path], *, latency_s: float
+    sides: list[type[Broker]], made: dict[Shape, Path], *, rounds: int, latency_s: float
 ) -> dict[str, dict[str, float]]:
     medians: dict[str, dict[str, float]] = {}
     values: dict[str, list[dict[bytes | None, bytes | None]]] = {}
-    installed = made | (dict.fromkeys(BESIDE, made[SHAPES[1]]) if latency_s else {})
+    copies = {
+        shape: [replace(shape, name=f"{shape.name} {number}") for number in range(rounds)] for shape in SHAPES
+    }
+    installed = made | {copy: made[shape] for shape in SHAPES for copy in copies[shape]}
+    if latency_s:
+        installed |= dict.fromkeys(BESIDE, made[SHAPES[1]])
     for kind in sides:
         with Installed(kind, installed) as side:
-            for shape in made:
-                figures = side.measure(shape)
-                print(f"  {kind.name:9} {shape.name:18} {figures}", flush=True)
-                if shape in SHAPES:
-                    for name, value in figures.items():
-                        medians.setdefault(f"compact {shape.name} | {name}", {})[kind.name] = value
+            for warm in (WARM, WARM_PACKED):
+                side.measure(warm)
+            for shape in SHAPES:
+                found_figures = [side.measure(copy) for copy in copies[shape]]
+                for name in found_figures[0]:
+                    each = [figures[name] for figures in found_figures]
+                    print(f"  {kind.name:9} {shape.name:18} {name:12}", *(f"{value:.2f}" for value in each))
+                    medians.setdefault(f"compact {shape.name} | {name}", {})[kind.name] = median(each)
             for step, found in side.latencies(latency_s).items() if latency_s else ():
                 for name, value in found.items():
                     medians.setdefault(f"{step} | {name}", {})[kind.name] = value
             side.broker.stop()
             for shape in SHAPES:
-                folder = side.broker.folder / "data" / f"{shape.topic}-0"
+                folder = side.broker.folder / "data" / f"{copies[shape][0].topic}-0"
                 values.setdefault(shape.name, []).append(latest_values(folder))
     for name, found_values in values.items():
         if any(each != found_values[0] for each in found_values):
@@ -317,6 +325,7 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=["kafka", "headrace", "none"], help="measure one of them, or just make segments"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="topics of each shape: the median is told")
     parser.add_argument(
         "--latency", type=float, default=0, metavar="SECONDS", help="measure latency for so long"
     )
@@ -334,7 +343,7 @@ def main() -> None:
         if root is None:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-segments-"))
         made = make_all(Path(root), arguments.mb)
-        medians = run(sides, made, latency_s=arguments.latency) if sides else {}
+        medians = run(sides, made, rounds=arguments.rounds, latency_s=arguments.latency) if sides else {}
     print("\n" + as_markdown(medians, GOALS))
 
 

@@ -182,8 +182,9 @@ def test_the_last_in_sync_is_remembered_where_nobody_led() -> None:
 def test_one_that_ended_between_registering_and_being_let_in_keeps_its_proof() -> None:
     """It had no time to leave one of its own, and nobody counted on anything since the last one."""
     core = with_partition(new_core(1), 1, isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
-    for incarnation in (8, 9):
-        register(core, request(incarnation=incarnation, previous_broker_epoch=101), offset=50 + incarnation)
+    for incarnation, proven in ((8, 101), (9, 101), (10, 159), (11, 159), (12, 158)):
+        asked = request(incarnation=incarnation, previous_broker_epoch=proven)
+        register(core, asked, offset=150 + incarnation)
         assert partition_of(core).elr == (1,)
     beat(core)
     assert (partition_of(core).isr, partition_of(core).leader) == ((1,), 1)
@@ -191,10 +192,10 @@ def test_one_that_ended_between_registering_and_being_let_in_keeps_its_proof() -
 
 def test_an_old_proof_is_none_once_a_newer_process_was_let_in() -> None:
     core = with_partition(new_core(1), 1, isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
-    register(core, request(incarnation=8, previous_broker_epoch=101), offset=58)
+    register(core, request(incarnation=8, previous_broker_epoch=101), offset=158)
     beat(core)
     core.sessions.end(1)
-    register(core, request(incarnation=9, previous_broker_epoch=101), offset=70)
+    register(core, request(incarnation=9, previous_broker_epoch=101), offset=170)
     assert (partition_of(core).isr, partition_of(core).elr) == ((), ())
 
 

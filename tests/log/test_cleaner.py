@@ -215,7 +215,7 @@ def test_an_aborted_value_never_takes_the_place_of_one_that_is(log):
 
 
 def test_what_a_producer_writes_after_it_aborted_counts(log):
-    """Where a round begins behind the marker: a delete marker that does not count deletes nothing, and goes."""
+    """Where a round begins behind the marker: a deletion that does not count deletes nothing, and goes."""
     put(log, (b"k0", b"old"))
     append(log, sequenced(7, 0, 0, transactional=True))
     append_marker(log, 7, 0, commit=False)

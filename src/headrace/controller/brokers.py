@@ -15,6 +15,7 @@ from itertools import islice
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import NO_EPOCH
 from headrace.controller.cluster import Cluster
 from headrace.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, check_size
 from headrace.controller.elections import change_partition, election_rules, same_change
@@ -108,11 +109,14 @@ def register_broker(
 def _has_lost_nothing(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:
     """Whether a process proves that it has all that the one before it had (KIP-966).
 
-    One that registered, and ended before it was let in, has left no proof of its own: that of the process
-    before it is as good, because nobody counted on anything since.
+    One that registered, and ended before it was let in, may have left no proof of its own: that of any
+    process since the last that was let in is as good, because nobody counted on anything since.
     """
     proven = request.previous_broker_epoch
-    return existing is not None and proven >= 0 and proven in (existing.epoch, existing.served_epoch)
+    if existing is None or proven < 0:
+        return False
+    served_epoch = existing.epoch if existing.served_epoch == NO_EPOCH else existing.served_epoch
+    return served_epoch <= proven <= existing.epoch
 
 
 def _took_over(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:

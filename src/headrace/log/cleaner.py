@@ -32,7 +32,7 @@ from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_writer import SegmentWriter
 
 # A piece of work: some ten milliseconds of a thread.
-PIECE_BYTES: Final = 16 << 20
+PIECE_BYTES: Final = 32 << 20
 NEVER_MS: Final = 0
 """A time at which no delete marker's time has come."""
 
@@ -58,7 +58,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Memory of a round, and how much is done at once."""
+    """Memory of a round, and how much is done at once. What is written has half as much as what is read."""
 
     window_bytes: int
     piece_bytes: int = PIECE_BYTES
@@ -201,7 +201,7 @@ def _rewriting(
             index_bytes(sum(segment.size for segment in group), config), config.segment_index_bytes
         ),
         kept_offsets=producers.last_offsets,
-        room_bytes=window.size,
+        room_bytes=window.size // 2,
     )
     return Rewriting(
         log.storage.disk,

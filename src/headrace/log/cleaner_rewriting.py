@@ -29,7 +29,7 @@ from headrace.records.header import CODEC_MASK, CONTROL
 
 SYNC_BYTES: Final = 4 << 20
 """So much is sent on its way to the disk at once."""
-PARTS_PER_WINDOW: Final = 8
+PARTS_PER_WINDOW: Final = 16
 """What is shorter is not worth a read of its own: 32 KiB with Kafka's default buffers."""
 
 

@@ -79,7 +79,6 @@ class SegmentWriter:
         self._index = bytearray(index_bytes_max // 8 * 8)
         self._times = bytearray(index_bytes_max // 12 * 12)
         self._out = bytearray(room_bytes)
-        self._scratch = bytearray(room_bytes)
 
     @property
     def position(self) -> int:
@@ -134,7 +133,6 @@ class SegmentWriter:
             last_end,
             others,
             self._out,
-            self._scratch,
             self._table.data,
             self._kept_offsets,
             job,
@@ -158,7 +156,7 @@ class SegmentWriter:
         room = ROOM_FACTOR * batch_bytes + HEADER_BYTES
         if len(self._out) < room:
             assert not self._state[State.OUT]
-            self._out, self._scratch = bytearray(room), bytearray(room)
+            self._out = bytearray(room)
 
     def has_room(self, batch_bytes: int) -> bool:
         return len(self._out) - self._state[State.OUT] >= ROOM_FACTOR * batch_bytes + HEADER_BYTES
@@ -270,7 +268,6 @@ class SegmentWriter:
         at = self._state[State.OUT]
         if len(self._out) - at < size:
             self._out = self._out[:at] + bytearray(size)
-            self._scratch = bytearray(len(self._out))
 
     def indexes(self) -> tuple[bytes, bytes]:
         """The offset and the time index of what was written, the latter with its closing entry."""

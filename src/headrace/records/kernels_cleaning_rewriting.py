@@ -154,14 +154,13 @@ def _has(numbers: Numbers, wanted: int) -> bool:
     return bool(low < numbers.shape[0] and numbers[low] == wanted)
 
 
-@kernel(I64(BYTES, I64, I64, I64, ROOM, ROOM, TABLE, NUMBERS, NUMBERS, STATE))
+@kernel(I64(BYTES, I64, I64, I64, ROOM, TABLE, NUMBERS, NUMBERS, STATE))
 def _clean_batch(
     data: Bytes,
     at: int,
     size: int,
     is_wanted: int,
     out: Bytes,
-    scratch: Bytes,
     table: Words,
     kept_offsets: Numbers,
     job: Numbers,
@@ -200,6 +199,7 @@ def _clean_batch(
             end = shift_records(data, at + 61, at + size, count, shift, out, out_at + 61)
         else:
             used = end - out_at - 61
+            scratch = np.empty(used, np.uint8)
             _copy(scratch, 0, out, out_at + 61, used)
             end = shift_records(scratch, 0, used, kept, shift, out, out_at + 61)
         attributes |= 64
@@ -217,9 +217,7 @@ def _clean_batch(
     return end - _int64(out_at)
 
 
-@kernel(
-    types.UniTuple(I64, 2)(BYTES, I64, I64, I64, I64, ROOM, ROOM, TABLE, NUMBERS, NUMBERS, STATE, ROOM, ROOM)
-)
+@kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64, I64, ROOM, TABLE, NUMBERS, NUMBERS, STATE, ROOM, ROOM))
 def clean_batches(
     data: Bytes,
     at: int,
@@ -227,7 +225,6 @@ def clean_batches(
     last_end: int,
     others: int,
     out: Bytes,
-    scratch: Bytes,
     table: Words,
     kept_offsets: Numbers,
     job: Numbers,
@@ -247,7 +244,7 @@ def clean_batches(
         if _crc(data, at + 21, at + size) != read_signed(data, at + 17, 4) & 0xFFFFFFFF:
             return _BAD_CRC, at
         is_wanted = 1 if at + size == last_end else 0
-        written = _clean_batch(data, at, size, is_wanted, out, scratch, table, kept_offsets, job, state)
+        written = _clean_batch(data, at, size, is_wanted, out, table, kept_offsets, job, state)
         if written < 0:
             return _BAD_RECORD, at
         if written > 0:

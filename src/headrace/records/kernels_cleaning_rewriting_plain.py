@@ -198,7 +198,6 @@ def clean_batches(
     last_end: int,
     others: int,
     out: bytearray,
-    scratch: bytearray,
     table: bytearray | memoryview,
     kept_offsets: memoryview,
     job: memoryview,

@@ -158,7 +158,7 @@ class Cleaning:
             notes_bytes=notes_bytes,
         )
         limits = Limits(
-            window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads // 2,
+            window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads,
             piece_bytes=int(max(PIECE_BYTES_MIN, min(PIECE_BYTES, self._bytes_per_second() / 8))),
         )
         work = clean(found, table, limits, now_ms=self._store.clock.now_ms())

@@ -41,7 +41,7 @@ class TierCompaction:
             disk=found.log.storage.disk,
             scratch=scratch_of(found.log),
             table=table,
-            limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size") // 2),
+            limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size")),
             new_id=new_id,
             is_leading=leads,
             note_bytes_max=self._config.int("remote.log.metadata.custom.metadata.max.bytes"),

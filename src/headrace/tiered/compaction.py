@@ -220,7 +220,7 @@ def _rewriting(
         index_interval_bytes=config.index_interval_bytes,
         index_bytes_max=min(index_bytes(size, config), config.segment_index_bytes),
         kept_offsets=producers.last_offsets,
-        room_bytes=window.size,
+        room_bytes=window.size // 2,
     )
     return Rewriting(
         tools.disk,
