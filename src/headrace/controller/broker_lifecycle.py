@@ -40,7 +40,7 @@ UNFENCE_POLL_S: Final = 0.02
 """How often a broker that waits to be let in tells how far it has got."""
 
 REGISTER_AGAIN_S: Final = 0.1
-_LATER: Final = frozenset(
+LATER: Final = frozenset(
     {
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         ErrorCode.KAFKA_STORAGE_ERROR,  # the controller's disk is full
@@ -48,7 +48,7 @@ _LATER: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What another attempt to register, or to be let in, may find otherwise."""
+"""What another attempt to register, as broker or controller, or to be let in, may find otherwise."""
 
 
 class NobodyLeftError(Exception):
@@ -127,7 +127,7 @@ class BrokerLifecycle:
             try:
                 response = await self._controller.register_broker(request)
             except ApiError as error:
-                if error.code not in _LATER or self._clock.monotonic_ms() >= deadline_ms:
+                if error.code not in LATER or self._clock.monotonic_ms() >= deadline_ms:
                     raise ApiError(error.code, self._explained(error)) from error
                 self.refusal = self._explained(error)
                 logger.info("the broker is not registered yet: %s", error)
@@ -152,7 +152,7 @@ class BrokerLifecycle:
             try:
                 self.fenced = (await self._heartbeat()).is_fenced
             except ApiError as error:
-                if error.code not in _LATER:
+                if error.code not in LATER:
                     raise
                 logger.info("the broker is not let in yet: %s", error)
             if self.fenced:

@@ -7,12 +7,18 @@ the broker beside them needs it no more.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from headrace.base.errors import ApiError
 from headrace.controller.activation import default_bootstrap
 from headrace.controller.active import ActiveController
-from headrace.controller.broker_lifecycle import controller_registration_request
+from headrace.controller.broker_lifecycle import (
+    LATER,
+    REGISTER_AGAIN_S,
+    controller_registration_request,
+)
 from headrace.controller.broker_watch import BrokerWatch
 from headrace.controller.driver import Controller
 from headrace.controller.log_entries import entries_of_image
@@ -29,6 +35,8 @@ from headrace.raft.wire_words import Endpoints
 from headrace.server.doubts import Doubts
 from headrace.settings.broker_config import BrokerConfig
 from headrace.transport.peer import Peer
+
+logger = logging.getLogger(__name__)
 
 OTHERS_MS: Final = 1_000
 """How long a controller that is to stop waits for brokers that are handing over."""
@@ -131,18 +139,28 @@ class ControlPlane:
         await self.quorum.start()
         if self.own is not None:
             await self.own.settle()
-            await self.active.register_controller(
-                controller_registration_request(
-                    node_id=self._config.node_id,
-                    incarnation_id=self._incarnation_id,
-                    listeners=advertised(),
-                )
-            )
+            await self._register(advertised())
             await tell_voter_address(self.raft, self.active, self._endpoints())
             if self._config.bool("controller.quorum.auto.join.enable"):
                 self._joining = self._world.loop.create_task(
                     join_quorum(self.raft, self.active, self._endpoints())
                 )
+
+    async def _register(self, listeners: Sequence[Endpoint]) -> None:
+        """Tell the quorum of this controller. The active one may have a full disk, or no majority for a
+        while: that is no reason to end."""
+        request = controller_registration_request(
+            node_id=self._config.node_id, incarnation_id=self._incarnation_id, listeners=listeners
+        )
+        while True:
+            try:
+                await self.active.register_controller(request)
+                return
+            except ApiError as error:
+                if error.code not in LATER or self._stopping:
+                    raise
+                logger.info("the controller is not registered yet: %s", error)
+                await asyncio.sleep(REGISTER_AGAIN_S)
 
     async def see_others_off(self) -> None:
         """The active controller goes after the brokers that are about to: they would have to wait for the
