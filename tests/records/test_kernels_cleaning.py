@@ -68,8 +68,8 @@ def table_of(data, *, start=0, size_bytes=24 * 200, load_factor=0.9):
     return table, table.add(data, 0, len(data))
 
 
-def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
-    writer = SegmentWriter(
+def writer_for(data, table, kept, *, room_bytes):
+    return SegmentWriter(
         table,
         base_offset=read_header(data).base_offset,
         now_ms=NOW_MS,
@@ -77,8 +77,12 @@ def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
         index_interval_bytes=300,
         index_bytes_max=200,
         kept_offsets=kept,
-        room_bytes=window,
+        room_bytes=room_bytes,
     )
+
+
+def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
+    writer = writer_for(data, table, kept, room_bytes=window)
     out, at = b"", 0
     while True:
         code, at = writer.clean(data, at, len(data), last_end=last_end)
@@ -260,16 +264,7 @@ def test_many_packed_batches_at_once_are_each_of_them_one_by_one(seed, monkeypat
 
 def cleaned_packed(data, table, *, kept, together):
     """What becomes of packed batches, looked up and written many at once or each by itself."""
-    writer = SegmentWriter(
-        table,
-        base_offset=read_header(data).base_offset,
-        now_ms=NOW_MS,
-        delete_retention_ms=1000,
-        index_interval_bytes=300,
-        index_bytes_max=200,
-        kept_offsets=kept,
-        room_bytes=10,
-    )
+    writer = writer_for(data, table, kept, room_bytes=10)
     at = 0
     while at < len(data):
         found = writer.unpack(data, at, len(data)) if together else None

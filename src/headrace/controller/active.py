@@ -42,6 +42,8 @@ ATTEMPT_MS: Final = 5_000
 PROBE_MS: Final = 500
 """How long a controller may take to answer whether it is there."""
 
+CORRELATION_ID_MAX: Final = (1 << 31) - 1
+
 FORWARDER: Final = "headrace-broker-"
 """How the client of a forwarded request is called, with this process's name behind it."""
 
@@ -67,7 +69,7 @@ class ActiveController(ControllerRequests):
         self._raft = raft
         self._local = local
         self._forwarder = FORWARDER + name
-        self._numbers = itertools.cycle(range(1 << 31))
+        self._numbers = itertools.count()
         self._loop = loop
         self._new_peer = new_peer
         self._is_stopping = is_stopping
@@ -123,7 +125,7 @@ class ActiveController(ControllerRequests):
 
     async def _ask_around(self, request: Any, api_version: int | None, principal: str, host: str) -> Any:
         """Ask whoever is the controller, and the next one after it, until one answers."""
-        number = next(self._numbers)
+        number = next(self._numbers) & CORRELATION_ID_MAX
         deadline = self._loop.time() + REQUEST_MS / 1000
         reason = "no controller is known"
         while self._loop.time() < deadline and not self._is_stopping():
