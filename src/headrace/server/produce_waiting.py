@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.base.error_codes import ErrorCode
 from headrace.replication.partition import Partition
+from headrace.server.waiting import Step
 from headrace.wire.schemas.produce import PartitionProduceResponse
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ T = TypeVar("T")
 class Unsafe:
     """An append that must reach the in-sync replicas, or the disk, before it is acknowledged."""
 
-    __slots__ = ("durable_to", "leader_epoch", "partition", "replicated_to", "result")
+    __slots__ = ("durable_to", "is_settled", "leader_epoch", "partition", "replicated_to", "result")
 
     def __init__(
         self, partition: Partition, result: PartitionProduceResponse, *, replicated_to: int, durable_to: int
@@ -28,6 +29,18 @@ class Unsafe:
         self.result = result
         self.replicated_to = replicated_to
         self.durable_to = durable_to
+        self.is_settled = False
+
+    def settle(self) -> bool:
+        """Whether it need not be waited for any longer; then the result says how it ended."""
+        if not self.is_settled:
+            outcome = self.outcome()
+            if outcome is None:
+                return False
+            if outcome is not ErrorCode.NONE:
+                self.result.error_code = outcome
+            self.is_settled = True
+        return True
 
     def outcome(self) -> ErrorCode | None:
         """None while it must be waited for."""
@@ -47,19 +60,20 @@ class Unsafe:
 
 def when_safe(parts: Parts, timeout_ms: int, unsafe: list[Unsafe], answer: T) -> T | Future[T]:
     """The answer, once all appends are safe, failed or out of time; those that are not safe then say why."""
+    # A flush that could not even begin has said so before anybody watched.
+    left = [each for each in unsafe if not each.settle()]
+    if not left:
+        return answer
 
     def attempt(expired: bool) -> T | None:
-        waits = False
-        for each in unsafe:
-            outcome = each.outcome()
-            if outcome is None and not expired:
-                waits = True
-            elif outcome is not ErrorCode.NONE:
-                each.result.error_code = outcome or ErrorCode.REQUEST_TIMED_OUT
-        return None if waits else answer
+        still = [each for each in left if not each.settle()]
+        if still and not expired:
+            return None
+        for each in still:
+            each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return answer
 
-    # A flush that could not even begin has said so before anybody watched.
-    at_once = attempt(False)
-    if at_once is not None:
-        return at_once
-    return parts.waiting.watch([each.partition.topic_partition for each in unsafe], attempt, timeout_ms)
+    if any(each.durable_to for each in left):  # the disk may be later than the replicas, or earlier
+        return parts.waiting.watch([each.partition.topic_partition for each in left], attempt, timeout_ms)
+    steps = [Step(each.partition.topic_partition, each.replicated_to, each.settle) for each in left]
+    return parts.waiting.watch_in_order(steps, attempt, timeout_ms)

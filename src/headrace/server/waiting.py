@@ -10,6 +10,10 @@ is up, it is called a last time with `expired=True` and must return what there i
         keys, lambda expired: response if expired or bytes_ready() >= min_bytes else None, wait_ms=500
     )
 
+Appends wait by the hundred for one partition's high watermark, which reaches the lowest first. Such an
+operation waits for `Step`s instead (`watch_in_order`): under a key the lowest is asked, and the next only
+when that is done, so that a move costs what it completes and not what it does not.
+
 Deadlines sit in one heap behind one timer. An operation that was completed leaves its heap entry behind, to
 be skipped when its time comes, or swept out with the others when such entries are the majority.
 """
@@ -18,8 +22,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Hashable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -34,16 +38,27 @@ class Attempt(Protocol[T_co]):
     def __call__(self, expired: bool, /) -> T_co | None: ...
 
 
+class Step(NamedTuple):
+    """One of the things an operation waits for: `is_done` is asked when `key` was noted and no step with a
+    lower `bar` is left there.
+    """
+
+    key: Hashable
+    bar: int
+    is_done: Callable[[], bool]
+
+
 class _Operation:
-    __slots__ = ("attempt", "future", "keys", "over")
+    __slots__ = ("attempt", "future", "keys", "over", "steps_left")
 
     def __init__(
-        self, attempt: Attempt[Any], keys: tuple[Hashable, ...], future: asyncio.Future[Any]
+        self, attempt: Attempt[Any], keys: tuple[Hashable, ...], future: asyncio.Future[Any], steps: int
     ) -> None:
         self.attempt = attempt
         self.keys = keys
         self.future = future
         self.over = False
+        self.steps_left = steps
 
 
 class Waiting:
@@ -53,6 +68,8 @@ class Waiting:
         self._loop = loop
         # Dicts as ordered sets: operations are tried in the order they came.
         self._by_key: dict[Hashable, dict[_Operation, None]] = {}
+        # Heaps of (bar, arrival, step, operation).
+        self._in_order: dict[Hashable, list[tuple[int, int, Step, _Operation]]] = {}
         self._noted: dict[Hashable, None] = {}
         # (deadline, arrival, operation): the arrival decides between equals, never an object's address.
         self._heap: list[tuple[float, int, _Operation]] = []
@@ -72,10 +89,7 @@ class Waiting:
         The caller has tried before it came here: the first attempt is made when a key is noted. A future that
         is cancelled is forgotten. What an attempt raises goes to the future.
         """
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._arrivals += 1
-        deadline = self._loop.time() + wait_ms / 1000
-        operation = _Operation(attempt, tuple(keys), future)
+        operation = self._begin(attempt, tuple(keys), wait_ms, steps=0)
         by_key = self._by_key
         for key in operation.keys:
             watchers = by_key.get(key)
@@ -83,16 +97,22 @@ class Waiting:
                 by_key[key] = {operation: None}
             else:
                 watchers[operation] = None
-        heapq.heappush(self._heap, (deadline, self._arrivals, operation))
-        if self._closed:
-            self._try(operation, expired=True)
-        elif self._timer is None or deadline < self._timer_at:
-            self._set_timer()
-        return future
+        return self._began(operation)
+
+    def watch_in_order(self, steps: Sequence[Step], attempt: Attempt[T], wait_ms: int) -> asyncio.Future[T]:
+        """Wait until all `steps` are done, for `wait_ms` at most; then comes the only attempt."""
+        operation = self._begin(
+            attempt, tuple(dict.fromkeys(step.key for step in steps)), wait_ms, steps=len(steps)
+        )
+        for step in steps:
+            queue = self._in_order.setdefault(step.key, [])
+            heapq.heappush(queue, (step.bar, self._arrivals, step, operation))
+            self._arrivals += 1
+        return self._began(operation)
 
     def notify(self, key: Hashable) -> None:
         """Something moved at `key`. Costs one look-up where nobody waits for it."""
-        if key in self._by_key:
+        if key in self._by_key or key in self._in_order:
             if not self._noted:
                 self._loop.call_soon(self._try_noted)
             self._noted[key] = None
@@ -115,8 +135,46 @@ class Waiting:
             tried.update(self._by_key.get(key, {}))
         for operation in tried:
             self._try(operation, expired=False)
+        for key in noted:
+            self._try_in_order(key)
         if self._over_in_heap * 2 > len(self._heap) > SWEEP_ENTRIES_MIN:
             self._sweep()
+
+    def _begin(
+        self, attempt: Attempt[Any], keys: tuple[Hashable, ...], wait_ms: int, *, steps: int
+    ) -> _Operation:
+        self._arrivals += 1
+        operation = _Operation(attempt, keys, self._loop.create_future(), steps)
+        heapq.heappush(self._heap, (self._loop.time() + wait_ms / 1000, self._arrivals, operation))
+        return operation
+
+    def _began(self, operation: _Operation) -> asyncio.Future[Any]:
+        if self._closed:
+            self._try(operation, expired=True)
+        elif self._timer is None or self._heap[0][0] < self._timer_at:
+            self._set_timer()
+        return operation.future
+
+    def _try_in_order(self, key: Hashable) -> None:
+        """Ask the steps under a key from the lowest on, up to the first that is not done."""
+        queue = self._in_order.get(key)
+        while queue:
+            _, _, step, operation = queue[0]
+            if not operation.future.done() and not self._take_step(step, operation):
+                return
+            heapq.heappop(queue)
+            if not operation.steps_left or operation.future.done():
+                self._try(operation, expired=False)
+
+    def _take_step(self, step: Step, operation: _Operation) -> bool:
+        """Whether the operation need not wait for the step any longer."""
+        try:
+            is_done = step.is_done()
+        except Exception as error:
+            operation.future.set_exception(error)
+            return True
+        operation.steps_left -= is_done
+        return is_done
 
     def _try(self, operation: _Operation, *, expired: bool) -> None:
         """One attempt; an operation that is over is taken from under its keys."""
@@ -136,11 +194,20 @@ class Waiting:
         operation.over = True
         self._over_in_heap += 1
         for key in operation.keys:
-            watchers = self._by_key.get(key)
-            if watchers is not None:
-                watchers.pop(operation, None)
-                if not watchers:
-                    del self._by_key[key]
+            self._forget(operation, key)
+
+    def _forget(self, operation: _Operation, key: Hashable) -> None:
+        watchers = self._by_key.get(key)
+        if watchers is not None:
+            watchers.pop(operation, None)
+            if not watchers:
+                del self._by_key[key]
+        queue = self._in_order.get(key)
+        if queue is not None:
+            while queue and queue[0][3].over:
+                heapq.heappop(queue)
+            if not queue:
+                del self._in_order[key]
 
     def _set_timer(self) -> None:
         if self._timer is not None:
