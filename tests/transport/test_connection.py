@@ -9,6 +9,7 @@ import pytest
 
 from headrace.base.chunks import FileSlice
 from headrace.transport.limits import ConnectionLimits, ReceiveLimits
+from headrace.transport.system_network import SystemSocket
 from tests.transport.harness import KINDS, REAL_KINDS, Place, echo, frame
 
 
@@ -390,6 +391,56 @@ def test_a_claim_of_a_huge_frame_costs_no_memory(kind):
             await peer.write(struct.pack(">i", 100 * 1024 * 1024) + bytes(5_000))
         await place.until(lambda: place.memory.held_bytes > 0)
         assert place.memory.held_bytes <= 20 * place.memory.limits.buffer_bytes
+
+    place.run(main())
+    place.close()
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_the_rest_of_a_large_frame_wakes_its_reader_for_much_at_once(kind, monkeypatch):
+    awaited = []
+    await_bytes = SystemSocket.await_bytes
+
+    def noting(self, count):
+        awaited.append(count)
+        await_bytes(self, count)
+
+    monkeypatch.setattr(SystemSocket, "await_bytes", noting)
+    place = Place(kind)
+
+    async def main():
+        peer = await place.peer(place.listen(echo))
+        large, small = bytes(1_000_000), b"small"
+        whole = frame(large) + frame(small)
+        for at in range(0, len(whole), 70_000):
+            await peer.write(whole[at : at + 70_000])
+            await place.turn()
+        assert await peer.read_frame() == large
+        assert await peer.read_frame() == small, "whatever was awaited before"
+        assert awaited[-1] == 1
+        assert max(awaited) == ConnectionLimits().awaited_bytes_max
+        assert len(awaited) < 8
+        awaited.clear()
+        for _ in range(20):
+            await peer.write(frame(small))
+            assert await peer.read_frame() == small
+        assert not awaited
+
+    place.run(main())
+    place.close()
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_a_peer_that_goes_in_the_middle_of_a_large_frame_is_noticed(kind):
+    place = Place(kind)
+
+    async def main():
+        listener = place.listen(echo)
+        peer = await place.peer(listener)
+        await peer.write(frame(bytes(1_000_000))[:500_000])
+        await place.until(lambda: place.memory.held_bytes > 0)
+        peer.close()
+        await place.until(lambda: not place.memory.held_bytes)
 
     place.run(main())
     place.close()

@@ -149,19 +149,19 @@ class ProduceLane:
         offset: int,
     ) -> None:
         """Answer when the in-sync replicas have the run, or when that has become impossible."""
-        unsafe = []
         log = partition.log
         start_offset = -1 if log is None else log.log_start_offset
-        for row in rows:
-            answer = PartitionProduceResponse(run.partition, 0, offset, -1, start_offset)
-            offset += row[4]
-            unsafe.append(Unsafe(partition, answer, replicated_to=offset, durable_to=0))
+        end_offset = offset + sum(row[4] for row in rows)
+        answer = PartitionProduceResponse(run.partition, 0, offset, -1, start_offset)
+        whole = Unsafe(partition, answer, replicated_to=end_offset, durable_to=0)
 
         def reply(_: object) -> None:
-            frames = zip(rows, unsafe, strict=True)
-            slot.send([target.reply(run.version, row[1], each.result) for row, each in frames])
+            if answer.error_code:
+                slot.send(_replies_one_by_one(target, run, rows, whole))
+            else:
+                slot.send((target.replies(rows, offset, start_offset),))
 
-        waiting = when_safe(self._parts, run.timeout_ms, unsafe, unsafe)
+        waiting = when_safe(self._parts, run.timeout_ms, [whole], answer)
         if isinstance(waiting, Future):
             waiting.add_done_callback(reply)
         else:
@@ -184,3 +184,18 @@ class ProduceLane:
         target = _Target(topic_partition, topic_id, run.version)
         self._targets[run.version, topic, run.partition] = target
         return target
+
+
+def _replies_one_by_one(target: _Target, run: RunHead, rows: list[RunRow], whole: Unsafe) -> list[bytearray]:
+    """A run that did not become safe as a whole: its first requests may have."""
+    replies = []
+    offset = whole.result.base_offset
+    for row in rows:
+        answer = PartitionProduceResponse(run.partition, 0, offset, -1, whole.result.log_start_offset)
+        offset += row[4]
+        part = Unsafe(whole.partition, answer, replicated_to=offset, durable_to=0)
+        part.leader_epoch = whole.leader_epoch
+        if not part.settle():
+            answer.error_code = whole.result.error_code
+        replies.append(target.reply(run.version, row[1], answer))
+    return replies

@@ -68,6 +68,9 @@ class Stream:
             return 0
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
+    def await_bytes(self, count: int) -> None:
+        """Woken too often rather than too late."""
+
     def send(self, buffers: Sequence[Buffer]) -> int:
         room = self._room()
         data = b"".join(buffers) if len(buffers) != 1 else bytes(buffers[0])

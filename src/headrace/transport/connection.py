@@ -74,6 +74,7 @@ class Connection:
 
     __slots__ = (
         "_attention",
+        "_awaited_bytes",
         "_busy",
         "_catching_up",
         "_complaints",
@@ -138,6 +139,7 @@ class Connection:
         self._release: Callable[[], None] | None = None  # lets go of a reply that is held
         self._paused = 0
         self._busy = False  # handling frames: replies are flushed together at the end
+        self._awaited_bytes = 1  # the socket wakes us when so many are there
         self._catching_up = False  # a pause is over, and the frames from before it are not handled yet
         self.closed = False
         self.peer = socket.peer
@@ -312,6 +314,16 @@ class Connection:
             self._memory.release(self)
         elif not self._memory.hold(self, held) and not self.closed:
             self._pause(_MEMORY_IS_SHORT)
+        if held or self._awaited_bytes > 1:
+            self._await_rest()
+
+    def _await_rest(self) -> None:
+        """Be woken for a good part of a large frame's rest, not for every packet."""
+        missing, limits = self._reader.missing_bytes, self._limits
+        awaited = min(missing, limits.awaited_bytes_max) if missing > limits.awaited_bytes_min else 1
+        if awaited != self._awaited_bytes and not self.closed:
+            self._awaited_bytes = awaited
+            self._socket.await_bytes(awaited)
 
     def _pause_if_peer_is_slow(self) -> None:
         if (

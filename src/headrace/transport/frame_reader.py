@@ -105,6 +105,16 @@ class FrameReader:
         self.buffer = None
         return rest
 
+    @property
+    def missing_bytes(self) -> int:
+        """What the unfinished frame still lacks, as far as its beginning is there; 0 or less: nothing."""
+        buffer = self.buffer
+        data = self._stash if buffer is None else buffer.data
+        start, end = (0, len(self._stash)) if buffer is None else (self.start, self.end)
+        if end - start < LENGTH_BYTES:
+            return 0
+        return int(_length_at(data, start)[0]) + LENGTH_BYTES - (end - start)
+
     def discard(self) -> None:
         """The connection is gone: its buffer can serve others."""
         if self.buffer is not None:

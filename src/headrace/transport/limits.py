@@ -29,6 +29,10 @@ class ConnectionLimits:
     # One piece of a long reply while others get short ones (`sending_turns`): about 0.1 ms, which is less
     # than a small request takes.
     shared_turn_bytes_max: int = 256 * KIB
+    # The rest of a large frame wakes us when so much of it is there, or all: a follower read a reply in seven
+    # parts. What lacks less than the minimum is not worth the two calls.
+    awaited_bytes_min: int = 64 * KIB
+    awaited_bytes_max: int = 256 * KIB
     # Quiet for this long with nothing to answer: closed (Kafka: connections.max.idle.ms). 0 or less: never.
     idle_ms_max: int = 600_000
     # Every frame gets memory of its own that must be free of views when its handler returns: slow, finds

@@ -22,6 +22,12 @@ class Socket(Protocol):
         """Bytes read into the buffer; 0 once the peer has closed."""
         ...
 
+    def await_bytes(self, count: int) -> None:
+        """Fewer bytes than that are of no use: the loop need not be woken for them, but may be. 1 is as it
+        was in the beginning.
+        """
+        ...
+
     def send(self, buffers: Sequence[Buffer]) -> int:
         """Send several buffers in one call (sendmsg); returns the bytes taken, perhaps fewer than offered."""
         ...

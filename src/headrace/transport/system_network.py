@@ -40,6 +40,9 @@ class SystemSocket:
     def fileno(self) -> int:
         return self._fd
 
+    def await_bytes(self, count: int) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
     def send(self, buffers: Sequence[Buffer]) -> int:
         if len(buffers) == 1:
             return self._send_one(buffers[0])
