@@ -24,7 +24,7 @@ WARM_UP_BYTES = 3e9
 LOADS = {
     "1 KB, one partition": (1000, 1, 1e9),
     "1 KB, six partitions": (1000, 6, 1e9),
-    "100 B, one partition": (100, 1, 3e8),
+    "100 B, one partition": (100, 1, 1e9),
 }
 GOALS = {f"{name} | mb_s": at_least(3) for name in LOADS} | {
     f"{name} | cpu_s_per_gb": at_most(1 / 4) for name in LOADS
