@@ -482,3 +482,17 @@ def test_while_others_get_short_replies_long_ones_leave_in_small_pieces(place):
         assert taken[0] > 10_000
 
     place.run(main())
+
+
+class Watched:
+    """A socket that notes how much it is offered at once."""
+
+    def __init__(self, socket, offered):
+        self._socket, self._offered = socket, offered
+
+    def __getattr__(self, name):
+        return getattr(self._socket, name)
+
+    def send(self, buffers):
+        self._offered.append(sum(map(len, buffers)))
+        return self._socket.send(buffers)

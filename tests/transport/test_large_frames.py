@@ -1,4 +1,4 @@
-"""Large frames: how their bytes are waited for, what they make a connection hold, and what they leave behind."""
+"""Large frames: how their bytes are waited for, and what they make a connection hold."""
 
 import asyncio
 import struct
@@ -7,7 +7,7 @@ import pytest
 
 from headrace.transport.limits import ConnectionLimits, ReceiveLimits
 from headrace.transport.system_network import SystemSocket
-from tests.transport.harness import REAL_KINDS, Place, echo, frame
+from tests.transport.harness import KINDS, REAL_KINDS, Place, echo, frame
 
 
 @pytest.mark.parametrize("kind", REAL_KINDS)
@@ -98,20 +98,6 @@ def test_a_peer_that_goes_in_the_middle_of_a_large_frame_is_noticed(kind):
 
     place.run(main())
     place.close()
-
-
-class Watched:
-    """A socket that notes how much it is offered at once."""
-
-    def __init__(self, socket, offered):
-        self._socket, self._offered = socket, offered
-
-    def __getattr__(self, name):
-        return getattr(self._socket, name)
-
-    def send(self, buffers):
-        self._offered.append(sum(map(len, buffers)))
-        return self._socket.send(buffers)
 
 
 @pytest.mark.parametrize("kind", KINDS)
