@@ -4,7 +4,10 @@ One node (or three, with three replicas each): N partitions in topics of 1000 ar
 other; a record goes to each; the node stops in order and starts; a record goes to each again; the node is
 killed and starts. Times are those until Metadata names a leader for every partition, and until every leader
 tells where its partitions end, which only a log that is open can tell. Memory is taken at the end of a step.
-headrace and Apache Kafka run with their defaults, one after the other, with the machine to themselves.
+headrace and Apache Kafka run with their defaults, one after the other, with the machine to themselves. Their
+folders are removed at the very end: for some minutes ext4 passes over each inode that was deleted when it
+looks for a free one, and whoever makes files then pays (20 s of CPU instead of 2 for headrace's). So nothing
+else should have deleted many files before.
 
 With --controller there are no brokers and no Kafka: an image of N partitions in the memory of one process,
 its snapshot, replay and a failover (see `bench.scale_controller`).
@@ -15,6 +18,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.brokers import KAFKA_LIBS, Broker, Headrace, Kafka
@@ -141,14 +145,16 @@ def main() -> int:
 
 def _side_by_side(partitions: int, nodes: int, names: list[str]) -> str:
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for kind in KINDS[nodes]:
-        if kind.name not in names:
-            continue
-        with kind() as broker:
+    with ExitStack() as folders:
+        for kind in KINDS[nodes]:
+            if kind.name not in names:
+                continue
+            broker = folders.enter_context(kind())
             for step, act in Run(broker, partitions, nodes).steps().items():
                 for name, value in act().items():
                     found[f"{step} | {name}"][kind.name] = value
                     print(f"  {kind.name:9} {step:24} {name:12} {value:10.2f}", flush=True)
+            broker.stop()
     where = "one node" if nodes == 1 else f"{nodes} nodes, {nodes} replicas each"
     title = f"{partitions:,} partitions on {where}"
     return f"{title}\n\n{as_markdown(found, GOALS)}"
