@@ -19,10 +19,12 @@ from headrace.records.kernels_cleaning_parts import (
     NUMBERS,
     STATE,
     TABLE,
+    TURN_BYTES,
     Bytes,
     Numbers,
     Words,
     look_ahead,
+    next_turn,
     read_signed,
     see_batch,
     slot_of,
@@ -31,7 +33,7 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_cleaning_runs import note_run
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "e2063f17"
+PARTS: Final = "8c08ba99"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 
@@ -118,7 +120,9 @@ def map_batches(
     tally: Numbers,
     runs: Numbers,
 ) -> tuple[int, int]:
+    turn_end = at + TURN_BYTES
     while True:
+        turn_end = next_turn(at, turn_end)
         code, size = see_batch(data, at, end)
         if code >= 0:
             return code, at

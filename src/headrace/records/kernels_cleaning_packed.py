@@ -15,9 +15,11 @@ from headrace.records.kernels_cleaning_parts import (
     ROOM,
     STATE,
     TABLE,
+    TURN_BYTES,
     Bytes,
     Numbers,
     Words,
+    next_turn,
     put_signed,
     read_signed,
     read_varint,
@@ -28,7 +30,7 @@ from headrace.records.kernels_cleaning_rewriting import keep_records, note_batch
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "aa400694"
+PARTS: Final = "734cbe14"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 
@@ -101,8 +103,10 @@ def map_packed(
     tally: Numbers,
     runs: Numbers,
 ) -> tuple[int, int]:
+    turn_end = TURN_BYTES
     for number in range(count):
         row = number * _PACKED
+        turn_end = next_turn(rows[row + _BODY_AT], turn_end)
         at, size = rows[row + _AT], rows[row + _SIZE]
         base_offset = read_signed(data, at, 8)
         code = map_batch(
@@ -135,9 +139,10 @@ def keep_packed(
     job: Numbers,
     state: Numbers,
 ) -> tuple[int, int]:
-    used = 0
+    used, turn_end = 0, TURN_BYTES
     for number in range(count):
         row = number * _PACKED
+        turn_end = next_turn(rows[row + _BODY_AT], turn_end)
         at = rows[row + _AT]
         base_timestamp = read_signed(data, at + 27, 8)
         drops = read_signed(data, at + 21, 2) & 64 != 0 and base_timestamp <= job[_NOW_MS]

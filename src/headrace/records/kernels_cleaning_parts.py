@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.records.kernels_llvm import give_way as _give_way
 from headrace.records.kernels_llvm import prefetch as _prefetch
 from headrace.records.kernels_llvm import word as _word
 
@@ -42,10 +43,22 @@ _SLOTS, _SECRET_0, _SECRET_1 = 0, 3, 4
 AHEAD_MAX: Final = 32
 AHEAD_FIELDS: Final = 8
 
+# After so many bytes, some 20 to 60 microseconds, a kernel gives way to others (1 % of its time).
+TURN_BYTES: Final = 1 << 16
+
 
 def part(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Something that kernels call."""
     return cast(Callable[_P, _R], numba.njit(function, nogil=True))
+
+
+@part
+def next_turn(at: int, turn_end: int) -> int:
+    """Give way to others where a turn is over; where the next one ends."""
+    if at < turn_end:
+        return turn_end
+    _give_way()
+    return at + TURN_BYTES
 
 
 # -- bytes ---------------------------------------------------------------------------------------------------

@@ -20,11 +20,13 @@ from headrace.records.kernels_cleaning_parts import (
     ROOM,
     STATE,
     TABLE,
+    TURN_BYTES,
     Bytes,
     Numbers,
     Words,
     is_superseded,
     look_ahead,
+    next_turn,
     put_signed,
     put_varint,
     read_signed,
@@ -37,7 +39,7 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "d6600a95"
+PARTS: Final = "ec069d83"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)
@@ -232,7 +234,9 @@ def clean_batches(
     index: Bytes,
     times: Bytes,
 ) -> tuple[int, int]:
+    turn_end = at + TURN_BYTES
     while True:
+        turn_end = next_turn(at, turn_end)
         code, size = see_batch(data, at, end)
         if code >= 0:
             return code, at

@@ -9,9 +9,20 @@ from typing import Any, Final, cast
 import numpy as np
 
 from headrace.records.kernels import kernel
-from headrace.records.kernels_cleaning_parts import I64, NUMBERS, STATE, TABLE, Numbers, Words, part, types
+from headrace.records.kernels_cleaning_parts import (
+    I64,
+    NUMBERS,
+    STATE,
+    TABLE,
+    TURN_BYTES,
+    Numbers,
+    Words,
+    next_turn,
+    part,
+    types,
+)
 
-PARTS: Final = "d6600a95"
+PARTS: Final = "ec069d83"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)
@@ -22,6 +33,7 @@ _FIRST, _END, _POSITION, _END_POSITION, _RECORDS, _TOMBSTONES, _LIVE = range(7)
 _RUN: Final = 7
 _CLEAN, _COPY, _SKIP = 0, 1, 2
 _SPAN: Final = 4
+_ENTRY_BYTES: Final = 24
 
 
 @part
@@ -92,7 +104,9 @@ def count_live(table: Words, slots: int, runs: Numbers, count: int, places: Numb
         while run + 1 < count and runs[(run + 1) * _RUN + _FIRST] <= start + place * step:
             run += 1
         places[place] = run
+    turn_end = TURN_BYTES
     for slot in range(slots):
+        turn_end = next_turn(_ENTRY_BYTES * slot, turn_end)
         offset = _int64(table[3 * slot + 2]) - 1
         if offset < start or offset >= runs[last + _END]:
             continue

@@ -1,4 +1,4 @@
-"""What numba's arrays lack: loads of eight bytes, copies, prefetches, and CRC-32C by the CPU itself.
+"""What numba lacks: loads of eight bytes, copies, prefetches, CRC-32C by the CPU itself, and giving way.
 
 They are LLVM's, reached through numba's intrinsics, and serve kernels only. Where the CPU has no such
 instruction, tables compute the CRC eight bytes at a time.
@@ -65,6 +65,19 @@ def copy(typing_context: Any, target: Any, to: Any, source: Any, at: Any, size: 
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+@_intrinsic
+def give_way(typing_context: Any) -> Any:
+    """Let whoever waits for this core have it. A kernel runs for long without a call to the system, and Linux
+    takes the core from it at the next tick only, 4 ms later."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        signature = cgutils.ir.FunctionType(cgutils.ir.IntType(32), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, signature, "sched_yield"), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @_intrinsic
