@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 NO_APPEND_TIME: Final = -1
 
+Batches = list[tuple[int, BatchHeader]]
+"""Batches with their positions in the bytes they are in."""
+
 
 class Origin(Enum):
     """Who wrote a leader's batch, and so how much is checked."""
@@ -185,15 +188,29 @@ def append_as_follower(log: "PartitionLog", data: Buffer, *, now_ms: int) -> int
     they do not continue the log.
     """
     view = memoryview(data)
+    found = _checked_batches(log, view)
+    if not found:
+        return log.log_end_offset
+    at, last = found[-1]
+    if log.segments.active.should_roll(
+        log.config,
+        batch_bytes=at + last.size,
+        last_offset=last.last_offset,
+        max_timestamp=max(header.max_timestamp for _, header in found),
+        now_ms=now_ms,
+    ):
+        _write_rolling(log, view, found, now_ms)
+    else:
+        _write_run(log, view[: at + last.size], found)
+    return log.log_end_offset
+
+
+def _write_rolling(log: "PartitionLog", view: memoryview, found: Batches, now_ms: int) -> None:
+    """Write batches that do not all go to the active segment."""
     run_at = run_end = 0
-    run: list[tuple[int, BatchHeader]] = []
-    next_offset, segment, run_bytes = log.log_end_offset, log.segments.active, 0
-    for at, header in _checked_batches(log, view):
-        if header.base_offset < next_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{log.topic_partition} ends at {next_offset}, a batch at {header.base_offset} cannot follow",
-            )
+    run: Batches = []
+    segment, run_bytes = log.segments.active, 0
+    for at, header in found:
         if segment.should_roll(
             log.config,
             batch_bytes=run_bytes + header.size,
@@ -207,9 +224,7 @@ def append_as_follower(log: "PartitionLog", data: Buffer, *, now_ms: int) -> int
         run.append((at - run_at, header))
         run_end = at + header.size
         run_bytes += header.size
-        next_offset = header.next_offset
     _write_run(log, view[run_at:run_end], run)
-    return log.log_end_offset
 
 
 def _next_base(log: "PartitionLog", header: BatchHeader) -> int:
@@ -219,18 +234,25 @@ def _next_base(log: "PartitionLog", header: BatchHeader) -> int:
     return header.base_offset if far else log.log_end_offset
 
 
-def _checked_batches(log: "PartitionLog", view: memoryview) -> list[tuple[int, BatchHeader]]:
+def _checked_batches(log: "PartitionLog", view: memoryview) -> Batches:
     try:
         found = list(batches(view))
     except InvalidBytesError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: {error}") from None
+    next_offset = log.log_end_offset
     for at, header in found:
         if not crc_matches(view, at, header):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: a batch's CRC does not match")
+        if header.base_offset < next_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.topic_partition} ends at {next_offset}, a batch at {header.base_offset} cannot follow",
+            )
+        next_offset = header.next_offset
     return found
 
 
-def _write_run(log: "PartitionLog", chunk: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
+def _write_run(log: "PartitionLog", chunk: memoryview, run: Batches) -> None:
     """Write batches that go to one segment with one call, and take them in."""
     if not run:
         return
@@ -239,9 +261,9 @@ def _write_run(log: "PartitionLog", chunk: memoryview, run: list[tuple[int, Batc
         segment.append((chunk,))
     except OSError as error:
         raise undo_write(log, error) from error
+    segment.note_batches([(header.size, header.last_offset, header.max_timestamp) for _, header in run])
+    log.log_end_offset = run[-1][1].next_offset
     for at, header in run:
-        segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
-        log.log_end_offset = header.next_offset
         if header.leader_epoch != log.epochs.latest:
             log.epochs.note(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0 and header.is_control:
