@@ -33,7 +33,7 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_cleaning_runs import note_run
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "8c08ba99"
+PARTS: Final = "7d6daec1"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 

@@ -43,7 +43,7 @@ _SLOTS, _SECRET_0, _SECRET_1 = 0, 3, 4
 AHEAD_MAX: Final = 32
 AHEAD_FIELDS: Final = 8
 
-# After so many bytes, some 20 to 60 microseconds, a kernel gives way to others (1 % of its time).
+# After so many bytes, some 20 to 60 microseconds, a kernel gives way to others: half a microsecond.
 TURN_BYTES: Final = 1 << 16
 
 

@@ -39,7 +39,7 @@ from headrace.records.kernels_cleaning_parts import (
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "ec069d83"
+PARTS: Final = "42eca254"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)

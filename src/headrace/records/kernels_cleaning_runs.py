@@ -22,7 +22,7 @@ from headrace.records.kernels_cleaning_parts import (
     types,
 )
 
-PARTS: Final = "ec069d83"
+PARTS: Final = "42eca254"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 _int64 = cast(Callable[[Any], int], np.int64)
