@@ -57,6 +57,12 @@ def test_a_sound_log_is_taken():
     assert not is_refused(disk_with(FIRST, SECOND))
 
 
+def test_what_was_cut_and_came_back_in_a_power_cut_is_no_damage():
+    """Found by the simulator (cluster, seed 1090198): the cut of the first segment was not durable yet, and
+    what was written next, into a segment of its own, was."""
+    assert not is_refused(disk_with(FIRST + batch(6, 2) + batch(8, 2), SECOND))
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_any_flipped_bit_is_refused(number):
     """But one that makes an epoch a later one that is possible too: that changes no content."""

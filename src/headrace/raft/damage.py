@@ -9,7 +9,8 @@ the log is opened its batches are read, and a bad one is refused, for an operato
 - its CRC is right but its offset or epoch does not follow, which lie outside of the CRC, or
 - a whole batch of a later epoch comes behind it: an epoch begins only when all before it is durable.
 
-Everything else is a torn end.
+Everything else is a torn end. So is a segment into which the one before it reaches: a log that was cut goes
+on in a new segment, and nobody was told of what is there before the cut is durable too.
 """
 
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ def refuse_damage(disk: Disk, folder: str) -> None:
     """InvalidBytesError where a batch of the log in `folder` was damaged at rest. Blocks."""
     expected_offset, epoch = -1, -1
     for base_offset, path in _segments(disk, folder):
+        if base_offset < expected_offset:
+            return  # a power cut brought back what had been cut from the one before; recovery drops this one
         data = disk.read_file(path)
         expected_offset = max(expected_offset, base_offset)
         at = 0
