@@ -10,7 +10,6 @@ from headrace.base.ids import NO_TOPIC_ID, TopicPartition
 from headrace.records.produce_run import RunHead
 from headrace.server.produce_lane import ProduceLane, _Target
 from headrace.server.waiting import Waiting
-from headrace.testing.loop import SimulatedLoop
 from headrace.wire.framing import read_response
 from headrace.wire.schemas.produce import ProduceResponse
 
@@ -66,14 +65,6 @@ class Run:
             found.append((number, ErrorCode(answer.error_code), answer.base_offset))
             at = end
         return found
-
-
-@pytest.fixture
-def loop():
-    loop = SimulatedLoop(seed=1)
-    yield loop
-    assert not loop.uncaught
-    loop.close()
 
 
 def test_a_run_is_answered_when_the_replicas_have_all_of_it(loop):

@@ -5,15 +5,6 @@ import asyncio
 import pytest
 
 from headrace.server.waiting import SWEEP_ENTRIES_MIN, Waiting
-from headrace.testing.loop import SimulatedLoop
-
-
-@pytest.fixture
-def loop():
-    loop = SimulatedLoop(seed=1)
-    yield loop
-    assert not loop.uncaught
-    loop.close()
 
 
 @pytest.fixture

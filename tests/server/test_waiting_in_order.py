@@ -5,15 +5,6 @@ import asyncio
 import pytest
 
 from headrace.server.waiting import Step, Waiting
-from headrace.testing.loop import SimulatedLoop
-
-
-@pytest.fixture
-def loop():
-    loop = SimulatedLoop(seed=1)
-    yield loop
-    assert not loop.uncaught
-    loop.close()
 
 
 class Mark:
@@ -34,8 +25,10 @@ class Mark:
 
             return Step(key, bar, is_done)
 
-        result = lambda expired: "expired" if expired else "done"  # noqa: E731
-        return self.waiting.watch_in_order([step(*each) for each in steps], result, wait_ms)
+        def attempt(expired):
+            return "expired" if expired else "done"
+
+        return self.waiting.watch_in_order([step(*each) for each in steps], attempt, wait_ms)
 
     async def move(self, key, to):
         self.at[key] = to
