@@ -118,8 +118,10 @@ class Bench:
         assert isinstance(meta, MetaProperties)
         return meta.directory_id
 
-    def commit(self, *records: Any, starting: bool = False) -> None:
-        self.replicas.apply(self.image, self.image.replay_all(records), starting=starting)
+    def commit(self, *records: Any, starting: bool = False, registered: bool = True) -> None:
+        self.replicas.apply(
+            self.image, self.image.replay_all(records), starting=starting, registered=registered
+        )
 
     def create(
         self, name: str, number: int, count: int = 1, *, starting: bool = False, directory: bytes = bytes(16)

@@ -6,6 +6,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
 from headrace.metadata.directories import UNASSIGNED
+from headrace.replication.partition import Partition
 from headrace.testing.disk import VirtualDisk
 from headrace.wire.schemas.metadata_records import RemoveTopicRecord
 from tests.replication.building import NODE, OTHER, Bench, append, new_topic, topic_id
@@ -234,6 +235,35 @@ def test_a_directory_that_is_named_and_unknown_may_be_the_one_that_failed() -> N
     bench.store.fail_folder(bench.store.folders[1], OSError("gone"))
     bench.create("t", 1, starting=True, directory=b"the disk before.")
     assert bench.partition("t").log is None
+
+
+def led_before(bench: Bench) -> Partition:
+    """A partition that the process before led, before this one is registered."""
+    bench.commit(*new_topic("t", 1), starting=True, registered=False)
+    return bench.partition("t")
+
+
+def test_an_epoch_of_the_process_before_does_not_begin_again() -> None:
+    """Found by the simulator (cluster, seed 1111037): a leader lost its log's end in a power cut, and began
+    its epoch anew at a lower offset when it came back. It never found out where it had parted from the next
+    leader, who knew that epoch too."""
+    bench = opened("/a")
+    epochs = led_before(bench).local_log().epochs
+    assert epochs.entries() == []
+    bench.change(1, leader=OTHER, isr=[OTHER])
+    partition = bench.partition("t")
+    assert (partition.leader_id, partition.leader_epoch) == (OTHER, 1)
+    assert epochs.entries() == []
+
+
+def test_a_registration_may_leave_a_node_what_it_leads() -> None:
+    bench = opened("/a")
+    partition = led_before(bench)
+    assert not partition.is_leader
+    bench.commit()
+    assert partition.is_leader
+    assert partition.local_log().epochs.entries() == [(0, 0)]
+    append(partition)
 
 
 def test_deleting_a_topic_in_a_directory_that_fails_just_then() -> None:

@@ -325,7 +325,13 @@ class Node:
         if any(key.resource_type == ResourceType.BROKER for key in delta.configs_changed):
             self._cluster.follow_settings()
             self.parts.replicas.follow_all_configs()
-        self.parts.replicas.apply(image, delta, starting=self._lifecycle is None)
+        own = image.brokers.get(self.config.node_id)
+        self.parts.replicas.apply(
+            image,
+            delta,
+            starting=self._lifecycle is None,
+            registered=own is not None and own.incarnation_id == self._incarnation_id,
+        )
         if self._coordinates:
             self.parts.groups.apply(delta)
             self.parts.transactions.apply(delta)

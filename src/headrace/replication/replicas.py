@@ -64,6 +64,8 @@ class Replicas:
         self.handed_over: Container[Partition] = ()
         # By TopicPartition; a plain tuple finds the same, and is made in a third of the time.
         self._partitions: dict[tuple[str, int], Partition] = {}
+        # Led by the process before this one, as far as the metadata log tells yet.
+        self._led_before: dict[tuple[TopicId, int], None] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -83,11 +85,15 @@ class Replicas:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return found
 
-    def apply(self, image: ClusterImage, delta: Delta, *, starting: bool = False) -> None:
+    def apply(
+        self, image: ClusterImage, delta: Delta, *, starting: bool = False, registered: bool = True
+    ) -> None:
         """Follow one commit of the metadata log: first what went, then what came or changed.
 
         While the node is `starting`, partitions are old: one without a log may have it in a directory that is
-        offline.
+        offline. Until this process is `registered` in the image, it leads nothing: the epochs are those of
+        the process before, whose log may have been longer. Would one of them begin again at another offset,
+        this replica and its next leader could not find out where they part.
         """
         for topic in delta.topics_deleted:
             for index in topic.partitions:
@@ -97,11 +103,21 @@ class Replicas:
             if topic_image is not None:
                 for index in sorted(delta.partitions_changed(topic_id)):
                     if self._node_id in topic_image.partitions[index].replicas:
-                        self._follow_partition(topic_image, index, starting)
+                        self._follow_partition(topic_image, index, starting, registered)
                     else:
                         self._drop(topic_image, index)
         for name in delta.topic_configs_changed:
             self._follow_config(name)
+        if registered and self._led_before:
+            self._lead_as_before(image)
+
+    def _lead_as_before(self, image: ClusterImage) -> None:
+        """A registration may leave this node its partitions, in the epoch of before."""
+        led_before, self._led_before = self._led_before, {}
+        for topic_id, index in led_before:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None and topic.partitions[index].leader == self._node_id:
+                self._follow_partition(topic, index, starting=False, registered=True)
 
     def look_for_laggards(self) -> None:
         """Of all partitions led here: whose followers lag for too long."""
@@ -138,7 +154,7 @@ class Replicas:
                 logger.error("the log of %s cannot be deleted: %s", topic_partition, error)
         self._on_advance(topic_partition)
 
-    def _follow_partition(self, topic: TopicImage, index: int, starting: bool) -> None:
+    def _follow_partition(self, topic: TopicImage, index: int, starting: bool, registered: bool) -> None:
         image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
         partition = self._partitions.get(topic_partition)
@@ -157,7 +173,10 @@ class Replicas:
                 around=self.around,
             )
             self._partitions[topic_partition] = partition
-        partition.follow_metadata(image, self._store.clock.monotonic_ms())
+        if registered or image.leader != self._node_id:
+            partition.follow_metadata(image, self._store.clock.monotonic_ms())
+        else:
+            self._led_before[topic.id, index] = None
         self._on_follow(partition)
         self._report_place(partition, image.directory_of(self._node_id))
 
