@@ -74,10 +74,10 @@ WARM = Shape("warm", 100, share=0.7)
 WARM_PACKED = Shape("warm zstd", 100, codec=4, share=0.2)
 SHAPES = (
     Shape("100 B", 100, share=2),
-    Shape("1 KB", 1000, share=4),
+    Shape("1 KB", 1000, share=8),
     Shape("100 B zstd", 100, codec=4, share=0.4),
     Shape("100 B updates", 100, repeats=5),
-    Shape("1 KB updates", 1000, share=4, repeats=5),
+    Shape("1 KB updates", 1000, share=8, repeats=5),
     Shape("100 B zstd updates", 100, codec=4, share=0.2, repeats=5),
 )
 MEMORY_GB = 1  # more than any of them writes

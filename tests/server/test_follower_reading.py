@@ -165,3 +165,47 @@ async def test_a_quiet_partition_is_neither_told_nor_noted_again(
     await writer.ask(produce("t", batch(1), acks=1), 12)
     data = data_of(await client.ask(follow(topic_id, session_epoch=4, **more), NEWEST))
     assert len(data.records) > 0
+
+
+@simulated()
+async def test_a_reply_that_asks_whether_it_still_follows_does_not_wait(world: NodeWorld) -> None:
+    """And what it asked for before tells nothing: that may have been on its way for long."""
+    topic_id, client = await with_follower(world)
+    partition = world.partition("t")
+    early = client.ask(follow(topic_id, 3, max_wait_ms=10_000), NEWEST)
+    await world.pass_time(100)
+    assert not early.done()
+    question = partition.ask_followers()
+    await world.pass_time(100)
+    assert early.done()
+    assert not partition.is_followed_since(question)
+    late = client.ask(follow(topic_id, 3, max_wait_ms=10_000), NEWEST)
+    await world.pass_time(100)
+    assert partition.is_followed_since(question)
+    assert not late.done()
+
+
+@simulated()
+async def test_a_request_from_before_the_question_answers_nothing(world: NodeWorld) -> None:
+    topic_id, client = await with_follower(world)
+    opened = await client.ask(follow(topic_id, 3, session_epoch=0), NEWEST)
+    more = {"session_id": opened.session_id, "named": False, "max_wait_ms": 10_000}
+    partition = world.partition("t")
+    question = partition.ask_followers()
+    await client.ask(follow(topic_id, session_epoch=1, **more), NEWEST)
+    assert not partition.is_followed_since(question)
+    client.ask(follow(topic_id, session_epoch=2, **more), NEWEST)
+    await world.pass_time(100)
+    assert partition.is_followed_since(question)
+    partition.follow_metadata(two_replicas(1, FOLLOWER, leader=FOLLOWER, epoch=1))
+    assert not partition.is_followed_since(question)
+
+
+@simulated()
+async def test_who_is_not_in_sync_is_not_waited_for(world: NodeWorld) -> None:
+    await with_follower(world)
+    partition = world.partition("t")
+    question = partition.ask_followers()
+    assert not partition.is_followed_since(question)
+    partition.follow_metadata(two_replicas(1))
+    assert partition.is_followed_since(question)

@@ -5,6 +5,8 @@ from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.group_requests import commit, fetch_offsets
 from tests.server.node_world import NodeWorld, simulated
+from tests.server.partition_states import two_replicas
+from tests.server.test_follower_reading import FOLLOWER, follow
 
 BY_NAME, NEWEST = 9, 10
 
@@ -60,3 +62,26 @@ async def test_what_was_committed_to_a_topic_of_the_same_name_is_not_this_ones(w
     for version in (BY_NAME, NEWEST):
         response = await client.ask(fetch_offsets(version, "g", None), version)
         assert response.groups[0].topics == []
+
+
+@simulated()
+async def test_a_coordinator_that_may_have_been_replaced_does_not_tell(world: NodeWorld) -> None:
+    """Found by the simulator (cluster, seed 1121764): its disk was full, another took over, and it did not
+    hear of that for seconds; it told a member of an older commit. Who took over would not follow it."""
+    await world.create_topic("t")
+    client = await world.connect()
+    await client.ask(ask_for(6, "g"), 6)
+    await client.ask(commit("g", "t", {0: 5}), BY_NAME)
+    home = world.partition("__consumer_offsets", world.node.parts.groups.partition_of("g"))
+    home.follow_metadata(two_replicas(1, FOLLOWER, epoch=1))
+    refused = await client.ask(fetch_offsets(BY_NAME, "g", "t"), BY_NAME)
+    assert refused.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    waiting = client.ask(fetch_offsets(BY_NAME, "g", "t"), BY_NAME)
+    follower = await world.connect()
+    fetch = follow(home.topic_id, home.local_log().log_end_offset, leader_epoch=1)
+    fetch.topics[0].partitions[0].partition = home.topic_partition.partition
+    await follower.ask(fetch, 18)
+    assert not waiting.done()
+    await follower.ask(fetch, 18)
+    assert (await waiting).groups[0].topics[0].partitions[0].committed_offset == 5

@@ -108,11 +108,18 @@ class Shard(Generic[M]):
 
 
 class _Waiting(NamedTuple):
-    """Somebody who waits until the log is replicated up to an offset, and until when."""
+    """Somebody who waits until the log is replicated up to an offset, and until when; with a question, also
+    until the followers have answered it."""
 
     end_offset: int
     done: Done
     until_ms: float
+    question: int = 0
+
+    def is_over(self, partition: Partition) -> bool:
+        if not partition.replicated_to(self.end_offset):
+            return False
+        return not self.question or partition.is_followed_since(self.question)
 
 
 class Runtime(Generic[M]):
@@ -225,22 +232,23 @@ class Runtime(Generic[M]):
             shard, lambda error: done(ErrorCode.NOT_LEADER_OR_FOLLOWER if error else ErrorCode.NONE)
         )
 
-    def when_settled(self, partition: int, done: Done) -> None:
+    def when_settled(self, partition: int, done: Done, *, asks_followers: bool = False) -> None:
         """Call `done` when all that was written so far is replicated: an answer that rests on it may leave
-        then.
+        then. With `asks_followers` nobody else can have written more meanwhile: this node still leads.
         """
         shard = self._shards.get(partition)
         if shard is None:
             done(ErrorCode.NOT_COORDINATOR)
         else:
-            self._when_replicated(shard, done)
+            self._when_replicated(shard, done, shard.partition.ask_followers() if asks_followers else 0)
 
-    def _when_replicated(self, shard: Shard[M], done: Done) -> None:
-        if shard.partition.replicated_to(shard.written_to):
+    def _when_replicated(self, shard: Shard[M], done: Done, question: int = 0) -> None:
+        until_ms = self._clock.monotonic_ms() + self._wait_ms_max
+        waiting = _Waiting(shard.written_to, done, until_ms, question)
+        if waiting.is_over(shard.partition):
             done(ErrorCode.NONE)
             return
-        until_ms = self._clock.monotonic_ms() + self._wait_ms_max
-        shard.unreplicated.append(_Waiting(shard.written_to, done, until_ms))
+        shard.unreplicated.append(waiting)
         self._set_impatience(shard)
 
     def _set_impatience(self, shard: Shard[M]) -> None:
@@ -261,7 +269,7 @@ class Runtime(Generic[M]):
         shard = self._shards.get(topic_partition.partition)
         if shard is None or topic_partition.topic != self.topic:
             return
-        while shard.unreplicated and shard.partition.replicated_to(shard.unreplicated[0].end_offset):
+        while shard.unreplicated and shard.unreplicated[0].is_over(shard.partition):
             shard.unreplicated.popleft().done(ErrorCode.NONE)
 
     def follow(self, partition: Partition) -> None:

@@ -153,21 +153,29 @@ class Rewriting:
             self._window.open(self._source, self._part.start, self._part.end)
 
     def finish(self) -> int:
-        """Write the rest and the indexes, and sync all; bytes written."""
+        """Write the rest and the indexes, and sync all; bytes written.
+
+        All of it is on its way before the first file is waited for: so the file system has one commit to
+        make, not one for each file.
+        """
         assert self._file is not None
         moved = self._write()
-        self._file.sync()
-        files = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
+        self._file.begin_sync(self._on_its_way, self._written - self._on_its_way)
+        contents = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
         aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
         if aborted:
-            files[TXN_INDEX] = aborted
+            contents[TXN_INDEX] = aborted
             self.suffixes += (TXN_INDEX,)
-        for suffix, data in files.items():
+        files = [self._file]
+        for suffix, data in contents.items():
             file = self._disk.open(self._stem + suffix + CLEANED, create=True)
             file.truncate(0)
             file.write(0, (data,))
-            file.sync()
+            file.begin_sync(0, len(data))
+            files.append(file)
             moved += len(data)
+        for file in files:
+            file.sync()
         return moved
 
     def _write(self) -> int:

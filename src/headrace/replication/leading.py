@@ -37,6 +37,10 @@ class Follower:
     fetched_ms: int = NEVER
     leader_end_then: int = 0
     """Where the leader's log ended at the Fetch before: who has come that far now was caught up then."""
+    asked: int = 0
+    """The last question that a reply to it has put (`Partition.ask_followers`)."""
+    answered: int = 0
+    """The last question that it has fetched after."""
 
     def fetched(
         self, *, offset: int, log_start: int, leader_end: int, broker_epoch: int, now_ms: int
@@ -50,6 +54,7 @@ class Follower:
         self.broker_epoch = broker_epoch
         self.fetched_ms = now_ms
         self.leader_end_then = leader_end
+        self.answered = self.asked
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms_max
@@ -144,6 +149,14 @@ class Leading:
         """Whether the controller would take it: alive, and the very process that fetched."""
         epoch = self._around.broker_epoch(replica)
         return epoch is not None and follower.broker_epoch in (NOT_KNOWN, epoch)
+
+    def is_followed_since(self, question: int) -> bool:
+        """Whether every replica that counts has asked for more after a reply that put this question."""
+        return all(
+            follower.answered >= question
+            for replica, follower in self.followers.items()
+            if replica in self.maximal
+        )
 
     def low_watermark(self, log_start: int) -> int:
         """The least log start of the leader and of the followers that are there to be heard of."""

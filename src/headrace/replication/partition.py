@@ -52,6 +52,7 @@ class Partition:
         "node_id",
         "on_advance",
         "partition_epoch",
+        "question",
         "topic_id",
         "topic_partition",
     )
@@ -79,6 +80,7 @@ class Partition:
         self._in_sync: frozenset[int] = frozenset()
         self._replica_count = 0
         self.leading: Leading | None = None
+        self.question = 0
         self._durable_first = 0
         self._request_flush = request_flush
 
@@ -133,7 +135,16 @@ class Partition:
         # what the log has seen is one whose records are not the newest: the log refuses to write in it.
         if self.leader_epoch > log.epochs.latest:
             log.epochs.assign(self.leader_epoch, log.log_end_offset)
-        if log.config.flush_messages != FLUSH_NEVER and log.recovery_point < log.log_end_offset:
+        self.prepare_to_lead()
+
+    def prepare_to_lead(self) -> None:
+        """Flush what readers may only see when it is durable: this node may lead soon."""
+        log = self.log
+        if (
+            log is not None
+            and log.config.flush_messages != FLUSH_NEVER
+            and log.recovery_point < log.log_end_offset
+        ):
             self._hold_until_durable(log)
 
     def _follow_followers(self, image: PartitionImage, *, anew: bool, is_news: bool, now_ms: int) -> None:
@@ -346,7 +357,8 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica} was registered again since, with epoch {registered}",
             )
-        deleted_more = log_start_offset > leading.followers[replica].log_start
+        follower = leading.followers[replica]
+        has_news = log_start_offset > follower.log_start or follower.asked > follower.answered
         proposes = leading.fetched(
             replica,
             offset=offset,
@@ -358,10 +370,38 @@ class Partition:
         )
         if log.high_watermark < offset:
             self._advance_high_watermark()
-        elif deleted_more:
-            self.on_advance(self.topic_partition)  # DeleteRecords may wait for it
+        elif has_news:
+            self.on_advance(self.topic_partition)  # DeleteRecords may wait for it, or who asked the followers
         if proposes:
             self._around.propose(self)
+
+    def ask_followers(self) -> int:
+        """Find out whether this node still leads: `is_followed_since` tells, given what this returns.
+
+        A leader that was replaced may not hear of it for long. But one of the replicas that count replaced
+        it, which does not fetch here any more. So every follower's next reply leaves at once and puts the
+        question, and the fetch after that reply answers it: an earlier one may have been long on its way.
+        """
+        self.question += 1
+        if self.leading is not None:
+            self.on_advance(self.topic_partition)
+        return self.question
+
+    def owes_answer(self, replica: int) -> bool:
+        """Whether this follower has not answered the last question yet."""
+        if not self.question or self.leading is None:
+            return False
+        follower = self.leading.followers.get(replica)
+        return follower is not None and follower.answered < self.question
+
+    def put_question(self, replica: int) -> None:
+        """A reply that leaves now puts the last question to this follower."""
+        if self.leading is not None:
+            self.leading.followers[replica].asked = self.question
+
+    def is_followed_since(self, question: int) -> bool:
+        """Whether this node led when the question was asked, as all who could have replaced it say."""
+        return self.is_leader and (self.leading is None or self.leading.is_followed_since(question))
 
     def look_for_laggards(self, now_ms: int) -> None:
         """Propose that followers which lag for too long are no longer in sync."""

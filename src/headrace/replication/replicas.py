@@ -177,6 +177,7 @@ class Replicas:
             partition.follow_metadata(image, self._store.clock.monotonic_ms())
         else:
             self._led_before[topic.id, index] = None
+            partition.prepare_to_lead()
         self._on_follow(partition)
         self._report_place(partition, image.directory_of(self._node_id))
 

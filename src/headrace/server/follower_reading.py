@@ -2,7 +2,8 @@
 
 What a follower asks for is what it lacks, so the request itself moves the high watermark and the in-sync set
 (`Partition.follower_fetched`); that happens once, when the request comes, and for a follower whose log
-leaves this one not at all: it is told where, and must cut its log first.
+leaves this one not at all: it is told where, and must cut its log first. It also tells that this node is
+followed; where somebody wants to know (`Partition.ask_followers`), no reply waits for records.
 
 A follower may follow thousands of partitions in one session, most of which are quiet: the follower is in
 sync, has all of them, and knows it. Such a one costs a few comparisons, when the request comes and at each
@@ -74,6 +75,7 @@ class FollowerReading(Reading):
                     log is None
                     or log.log_end_offset > wanted.fetch_offset
                     or partition.leader_epoch != wanted.current_leader_epoch
+                    or (partition.question and partition.owes_answer(self.replica_id))
                 ):
                     return True
         return False
@@ -95,6 +97,7 @@ class FollowerReading(Reading):
             and log.log_start_offset == wanted.told_log_start_offset
             and partition.leader_epoch == wanted.current_leader_epoch
             and self.replica_id in leading.committed
+            and not (partition.question and partition.owes_answer(self.replica_id))
         )
 
     def _read(self, wanted: WantedPartition) -> PartitionData:
@@ -134,6 +137,9 @@ class FollowerReading(Reading):
             )
             data.high_watermark = log.high_watermark
             wanted.here, wanted.noted_offset = partition, offset
+        if partition.owes_answer(self.replica_id):
+            partition.put_question(self.replica_id)
+            self.is_urgent = True
         room = min(wanted.max_bytes, self.bytes_max - self.bytes_read)
         if offset < log.log_end_offset and (room > 0 or self.bytes_read == 0):
             self._read_within_throttle(partition, log, wanted, data, max(room, 0))

@@ -117,8 +117,8 @@ class GroupCoordinator:
         self.runtime.write(self.partition_of(group_id), records, done, writer=writer)
 
     def when_settled(self, group_id: str, done: Done) -> None:
-        """Call `done` when all that was written of this group so far is replicated."""
-        self.runtime.when_settled(self.partition_of(group_id), done)
+        """Call `done` when all that was written of this group so far is replicated, and by nobody else."""
+        self.runtime.when_settled(self.partition_of(group_id), done, asks_followers=True)
 
     def apply(self, delta: Delta) -> None:
         """Follow one commit of the metadata log, after the replicas did."""

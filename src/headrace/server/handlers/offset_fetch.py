@@ -5,7 +5,9 @@ group, has offset -1 and no error; so has one whose commit was to an older topic
 groups at once (KIP-709). v9: members of the consumer protocol name themselves. v10: topics by id; a topic
 that is gone gets UNKNOWN_TOPIC_ID. v7: who wants stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT where
 an open transaction has committed too. The answer leaves once what it says is replicated: a commit that was
-just made, or found by a coordinator that just took over, may yet be lost. Checks, in order: coordinator here?
+just made, or found by a coordinator that just took over, may yet be lost; and once the followers have shown
+that nobody else coordinates by now: one that was replaced, and has not heard of it, would send the group
+back. Checks, in order: coordinator here?
 member of a consumer group known, epoch its own? topic known (by id)?
 """
 
@@ -62,7 +64,7 @@ def handle(
 def _when_settled(
     context: RequestContext, groups: list[OffsetFetchResponseGroup], reply: Callable[[], OffsetFetchResponse]
 ) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
-    """The reply, once all that it says is replicated: that is nearly always so already."""
+    """The reply, once all that it says is replicated, and nobody else could say more."""
     coordinator = context.parts.groups
     waiting = [group for group in groups if group.error_code == ErrorCode.NONE]
     left = len(waiting)
