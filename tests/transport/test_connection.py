@@ -282,7 +282,8 @@ def test_a_peer_that_reads_nothing_holds_a_bounded_amount(place):
         writing = asyncio.ensure_future(peer.write(b"".join(frame(b"%06d" % n) for n in range(requests))))
         await place.until(lambda: listener.connections)
         (connection,) = listener.connections
-        await place.until(lambda: connection.unsent_bytes > limits.unsent_bytes_max)
+        # It stops above the bound, the socket may still take some of that, and it goes on at half of it.
+        await place.until(lambda: connection.unsent_bytes > limits.unsent_bytes_max // 2)
         for _ in range(50):
             await place.turn()
             assert connection.unsent_bytes <= limits.unsent_bytes_max + reply_bytes + 4
