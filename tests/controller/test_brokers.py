@@ -224,6 +224,16 @@ def test_shutting_down_hands_leaders_over_and_waits_until_all_have_heard() -> No
     assert core.image.brokers[1].fenced
 
 
+def test_shutting_down_does_not_wait_for_ever_for_one_that_cannot_hear() -> None:
+    """Its disk may be full: it lives, and does not follow the metadata log."""
+    core = with_partition(new_core(1, 2), 1, 2)
+    beat(core, 1, want_shut_down=True)
+    session_ms = core.sessions.timeout_ms
+    beat(core, 2, at=100, now_ms=session_ms)
+    assert not beat(core, 1, want_shut_down=True, now_ms=session_ms).should_shut_down
+    assert beat(core, 1, want_shut_down=True, now_ms=session_ms + 1).should_shut_down
+
+
 def test_a_broker_that_leads_while_it_shuts_down_hands_over_again() -> None:
     """Else it could never go, and nobody could come into sync with it."""
     core = with_partition(new_core(1, 2), 1, 2)

@@ -196,7 +196,7 @@ def heartbeat(
     """Note that a broker lives, and move it to the state that it asks for or is ready for."""
     broker = check_broker_epoch(cluster, request.broker_id, request.broker_epoch)
     current = _state(broker)
-    following = _next_state(cluster, sessions, broker, request)
+    following = _next_state(cluster, sessions, broker, request, now_ms)
     records: list[MetadataRecord] = []
     if following is not current:
         if following is State.UNFENCED:
@@ -212,7 +212,7 @@ def heartbeat(
     records += _directory_changes(cluster, broker, request)
     sessions.touch(broker.id, metadata_offset=request.current_metadata_offset, now_ms=now_ms)
     if is_handing_over:
-        sessions.begin_shutdown(broker.id, next_offset + len(records) - 1)
+        sessions.begin_shutdown(broker.id, next_offset + len(records) - 1, now_ms)
     reply = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.epoch,
         is_fenced=following in (State.FENCED, State.SHUTDOWN_NOW),
@@ -228,7 +228,7 @@ def _state(broker: BrokerImage) -> State:
 
 
 def _next_state(
-    cluster: Cluster, sessions: Sessions, broker: BrokerImage, request: BrokerHeartbeatRequest
+    cluster: Cluster, sessions: Sessions, broker: BrokerImage, request: BrokerHeartbeatRequest, now_ms: int
 ) -> State:
     current = _state(broker)
     if current is State.FENCED:
@@ -245,7 +245,8 @@ def _next_state(
     if _leads(cluster, broker.id):
         return State.CONTROLLED_SHUTDOWN
     active = [other.id for other in cluster.image.brokers.values() if other.is_active]
-    return State.SHUTDOWN_NOW if sessions.may_shut_down(broker.id, active) else State.CONTROLLED_SHUTDOWN
+    may_go = sessions.may_shut_down(broker.id, active, now_ms)
+    return State.SHUTDOWN_NOW if may_go else State.CONTROLLED_SHUTDOWN
 
 
 def _leads(cluster: Cluster, broker_id: int) -> bool:

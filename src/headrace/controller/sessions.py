@@ -18,6 +18,7 @@ class Session:
     metadata_offset: int = -1
     shutdown_offset: int = NOT_SHUTTING_DOWN
     """In controlled shutdown: the offset that all active brokers must have replayed before it may go."""
+    shutdown_since_ms: int = LONG_AGO_MS
 
 
 class Sessions:
@@ -60,15 +61,20 @@ class Sessions:
         session = self._sessions.get(broker_id)
         return session is not None and now_ms <= session.last_contact_ms + self.timeout_ms
 
-    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+    def begin_shutdown(self, broker_id: int, offset: int, now_ms: int) -> None:
         session = self._sessions[broker_id]
         session.shutdown_offset = max(session.shutdown_offset, offset)
+        session.shutdown_since_ms = now_ms
 
-    def may_shut_down(self, broker_id: int, active: list[int]) -> bool:
-        """Whether every active broker has replayed that the leaders moved away."""
-        needed = self._sessions[broker_id].shutdown_offset
-        return all(
-            self._sessions[other].metadata_offset >= needed for other in active if other in self._sessions
+    def may_shut_down(self, broker_id: int, active: list[int], now_ms: int) -> bool:
+        """Whether every active broker has replayed that the leaders moved away. One that could not for as
+        long as a session lasts is not waited for: its disk may be full for days.
+        """
+        session = self._sessions[broker_id]
+        return now_ms > session.shutdown_since_ms + self.timeout_ms or all(
+            self._sessions[other].metadata_offset >= session.shutdown_offset
+            for other in active
+            if other in self._sessions
         )
 
     def next_expiry_ms(self, spare: int) -> int | None:
