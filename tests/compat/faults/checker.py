@@ -39,7 +39,8 @@ def check(told: Sequence[Told], log: Log, seen: Mapping[str, Log]) -> list[str]:
         acknowledged = producer.acknowledged
         faults += _some("is lost", [value for value in acknowledged if value not in places])
         moved = [value for value, place in acknowledged.items() if places.get(value, place) != place]
-        faults += _some("is not where it was said to be", moved)
+        differences = [f"{places[value]} instead of {acknowledged[value]}" for value in moved[:TOLD_MAX]]
+        faults += _some(f"is not where it was said to be ({', '.join(differences)})", moved)
         faults += _check_order(producer, log)
     for reader, view in seen.items():
         faults += _check_view(reader, view, log)
