@@ -104,6 +104,7 @@ class Shard(Generic[M]):
     active: bool = False
     written_to: int = 0  # the end of what the machine rests on
     unreplicated: deque["_Waiting"] = field(default_factory=deque)
+    unanswered: deque["_Waiting"] = field(default_factory=deque)  # by followers: no write waits behind them
     impatience: asyncio.TimerHandle | None = None
 
 
@@ -248,20 +249,22 @@ class Runtime(Generic[M]):
         if waiting.is_over(shard.partition):
             done(ErrorCode.NONE)
             return
-        shard.unreplicated.append(waiting)
+        (shard.unanswered if question else shard.unreplicated).append(waiting)
         self._set_impatience(shard)
 
     def _set_impatience(self, shard: Shard[M]) -> None:
-        if shard.impatience is None and shard.unreplicated and self._wait_ms_max < inf:
-            left_ms = shard.unreplicated[0].until_ms - self._clock.monotonic_ms()
+        first = [queue[0].until_ms for queue in (shard.unreplicated, shard.unanswered) if queue]
+        if shard.impatience is None and first and self._wait_ms_max < inf:
+            left_ms = min(first) - self._clock.monotonic_ms()
             shard.impatience = self._loop.call_later(max(1, left_ms) / 1000, self._give_up, shard)
 
     def _give_up(self, shard: Shard[M]) -> None:
         """Tell those who have waited for too long; who has not has the next look."""
         shard.impatience = None
         now_ms = self._clock.monotonic_ms()
-        while shard.unreplicated and shard.unreplicated[0].until_ms <= now_ms:
-            shard.unreplicated.popleft().done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for queue in (shard.unreplicated, shard.unanswered):
+            while queue and queue[0].until_ms <= now_ms:
+                queue.popleft().done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._set_impatience(shard)
 
     def on_advance(self, topic_partition: TopicPartition) -> None:
@@ -269,8 +272,9 @@ class Runtime(Generic[M]):
         shard = self._shards.get(topic_partition.partition)
         if shard is None or topic_partition.topic != self.topic:
             return
-        while shard.unreplicated and shard.unreplicated[0].is_over(shard.partition):
-            shard.unreplicated.popleft().done(ErrorCode.NONE)
+        for queue in (shard.unreplicated, shard.unanswered):
+            while queue and queue[0].is_over(shard.partition):
+                queue.popleft().done(ErrorCode.NONE)
 
     def follow(self, partition: Partition) -> None:
         """Leadership may have changed: load what this node now leads, unload what it does not."""
@@ -291,9 +295,10 @@ class Runtime(Generic[M]):
             return
         if shard.impatience is not None:
             shard.impatience.cancel()
-        for waiting in shard.unreplicated:
-            waiting.done(ErrorCode.NOT_COORDINATOR)
-        shard.unreplicated.clear()
+        for queue in (shard.unreplicated, shard.unanswered):
+            for waiting in queue:
+                waiting.done(ErrorCode.NOT_COORDINATOR)
+            queue.clear()
         shard.machine.unloaded()
 
     def drop_all(self) -> None:
