@@ -11,20 +11,13 @@ VALUE_BYTES = 300
 TOLD_MAX = 3  # examples of each kind of fault
 
 
-Place = tuple[int, int | None]
-
-
 @dataclass(frozen=True)
 class Told:
-    """What one producer sent (numbers 0 to `sent`), was acknowledged, and was told to have failed.
-
-    An offset may be unknown: librdkafka takes what was sent before a batch that was acknowledged for
-    acknowledged too, where it has no answer of its own.
-    """
+    """What one producer sent (numbers 0 to `sent`), was acknowledged, and was told to have failed."""
 
     name: str
     sent: int
-    acknowledged: Mapping[bytes, Place]
+    acknowledged: Mapping[bytes, tuple[int, int]]
     failed: Iterable[bytes] = ()
 
 
@@ -45,11 +38,7 @@ def check(told: Sequence[Told], log: Log, seen: Mapping[str, Log]) -> list[str]:
     for producer in told:
         acknowledged = producer.acknowledged
         faults += _some("is lost", [value for value in acknowledged if value not in places])
-        moved = [
-            value
-            for value, place in acknowledged.items()
-            if value in places and place not in (places[value], (places[value][0], None))
-        ]
+        moved = [value for value, place in acknowledged.items() if places.get(value, place) != place]
         differences = [f"{places[value]} instead of {acknowledged[value]}" for value in moved[:TOLD_MAX]]
         faults += _some(f"is not where it was said to be ({', '.join(differences)})", moved)
         faults += _check_order(producer, log)

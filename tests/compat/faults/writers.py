@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 
 from headrace.clients import Producer
 from headrace.clients.producing.batch import Delivery
-from tests.compat.faults.checker import Place, value_of
+from tests.compat.faults.checker import value_of
 
 UNDER_WAY_MAX = 100
 DELIVERY_SECONDS = 240.0
@@ -33,7 +33,7 @@ class Writer(ABC):
     name: str
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, records_per_second: float) -> None:
-        self.acknowledged: dict[bytes, Place] = {}
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
         self.failed: dict[bytes, str] = {}
         self.trouble: str | None = None
         self.sent = 0
@@ -81,7 +81,7 @@ class Writer(ABC):
             number, self.sent = self.sent, self.sent + 1
             yield number % self._partitions, value_of(self.name, number)
 
-    def _note(self, value: bytes, partition: int, offset: int | None) -> None:
+    def _note(self, value: bytes, partition: int, offset: int) -> None:
         now = time.monotonic()
         self.longest_wait = max(self.longest_wait, now - (self._last_at or now))
         self._last_at = now
