@@ -117,7 +117,8 @@ class GroupCoordinator:
         self.runtime.write(self.partition_of(group_id), records, done, writer=writer)
 
     def when_settled(self, group_id: str, done: Done) -> None:
-        """Call `done` when all that was written of this group so far is replicated, and by nobody else."""
+        """Call `done` when all that was written of this group so far is replicated, and it is certain that
+        no other coordinator has written more."""
         self.runtime.when_settled(self.partition_of(group_id), done, asks_followers=True)
 
     def apply(self, delta: Delta) -> None:

@@ -7,8 +7,8 @@ that is gone gets UNKNOWN_TOPIC_ID. v7: who wants stable offsets (KIP-447) gets 
 an open transaction has committed too. The answer leaves once what it says is replicated: a commit that was
 just made, or found by a coordinator that just took over, may yet be lost; and once the followers have shown
 that nobody else coordinates by now: one that was replaced, and has not heard of it, would send the group
-back. Checks, in order: coordinator here?
-member of a consumer group known, epoch its own? topic known (by id)?
+back. Checks, in order: coordinator here? member of a consumer group known, epoch its own? topic known (by
+id)?
 """
 
 from asyncio import Future
