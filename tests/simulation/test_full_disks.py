@@ -169,3 +169,33 @@ def test_where_all_disks_are_full_everybody_waits_for_room_and_nothing_is_lost()
         await script.until_equal(2, 3, 4)
 
     play(script, work)
+
+
+@pytest.mark.parametrize("seed", range(22, 26))
+def test_a_controller_without_room_hands_over_and_is_back_when_there_is_some(seed: int) -> None:
+    """Otherwise nobody could be made leader of what a broker led that dies meanwhile."""
+    roles = dict.fromkeys((1, 5, 6), "controller") | dict.fromkeys((2, 3, 4), "broker")
+    script = Script(seed, nodes=6, roles=roles)
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.until_equal(2, 3, 4)
+        active, leader = script.cluster.controller_id(), script.leader()
+        assert active is not None
+        assert leader is not None
+        fill_disk(script, active)
+        killed_at = script.cluster.world.virtual_s
+        script.cluster.kill(leader)
+        await script.cluster.until(lambda: script.leader() not in (None, leader), "another broker leads")
+        assert script.cluster.world.virtual_s - killed_at < 5
+        await script.write(2)
+        await asyncio.sleep(60)
+        assert script.cluster.controller_id() not in (None, active)
+        make_room(script, active)
+        newest = max(node.image.offset for node in script.cluster.nodes.values())
+        await script.cluster.until(
+            lambda: script.cluster.nodes[active].image.offset >= newest, "it has learnt what was decided"
+        )
+
+    play(script, work)

@@ -14,7 +14,8 @@ returns when it has all that its leader had committed. Following and answering o
 and `serving.py`.
 
 A disk that fails takes the node out: it resigns, what waits is refused with NOT_CONTROLLER, and
-`on_failure` is told. A disk that is full refuses only the append.
+`on_failure` is told. One whose disk is full hands the lead to another voter, and is back when there is room;
+where it is the only voter, only the append is refused.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_LEADER
 from headrace.log.append import Origin
+from headrace.log.faults import FULL
 from headrace.raft.core import RaftCore
 from headrace.raft.deadline import Deadline
 from headrace.raft.delivery import Commit, Delivery, Record, Subscriber
@@ -139,6 +141,7 @@ class RaftDriver:
         await self._snapshotting.stop()
         self._stopped = True
         self.do(self.core.resign(self.now_ms()))
+        self._promises.wait_no_longer()
         self._ready.cancel()
         self._deadline.cancel()
         self._delivery.refuse(ApiError(ErrorCode.NOT_CONTROLLER, "the controller is stopping"))
@@ -150,6 +153,7 @@ class RaftDriver:
     def abandon(self) -> None:
         """Stop where it stands."""
         self._stopped = True
+        self._promises.wait_no_longer()
         self._ready.cancel()
         self._deadline.cancel()
 
@@ -158,8 +162,8 @@ class RaftDriver:
     def append(self, entries: Sequence[Entry]) -> "asyncio.Future[int]":
         """Write records; the future gives the last one's offset once they are committed.
 
-        NOT_CONTROLLER where this node does not lead, KAFKA_STORAGE_ERROR where the disk is full: then
-        nothing of the call was written.
+        NOT_CONTROLLER where this node does not lead, or no longer because its disk is full;
+        KAFKA_STORAGE_ERROR where it is full and nobody else could lead. Then nothing of the call was written.
         """
         if not self.is_leader or self._epoch_start is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
@@ -205,10 +209,18 @@ class RaftDriver:
         except ApiError as error:
             if self.log.log.failure is not None:
                 self.fail(error)
-                raise ApiError(ErrorCode.NOT_CONTROLLER, error.message) from error
-            raise
+            elif error.code == ErrorCode.KAFKA_STORAGE_ERROR and len(self.core.voters) > 1:
+                self._hand_over(error)
+            else:
+                raise
+            raise ApiError(ErrorCode.NOT_CONTROLLER, error.message) from error
         self.core.log_moved(LogEnd(epoch, result.last_offset + 1))
         return Commit(result.first_offset, result.last_offset, epoch, now_ms, records, size=len(batch))
+
+    def _hand_over(self, error: ApiError) -> None:
+        """Who cannot write can elect no leaders for the partitions of a broker that dies: another can."""
+        logger.error("handing the metadata log to another controller: %s", error)
+        self.do(self.core.resign(self.now_ms()))
 
     # -- writing as a follower -------------------------------------------------------------------------------
 
@@ -246,11 +258,18 @@ class RaftDriver:
         self._changed()
 
     async def install(self, snapshot: Snapshot, data: bytes) -> None:
-        """Begin anew with a snapshot of the leader's."""
+        """Begin anew with a snapshot of the leader's. ApiError where the disk does not take it: a full one
+        may later.
+        """
         await self._syncs.durable()
-        await self._loop.run_in_executor(
-            None, self.log.disk.replace_file, self.log.path_of(snapshot.id), data
-        )
+        path = self.log.path_of(snapshot.id)
+        try:
+            await self._loop.run_in_executor(None, self.log.disk.replace_file, path, data)
+        except OSError as error:
+            if error.errno not in FULL:
+                self.fail(error)
+            logger.error("a snapshot of the metadata log cannot be kept: %s", error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
         self.log.start_at(snapshot, now_ms=self._clock.now_ms())
         self.core.log_moved(self.log.end)
         self._delivery.load(snapshot)
@@ -328,7 +347,8 @@ class RaftDriver:
             commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
         except (ApiError, OSError) as error:
             # Without its first record a leader can never commit anything: another one must.
-            self.fail(error)
+            if self.core.is_leader:
+                self.fail(error)
             return
         self._epoch_start = commit.first_offset
         self._delivery.expect(commit)

@@ -24,7 +24,8 @@ RAGE_S: Final = 20.0
 QUIET_S: Final = 60.0
 KINDS: Final = (
     *NETWORK,
-    *(Trouble.KILL, Trouble.POWER_CUT, Trouble.CRASH_WITHIN, Trouble.PAUSE, Trouble.SLOW_DISK),
+    *(Trouble.KILL, Trouble.POWER_CUT, Trouble.CRASH_WITHIN, Trouble.PAUSE),
+    *(Trouble.SLOW_DISK, Trouble.DISK_FULL),
 )
 
 
