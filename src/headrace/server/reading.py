@@ -3,6 +3,10 @@
 From v11 on a consumer may read from a follower, up to what that one knows to be replicated (KIP-392). A
 leader that has a replica in the consumer's rack names it instead of answering with records.
 
+A consumer that is told that its offset is out of range leaves it for good. So nobody says that of an offset
+past its log's end who may merely lack what another leader has: a follower does not, and a leader asks its
+followers first whether it still is one. Until it knows, the request waits.
+
 What lies in the remote tier alone is given where it is in memory (`tiered/reader.py`). Else it is being
 fetched: the request is answered with what else there is, or waits for it as it does for new records.
 """
@@ -44,6 +48,8 @@ class Reading:
     """One consumer's Fetch: its limits, and what has been read for it so far."""
 
     __slots__ = (
+        "_questions",
+        "awaits_followers",
         "awaits_remote",
         "bytes_max",
         "bytes_min",
@@ -52,6 +58,7 @@ class Reading:
         "fetch",
         "finds_any",
         "is_committed",
+        "is_last_look",
         "is_urgent",
         "rack",
     )
@@ -67,25 +74,31 @@ class Reading:
         self.finds_any = False  # a partition that exists
         self.is_urgent = False  # an error that the client must hear of now
         self.awaits_remote = False  # records that are being fetched from the remote tier
+        self.awaits_followers = False  # a word on whether this node still leads
+        self.is_last_look = False
+        self._questions: dict[TopicPartition, int] | None = None
 
     @property
     def is_enough(self) -> bool:
         """Whether there is no reason to wait for more."""
-        if self.bytes_read >= self.bytes_min and not (self.awaits_remote and self.bytes_read == 0):
+        if self.is_urgent or not self.finds_any:
             return True
-        return self.is_urgent or not self.finds_any
+        if self.awaits_followers:
+            return False
+        return self.bytes_read >= self.bytes_min and not (self.awaits_remote and self.bytes_read == 0)
 
     def keys(self) -> list[TopicPartition]:
         return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions()]
 
     def attempt(self, expired: bool) -> FetchResponse | None:
         """Read again after something moved, or for the last time."""
+        self.is_last_look = expired
         answers = self.read_all()
         return self.finish(answers) if expired or self.is_enough else None
 
     def read_all(self) -> list[Answer]:
         self.bytes_read = 0
-        self.finds_any = self.is_urgent = self.awaits_remote = False
+        self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
         return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions()]
 
     def finish(self, answers: list[Answer]) -> FetchResponse:
@@ -135,6 +148,9 @@ class Reading:
             data.diverging_epoch = diverging
             self.is_urgent = True
             return data
+        if wanted.fetch_offset > log.log_end_offset and not self._is_sure_to_lead(partition):
+            self.awaits_followers = True
+            return data
         if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self.is_committed else high_watermark
@@ -148,6 +164,23 @@ class Reading:
         elif self.is_committed:
             data.aborted_transactions = []
         return data
+
+    def _is_sure_to_lead(self, partition: Partition) -> bool:
+        """Whether no other leader can have taken what this node lacks; NOT_LEADER_OR_FOLLOWER where one has,
+        or where it cannot be found out in time.
+        """
+        if not partition.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._questions is None:
+            self._questions = {}
+        key = partition.topic_partition
+        if key not in self._questions:
+            self._questions[key] = partition.ask_followers()
+        if partition.is_followed_since(self._questions[key]):
+            return True
+        if self.is_last_look:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return False
 
     def _find(self, wanted: WantedPartition) -> Partition:
         name = self._name(wanted)

@@ -14,12 +14,14 @@ far it is: see `server/follower_reading.py`.
 Checks, in order: a follower that may act for the cluster, or an isolation level that there is? the session as
 the client believes? then of each partition: known? its leader epoch ours (v9, KIP-320)? leader here, or (v11,
 KIP-392) a follower that a consumer may read? the reader's last epoch not diverging (v12, KIP-595)? offset
-within the log? v13: topics by id. v15: a follower's broker epoch (KIP-903). v16: leaders are told (KIP-951).
+within the log (where it is past its end: this node sure to lead)? v13: topics by id. v15: a follower's broker
+epoch (KIP-903). v16: leaders are told (KIP-951).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.replication.partition import READ_COMMITTED
@@ -28,6 +30,9 @@ from headrace.server.context import RequestContext
 from headrace.server.follower_reading import FollowerReading
 from headrace.server.reading import Reading
 from headrace.wire.schemas.fetch import FetchRequest, FetchResponse
+
+FOLLOWERS_WAIT_MS: Final = 1000
+"""How long an answer that rests on the followers' word may take: they are asked at once."""
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
@@ -49,6 +54,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     wait_ms = request.max_wait_ms
     if reading.awaits_remote:
         wait_ms = parts.config.int("remote.fetch.max.wait.ms")
+    elif reading.awaits_followers:
+        wait_ms = max(wait_ms, FOLLOWERS_WAIT_MS)
     if reading.is_enough or wait_ms <= 0:
         return reading.finish(answers)
     waiting = parts.waiting.watch(reading.keys(), reading.attempt, wait_ms)
