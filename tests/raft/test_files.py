@@ -176,9 +176,15 @@ def _batch(offset: int, epoch: int) -> bytes:
     return bytes(build_batch([Record(value=b"v")], base_offset=offset, leader_epoch=epoch))
 
 
-def test_fetched_batches_are_cut_where_an_epoch_begins() -> None:
+def test_fetched_batches_are_cut_where_an_epoch_begins_and_behind_its_first() -> None:
     """So that each can be made durable before the next one: damage is told from a torn end by that."""
-    first, second, third = _batch(0, 4) + _batch(1, 4), _batch(2, 5), _batch(3, 7) + _batch(4, 7)
-    assert [bytes(part) for part in by_epoch(first + second + third)] == [first, second, third]
-    assert [bytes(part) for part in by_epoch(first)] == [first]
-    assert [bytes(part) for part in by_epoch(first + second[:20])] == [first + second[:20]]
+
+    def parts(data: bytes, epoch: int) -> list[bytes]:
+        return [bytes(part) for part in by_epoch(data, epoch)]
+
+    first, second, third = _batch(0, 4) + _batch(1, 4), _batch(2, 5), _batch(3, 7)
+    rest = _batch(4, 7) + _batch(5, 7)
+    assert parts(first + second + third + rest, 4) == [first, second, third, rest]
+    assert parts(third + rest, 7) == [third + rest]
+    assert parts(third + rest, 5) == [third, rest]
+    assert parts(first + second[:20], 4) == [first + second[:20]]

@@ -7,7 +7,8 @@ the log is opened its batches are read, and a bad one is refused, for an operato
 
 - one flipped bit explains it (CRC-32C tells which),
 - its CRC is right but its offset or epoch does not follow, which lie outside of the CRC, or
-- a whole batch of a later epoch comes behind it: an epoch begins only when all before it is durable.
+- a whole batch of a later epoch than that of the last good one comes behind it: an epoch begins only when all
+  before it is durable, and goes on only when its first batch is.
 
 Everything else is a torn end. So is a segment into which the one before it reaches: a log that was cut goes
 on in a new segment, and nobody was told of what is there before the cut is durable too.

@@ -227,10 +227,11 @@ class RaftDriver:
     async def append_fetched(self, data: Buffer) -> None:
         """Write what the leader sent; durable on return. ApiError where it is damaged or the disk fails.
 
-        Every epoch is made durable before the next one is begun: `damage` relies on it.
+        Every epoch is made durable before the next one is begun, and its first batch before the second:
+        `damage` relies on it.
         """
         following = self.core.epoch, self.core.leader_id
-        for part in by_epoch(data):
+        for part in by_epoch(data, self.log.end.epoch):
             if following != (self.core.epoch, self.core.leader_id):
                 return  # while it waited for the disk: the rest may not be in the log that is to be
             self._append_fetched(part)
@@ -345,6 +346,7 @@ class RaftDriver:
         try:
             self.log.make_durable()  # what was fetched until now, before the epoch begins
             commit = self._write(control_batch(messages, now_ms=now_ms), (), now_ms)
+            self.log.make_durable()  # before anything follows it: see `damage`
         except (ApiError, OSError) as error:
             # Without its first record a leader can never commit anything: another one must.
             if self.core.is_leader:

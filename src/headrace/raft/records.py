@@ -138,17 +138,19 @@ def _version_of(cls: type[Any], value: bytes) -> int:
     return min(int.from_bytes(value[:2], "big", signed=True), schema_of(cls).versions[-1])
 
 
-def by_epoch(data: Buffer) -> Iterator[Buffer]:
-    """Batches that lie one behind the other, cut where the leader epoch changes. What cannot be read is left
-    at the end of the last piece, for whoever writes it to complain of."""
+def by_epoch(data: Buffer, epoch: int) -> Iterator[Buffer]:
+    """Batches that lie one behind the other and go on in `epoch`, cut where an epoch begins and behind its
+    first batch. What cannot be read is left at the end of the last piece, for whoever writes it to complain
+    of."""
     view = memoryview(data)
-    begin, epoch = 0, None
+    begin, is_first = 0, False
     try:
         for at, header in batches(view):
-            if epoch is not None and header.leader_epoch != epoch:
+            begins = header.leader_epoch != epoch
+            if at > begin and (begins or is_first):
                 yield view[begin:at]
                 begin = at
-            epoch = header.leader_epoch
+            epoch, is_first = header.leader_epoch, begins
     except InvalidBytesError:
         pass
     yield view[begin:]
