@@ -21,11 +21,10 @@ import os
 import random
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from statistics import median
 from typing import ClassVar
@@ -81,7 +80,10 @@ SHAPES = (
     Shape("100 B zstd updates", 100, codec=4, share=0.2, repeats=5),
 )
 MEMORY_GB = 1  # more than any of them writes
-BESIDE = tuple(Shape(f"beside {number}", 1000) for number in range(40))
+LATENCY_ROUNDS = 3
+BESIDE = [
+    [Shape(f"beside {number} {topic}", 1000) for topic in range(8)] for number in range(2 * LATENCY_ROUNDS)
+]
 
 
 class CleaningHeadrace(Headrace):
@@ -228,24 +230,35 @@ class Side:
 
     def latencies(self, seconds: float) -> dict[str, dict[str, float]]:
         """At the tail of a topic, alone and beside compactions; and beside them at a broker that compacts
-        nothing, which shows the machine's share.
+        nothing, which shows the machine's share. In turns, and of each the medians.
         """
+        rounds: dict[str, list[dict[str, float]]] = {}
+        left = iter(BESIDE)
         with type(self.broker)() as idle:
             for broker in (self.broker, idle):
                 loads.create(broker, "tail")
                 loads.latency(broker, "tail", rate=500, seconds=2)
-            found = {"latency alone": loads.latency(self.broker, "tail", rate=500, seconds=seconds)}
-            half = len(BESIDE) // 2
-            for step, broker, shapes in (
-                ("latency beside compaction", self.broker, BESIDE[:half]),
-                ("latency beside compaction, at an idle broker", idle, BESIDE[half:]),
-            ):
-                busy = threading.Thread(target=self.compact, args=shapes)
-                busy.start()
-                found[step] = loads.latency(broker, "tail", rate=500, seconds=seconds)
-                busy.join()
-                over = sum(map(self.is_clean, shapes))
-                print(f"  {self.broker.name}: {over} of {half} compactions were over when the load was")
+            for _ in range(LATENCY_ROUNDS):
+                alone = loads.latency(self.broker, "tail", rate=500, seconds=seconds)
+                rounds.setdefault("latency alone", []).append(alone)
+                for step, broker in (
+                    ("latency beside compaction", self.broker),
+                    ("latency beside compaction, at an idle broker", idle),
+                ):
+                    found = self._latency_beside(next(left), broker, seconds)
+                    rounds.setdefault(step, []).append(found)
+        return {
+            step: {name: median(each[name] for each in found) for name in found[0]}
+            for step, found in rounds.items()
+        }
+
+    def _latency_beside(self, shapes: list[Shape], broker: Broker, seconds: float) -> dict[str, float]:
+        self.compact(*shapes)
+        found = loads.latency(broker, "tail", rate=500, seconds=seconds)
+        over = sum(map(self.is_clean, shapes))
+        print(f"  {self.broker.name}: {over} of {len(shapes)} compactions were over when the load was")
+        while not all(map(self.is_clean, shapes)):
+            time.sleep(0.01)
         return found
 
 
@@ -271,7 +284,7 @@ def run(
     }
     installed = made | {copy: made[shape] for shape in SHAPES for copy in copies[shape]}
     if latency_s:
-        installed |= dict.fromkeys(BESIDE, made[SHAPES[1]])
+        installed |= dict.fromkeys(chain(*BESIDE), made[SHAPES[1]])
     for kind in sides:
         with Installed(kind, installed) as side:
             for warm in (WARM, WARM_PACKED):
