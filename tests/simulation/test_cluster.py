@@ -298,7 +298,7 @@ def test_a_silent_broker_is_fenced_once_there_is_room_to_write_it_down() -> None
         assert cluster.controller_id() is None, "of three one is dead, and one can write nothing down"
         assert silent in cluster.unfenced_on(active), "its session is long over"
         disk.faults.is_full = False
-        await cluster.until(lambda: silent not in cluster.unfenced_on(active), timeout_s=10)
+        await cluster.until(lambda: silent not in cluster.unfenced_on(active), timeout_s=5)
 
     run(script, settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"})
 
