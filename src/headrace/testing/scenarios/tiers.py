@@ -323,9 +323,6 @@ class TiersRun:
             if found is None:
                 return False
             _, log, remote = found
-            start = log.log_start_offset
-            if start < log.local_start_offset and remote.find(log.epochs, start) is None:
-                return False  # a leader that is new has yet to find out what its predecessor removed
             closed_to = log.segments.active.base_offset
             if log.config.compacts:
                 closed_to = min(closed_to, log.cleaned_to or 0)
