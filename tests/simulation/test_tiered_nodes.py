@@ -15,7 +15,8 @@ from headrace.wire.schemas.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.test_replicated_nodes import SETTINGS, Script, T, play
 
 TIERS = {
@@ -26,6 +27,7 @@ TIERS = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "min.insync.replicas": "1",
 }
+EARLIEST = -2
 TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "400", "local.retention.ms": "1000"}
 
 
@@ -48,7 +50,8 @@ class TieredScript(Script):
     async def create(self, replicas: int = 3) -> None:
         configs = [CreatableTopicConfig(name, value) for name, value in TOPIC.items()]
         topic = CreatableTopic(name=T.topic, num_partitions=1, replication_factor=replicas, configs=configs)
-        response = await (await self.client(2)).ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        client = await self.client(min(2, len(self.cluster.ids)))
+        response = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         assert response.topics[0].error_code == ErrorCode.NONE, response
         await self.cluster.until(lambda: self.leader() is not None and len(self.replicas()) == replicas)
 
@@ -63,6 +66,13 @@ class TieredScript(Script):
 
         await self.cluster.until(is_tiered, f"the local part starts at {local_start}")
 
+    def remote_spans(self, node: int) -> list[tuple[int, int]]:
+        """First and last offsets in the store, as this node knows them."""
+        tiers = self.cluster.nodes[node].tiers
+        assert tiers is not None
+        known = [tiers.logs.known(name) for name in tiers.logs.partitions() if name.topic_partition == T]
+        return sorted((segment.start_offset, segment.end_offset) for remote in known for segment in remote)
+
     async def reassign(self, *replicas: int) -> None:
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(T.topic, [ReassignablePartition(0, list(replicas))])]
@@ -70,26 +80,32 @@ class TieredScript(Script):
         response = await (await self.client(replicas[0])).ask(request, 1)
         assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
 
+    async def ask_start(self, node: int, version: int = 7) -> tuple[int, int]:
+        """Error and offset, as a consumer hears them."""
+        wish = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(T.topic, [wish])])
+        found = (await (await self.client(node)).ask(request, version)).topics[0].partitions[0]
+        return found.error_code, found.offset
+
+    async def fetch(self, node: int, offset: int, max_wait_ms: int = 200) -> PartitionData:
+        wish = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=T.topic, partitions=[wish])],
+        )
+        response = await (await self.client(node)).ask(request, 12)
+        data: PartitionData = response.responses[0].partitions[0]
+        return data
+
     async def read_all(self, node: int) -> list[bytes]:
         """What a consumer reads from this node, from the log's start to its end."""
         values: list[bytes] = []
         offset = 0
         while True:
-            request = FetchRequest(
-                max_wait_ms=200,
-                min_bytes=1,
-                max_bytes=1 << 20,
-                session_epoch=-1,
-                topics=[
-                    FetchTopic(
-                        topic=T.topic,
-                        partitions=[
-                            FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-                        ],
-                    )
-                ],
-            )
-            data = (await (await self.client(node)).ask(request, 12)).responses[0].partitions[0]
+            data = await self.fetch(node, offset)
             assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code)
             for position, header in batches(data.records):
                 whole = memoryview(data.records)[position : position + header.size]
@@ -119,7 +135,6 @@ def test_a_replica_is_added_without_what_is_in_the_store_and_leads_all_of_it() -
         script.cluster.kill(first, Crash.POWER_CUT)
         await script.cluster.until(lambda: script.leader() == other, "the new one leads")
         await script.write(3)
-        await script.cluster.until(lambda: _knows_remote(script, other), "it has read what is in the store")
         assert await script.read_all(other) == script.acknowledged
 
     play(script, work)
@@ -140,13 +155,80 @@ def test_a_disk_that_comes_back_empty_is_filled_from_where_the_local_part_starts
         await script.cluster.until(lambda: script.in_sync() == {1, 2, 3}, "all in sync")
         assert script.replicas()[victim].local_log().local_start_offset >= 30
         # Consumers may read from it as from any other.
-        await script.cluster.until(lambda: _knows_remote(script, victim), "it has read what is in the store")
         assert await script.read_all(victim) == script.acknowledged
 
     play(script, work)
 
 
-def _knows_remote(script: TieredScript, node: int) -> bool:
-    tiers = script.cluster.nodes[node].tiers
-    assert tiers is not None
-    return any(name.topic_partition == T and tiers.logs.get(name) for name in tiers.logs.partitions())
+async def removed_in_part(script: TieredScript) -> int:
+    """Records were deleted, and what held them is gone from the store: where the log starts there now."""
+    await script.create(replicas=len(script.cluster.ids))
+    await script.write(40)
+    await script.tiered(local_start=30)
+    leader = script.leader()
+    assert leader is not None
+    script.replicas()[leader].delete_records(20)
+    await script.cluster.until(lambda: script.remote_spans(leader)[0][1] >= 20, "what was deleted is removed")
+    return script.remote_spans(leader)[0][0]
+
+
+def test_a_leader_that_forgot_what_it_removed_names_no_start_before_it_has_read_of_it() -> None:
+    one = {"rlmm.config.remote.log.metadata.topic.replication.factor": "1"}
+    script = TieredScript(3, nodes=1, **one)
+
+    async def work() -> None:
+        start = await removed_in_part(script)
+        script.cluster.kill(1)
+        await script.cluster.start(1)
+        await script.cluster.until(lambda: script.leader() == 1, "it leads again")
+        assert script.replicas()[1].local_log().log_start_offset < start, "no crash has forgotten it"
+        answers = [await script.ask_start(1)]
+        while answers[-1][0]:
+            answers.append(await script.ask_start(1))
+        assert {code for code, _ in answers[:-1]} <= {ErrorCode.OFFSET_NOT_AVAILABLE}
+        assert answers[-1][1] == start
+
+    play(script, work)
+
+
+def test_until_a_leader_knows_what_was_removed_who_asks_for_it_waits() -> None:
+    script = TieredScript(4)
+
+    async def work() -> None:
+        start = await removed_in_part(script)
+        leader = script.leader()
+        assert leader is not None
+        partition = script.replicas()[leader]
+        await script.fetch(leader, partition.local_log().log_end_offset)  # the connection is there
+
+        def forget() -> None:
+            partition.local_log().log_start_offset = 0
+            partition.remote_known_epoch = -1
+
+        for version, code in ((4, ErrorCode.LEADER_NOT_AVAILABLE), (7, ErrorCode.OFFSET_NOT_AVAILABLE)):
+            forget()
+            assert await script.ask_start(leader, version) == (code, -1)
+        forget()
+        data = await script.fetch(leader, 0, max_wait_ms=30_000)
+        assert partition.knows_remote, "it was answered before"
+        assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await script.ask_start(leader) == (ErrorCode.NONE, start)
+
+    play(script, work)
+
+
+def test_a_follower_sends_who_asks_for_what_it_cannot_find_to_the_leader() -> None:
+    script = TieredScript(5)
+
+    async def work() -> None:
+        start = await removed_in_part(script)
+        follower = next(node for node in script.cluster.ids if node != script.leader())
+        log = script.replicas()[follower].local_log()
+        await script.cluster.until(
+            lambda: log.local_start_offset > start and script.remote_spans(follower)[0][0] == start,
+            "the follower has let go of it too",
+        )
+        log.log_start_offset = 0
+        assert (await script.fetch(follower, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(script, work)

@@ -153,5 +153,9 @@ def advance_log_start(log: "PartitionLog", offset: int) -> bool:
 def move_log_start(log: "PartitionLog", offset: int) -> None:
     if offset > log.log_start_offset:
         log.log_start_offset = offset
-        log.epochs.truncate_from_start(offset)
+        if not log.config.remote_storage_enable:
+            log.epochs.truncate_from_start(offset)
+        # Of a tiered log a crash forgets the start, back to the last checkpoint, and no file of it on this
+        # disk tells better. What is in the remote store does, to who knows the epochs from that start on. So
+        # they stay, until the log is opened again.
         log.producers.on_log_start(offset)

@@ -41,6 +41,7 @@ class Tiers:
         on_arrival: Callable[[TopicPartition], None],
     ) -> None:
         self.store = store
+        self._image = image
         self._executor = ThreadPoolExecutor(
             config.int("remote.log.manager.copier.thread.pool.size")
             + config.int("remote.log.manager.expiration.thread.pool.size"),
@@ -95,6 +96,11 @@ class Tiers:
         """The cluster has changed."""
         if delta.topics_deleted or delta.topics_changed or delta.topic_configs_changed:
             self._metadata.look_soon()
+        for topic_id, numbers in delta.topics_changed.items():
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is not None:
+                for number in numbers:
+                    self.tiering.note_leader(TopicPartition(topic.name, number))
         if delta.topics_deleted or delta.topics_changed:
             self._deleted.note()
 

@@ -53,6 +53,7 @@ class Partition:
         "on_advance",
         "partition_epoch",
         "question",
+        "remote_known_epoch",
         "topic_id",
         "topic_partition",
     )
@@ -81,6 +82,7 @@ class Partition:
         self._replica_count = 0
         self.leading: Leading | None = None
         self.question = 0
+        self.remote_known_epoch = NO_EPOCH
         self._durable_first = 0
         self._request_flush = request_flush
 
@@ -95,6 +97,24 @@ class Partition:
         """
         leading, log = self.leading, self.log
         return leading is not None and log is not None and log.high_watermark < leading.epoch_start
+
+    @property
+    def knows_remote(self) -> bool:
+        """Whether this node leads, and has read of everything that was done in the remote tier before."""
+        return self.remote_known_epoch == self.leader_epoch and self.leader_id == self.node_id
+
+    @property
+    def knows_start(self) -> bool:
+        """Whether the log is sure to start where it says. What lies in the remote tier alone may have been
+        removed by another leader, or be there without this node having read of it.
+        """
+        log = self.log
+        return (
+            log is None
+            or log.log_start_offset >= log.local_start_offset
+            or not log.config.is_tiered
+            or self.knows_remote
+        )
 
     @property
     def in_sync_count(self) -> int:

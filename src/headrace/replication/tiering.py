@@ -4,8 +4,11 @@ Once a second every tiered partition is looked at, which costs little where noth
 told how far it is in the remote store (`tiered_to`), on leaders and followers alike. Where this node leads,
 rounds run beside everything else: one that copies (`tiered.copying`), as many at once as
 `remote.log.manager.copier.thread.pool.size` says, and one that removes (`tiered.removal`), bounded by
-`remote.log.manager.expiration.thread.pool.size`. A leader that takes over reads the records to their end
-before it does anything, and now and then looks for objects that have no record.
+`remote.log.manager.expiration.thread.pool.size`. Now and then it looks for objects that have no record.
+
+A leader that takes over reads the records to their end before it does anything. Only then does it know where
+its log starts: what its predecessor removed, it may not have heard of, or a crash may have forgotten. Until
+then consumers are not told of a start (`Partition.knows_start`), so it begins at once.
 
 A round that failed is tried again after a pause that grows. Threads are of an executor of their own: a store
 that is slow must not keep a log from being synced.
@@ -21,7 +24,7 @@ from enum import Enum
 from typing import Any, Final
 
 from headrace.base.errors import ApiError, InvalidBytesError
-from headrace.base.ids import new_uuid
+from headrace.base.ids import TopicPartition, new_uuid
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
@@ -33,7 +36,7 @@ from headrace.tiered.copying import copy, describe, next_to_copy
 from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
-from headrace.tiered.removal import Removals, give_up, remove
+from headrace.tiered.removal import Removals, first_there, give_up, remove
 from headrace.tiered.store import RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -50,10 +53,14 @@ SWEEP_S: Final = 600.0
 class Kind(Enum):
     """Kinds of rounds; a partition has one of each at most."""
 
+    TAKE_OVER = "take over"
     COPY = "copy"
     REMOVE = "remove"
     COMPACT = "compact"
 
+
+TAKE_OVERS_MAX: Final = 100
+"""At once: each is a question to the leader of the records, and perhaps a read."""
 
 LIMITS: Final = {
     Kind.COPY: "remote.log.manager.copier.thread.pool.size",
@@ -66,8 +73,7 @@ class _Tended:
     """What is remembered of a partition between two looks."""
 
     versions: tuple[int, int] = (-1, -1)
-    epoch: int = -1  # of the leadership for which everything was read
-    refused_epoch: int = -1  # of the one in which the store's note was too large; Kafka gives up as well
+    is_refused: bool = False  # in this leadership the store's note was too large; Kafka gives up as well
     looked_at: tuple[int, int] = (-1, -1)
     look_at_s: float = 0.0
     sweep_at_s: float = 0.0
@@ -148,11 +154,23 @@ class Tiering:
                 del self._tended[name]
 
     def note(self, name: TopicIdPartition) -> None:
-        """Records about a partition were read."""
+        """Records about a partition were read, or all of them: it may be known now."""
         partition = self._replicas.get(name.topic_partition)
         tended = self._tended.get(name)
         if partition is not None and tended is not None and partition.topic_id == name.topic_id:
-            self._follow(partition, name, tended)
+            if partition.is_leader and not partition.knows_remote:
+                self._look_at(partition, name, tended)
+            else:
+                self._follow(partition, name, tended)
+
+    def note_leader(self, topic_partition: TopicPartition) -> None:
+        """The cluster has changed there: this node may lead it from now on."""
+        partition = self._replicas.get(topic_partition)
+        if partition is None or not partition.is_leader or partition.knows_remote or self._stopping:
+            return
+        if _is_tiered(partition.log):
+            name = _name(partition)
+            self._look_at(partition, name, self._tended.setdefault(name, _Tended()))
 
     def _follow(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> RemoteLog | None:
         """Tell the log how far it is in the remote store."""
@@ -162,47 +180,66 @@ class Tiering:
         versions = remote.version, log.epochs.version
         if versions != tended.versions or log.tiered_to is None:
             tended.versions = versions
+            if partition.knows_remote:
+                self._settle(partition, log, remote)
             if log.config.remote_storage_enable:
                 log.tiered_to = max(remote.end_offset(log.epochs) or 0, log.log_start_offset)
             else:
                 log.tiered_to = None
         return remote
 
+    def _settle(self, partition: Partition, log: PartitionLog, remote: RemoteLog) -> None:
+        """Have the log start where it does: what somebody else removed is known by the records."""
+        start = min(first_there(log, remote), log.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_log_start(start)
+            partition.on_advance(partition.topic_partition)
+
     def _look_at(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         remote = self._follow(partition, name, tended)
-        now_s = self._loop.time()
-        if remote is None or not partition.is_leader or now_s < tended.not_before_s:
+        if remote is None or not partition.is_leader:
             return
         log = partition.local_log() if partition.log and partition.log.failure is None else None
         if log is None:
             return
-        is_in_office = tended.epoch == partition.leader_epoch
-        may_copy = is_in_office and tended.refused_epoch != tended.epoch
-        if self._may_begin(Kind.REMOVE, tended) and self._removal_is_due(
-            partition, log, remote, tended, now_s
-        ):
+        if partition.knows_remote:
+            self._begin_what_is_due(partition, log, remote, name, tended)
+        elif self._may_begin(Kind.TAKE_OVER, tended):
+            self._begin(Kind.TAKE_OVER, self._take_over(partition, name, tended), name, tended)
+
+    def _begin_what_is_due(
+        self,
+        partition: Partition,
+        log: PartitionLog,
+        remote: RemoteLog,
+        name: TopicIdPartition,
+        tended: _Tended,
+    ) -> None:
+        now_s = self._loop.time()
+        if now_s < tended.not_before_s:
+            return
+        if self._may_begin(Kind.REMOVE, tended) and self._removal_is_due(log, remote, tended, now_s):
             self._begin(Kind.REMOVE, self._remove_all(partition, name, tended), name, tended)
-        if may_copy and self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
+        if tended.is_refused:
+            return
+        if self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
             self._begin(Kind.COPY, self._copy_all(partition, name, tended), name, tended)
-        if may_copy and log.config.compacts and self._may_begin(Kind.COMPACT, tended):
+        if log.config.compacts and self._may_begin(Kind.COMPACT, tended):
             found = None if tended.compact_at == remote.version else look_at(log, remote)
             tended.compact_at = remote.version
             if found is not None:
                 self._begin(Kind.COMPACT, self._compact(partition, found, remote, tended), name, tended)
 
     def _may_begin(self, kind: Kind, tended: _Tended) -> bool:
-        limit = self._config.int(LIMITS[kind]) if kind in LIMITS else 1
+        if kind in LIMITS:
+            limit = self._config.int(LIMITS[kind])
+        else:
+            limit = TAKE_OVERS_MAX if kind is Kind.TAKE_OVER else 1
         return kind not in tended.rounds and self._running[kind] < limit
 
-    def _removal_is_due(
-        self, partition: Partition, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float
-    ) -> bool:
+    def _removal_is_due(self, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float) -> bool:
         """By the interval, and at once where a leadership, the records or the log's start are new."""
-        return (
-            tended.epoch != partition.leader_epoch
-            or now_s >= tended.look_at_s
-            or (remote.version, log.log_start_offset) != tended.looked_at
-        )
+        return now_s >= tended.look_at_s or (remote.version, log.log_start_offset) != tended.looked_at
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
@@ -220,7 +257,7 @@ class Tiering:
             await round_
             tended.failures = 0
         except NoteTooLargeError as error:
-            tended.refused_epoch = tended.epoch
+            tended.is_refused = True
             logger.error("%s: nothing more is copied to the remote tier: %s", name, error)
         except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
             self._put_off(tended)
@@ -262,6 +299,18 @@ class Tiering:
             )
 
         return leads
+
+    async def _take_over(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
+        leads, epoch = self._leads(partition), partition.leader_epoch
+        if not await self._records.catch_up(name, leads) or not leads():
+            return
+        tended.is_refused = False
+        tended.look_at_s = tended.sweep_at_s = 0.0
+        remote = self._records.logs.get(name)
+        if remote is not None:
+            partition.remote_known_epoch = epoch
+            self._settle(partition, partition.local_log(), remote)
+            partition.on_advance(partition.topic_partition)  # who asked before waits for it
 
     async def _copy_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         leads = self._leads(partition)
@@ -316,13 +365,6 @@ class Tiering:
 
     async def _remove_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         leads = self._leads(partition)
-        epoch = partition.leader_epoch
-        if tended.epoch != epoch:
-            if not await self._records.catch_up(name, leads):
-                return
-            self._follow(partition, name, tended)
-            tended.sweep_at_s = 0.0
-            tended.epoch = epoch
         log, remote = partition.local_log(), self._records.logs.get(name)
         if remote is None:
             return
@@ -352,5 +394,4 @@ def _name(partition: Partition) -> TopicIdPartition:
 
 
 def _is_tiered(log: PartitionLog | None) -> bool:
-    """Also where the topic was tiered until lately and what is in the store is to be deleted."""
-    return log is not None and (log.config.remote_storage_enable or log.config.remote_log_delete_on_disable)
+    return log is not None and log.config.is_tiered

@@ -8,7 +8,9 @@ past its log's end who may merely lack what another leader has: a follower does 
 followers first whether it still is one. Until it knows, the request waits.
 
 What lies in the remote tier alone is given where it is in memory (`tiered/reader.py`). Else it is being
-fetched: the request is answered with what else there is, or waits for it as it does for new records.
+fetched: the request is answered with what else there is, or waits for it as it does for new records. That an
+offset is in neither tier says only a leader that knows what its predecessors put and removed there: a
+follower sends the consumer to the leader, and a new leader lets it wait.
 """
 
 from __future__ import annotations
@@ -158,7 +160,7 @@ class Reading:
         if wanted.fetch_offset < end and (room > 0 or self.bytes_read == 0):
             remote = self.context.parts.remote
             if remote is not None and wanted.fetch_offset < log.local_start_offset:
-                self._read_remote(remote, log, wanted, data, room=max(room, 0), end=end)
+                self._read_remote(remote, partition, log, wanted, data, room=max(room, 0), end=end)
             else:
                 self._read_records(log, wanted, data, room=max(room, 0), end=end)
         elif self.is_committed:
@@ -226,6 +228,7 @@ class Reading:
     def _read_remote(
         self,
         remote: RemoteReader,
+        partition: Partition,
         log: PartitionLog,
         wanted: WantedPartition,
         data: PartitionData,
@@ -233,14 +236,21 @@ class Reading:
         room: int,
         end: int,
     ) -> None:
-        found = remote.read(
-            log,
-            wanted.fetch_offset,
-            max_bytes=room,
-            max_offset=end,
-            committed=self.is_committed,
-            at_least_one=self.bytes_read == 0,
-        )
+        try:
+            found = remote.read(
+                log,
+                wanted.fetch_offset,
+                max_bytes=room,
+                max_offset=end,
+                committed=self.is_committed,
+                at_least_one=self.bytes_read == 0,
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or partition.knows_start:
+                raise
+            if not partition.is_leader:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
+            found = None
         if self.is_committed:
             aborted = () if found is None else found.aborted
             data.aborted_transactions = [AbortedTransaction(*each) for each in aborted]

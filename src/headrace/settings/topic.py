@@ -75,6 +75,11 @@ class TopicConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def is_tiered(self) -> bool:
+        """Also where the topic was tiered until lately and what is in the store is to be deleted."""
+        return self.remote_storage_enable or self.remote_log_delete_on_disable
+
+    @property
     def deletes(self) -> bool:
         """Whether age and size drop segments."""
         return "delete" in self.cleanup_policy

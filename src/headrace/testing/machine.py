@@ -79,10 +79,9 @@ class SimulatedMachine:
 
     def _note_failure(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None and self.process is not None:
-            self.process.loop.call_exception_handler(
-                {"message": f"the program of {self.name} failed", "exception": error}
-            )
+        if error is not None:
+            self.world.note(f"the program of {self.name} failed")
+            self.world.fail(error)
 
     def crash(self, how: Crash) -> None:
         """End the process where it stands. Nothing happens when there is none."""

@@ -71,7 +71,7 @@ class Removals:
             return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
         readable = [(segment, lineage_end(log.epochs, segment)) for segment in remote.readable(log.epochs)]
         knows_lineage = _knows_lineage(log)
-        start = _first_there(log, readable) if knows_lineage else log.log_start_offset
+        start = first_there(log, remote)
         if log.config.deletes:
             start = _first_kept(log, readable, start, now_ms)
         doomed = {segment.segment_id for segment in remote.replaced()}
@@ -130,14 +130,16 @@ def _first_kept(log: PartitionLog, readable: Readable, start: int, now_ms: int) 
     return min(start, log.high_watermark)
 
 
-def _first_there(log: PartitionLog, readable: Readable) -> int:
-    """The log's start, or behind what is no longer anywhere: a crash may have forgotten that it moved on."""
+def first_there(log: PartitionLog, remote: RemoteLog) -> int:
+    """The log's start, or behind what is no longer anywhere: its leader of before has removed it, and a crash
+    may have forgotten that the log moved on.
+    """
     start, local = log.log_start_offset, log.segments.first.base_offset
-    if start >= local:
+    if start >= local or not log.config.remote_storage_enable or not _knows_lineage(log):
         return start
-    for segment, end in readable:
-        if segment.start_offset <= start < end:
-            return start
+    if remote.find(log.epochs, start) is not None:
+        return start
+    for segment in remote.readable(log.epochs):
         if segment.start_offset > start:
             return min(segment.start_offset, local)
     return local

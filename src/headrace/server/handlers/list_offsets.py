@@ -12,7 +12,8 @@ Kafka, whose -3 looks at the local part alone, the record with the largest times
 
 A leader that has just been elected may not know yet how far its predecessor's high watermark was. Until its
 own has reached the start of its epoch, a consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE)
-where the answer depends on it: else the end of the log would go back (KIP-207).
+where the answer depends on it: else the end of the log would go back (KIP-207). The same holds for its start,
+until it has read what its predecessor removed from the remote tier.
 
 Checks, in order: isolation level known? partition named once? place known to this version? partition known?
 leader epoch ours? leader here (a debugging client, -2, may ask any replica)?
@@ -127,6 +128,8 @@ def _find(
 def _look(wanted: _Wish, result: ListOffsetsPartitionResponse, pending: list[_Pending]) -> None:
     """Answer, or have the remote tier asked first."""
     timestamp, log = wanted.wish.timestamp, wanted.log
+    if wanted.is_consumer and _depends_on_start(timestamp) and not wanted.partition.knows_start:
+        raise _not_available(wanted.context.api_version)
     if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         remote = wanted.context.parts.remote_times
         found = None
@@ -188,11 +191,20 @@ def _tell(wanted: _Wish, result: ListOffsetsPartitionResponse, found: tuple[int,
     is_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
     found_timestamp, offset = NOT_FOUND if is_record and found[1] >= wanted.end else found
     if wanted.is_consumer and wanted.partition.is_catching_up and _depends_on_end(timestamp, offset):
-        is_known = version >= OFFSET_NOT_AVAILABLE_SINCE
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
+        raise _not_available(version)
     result.timestamp, result.offset = found_timestamp, offset
     if version >= EPOCH_SINCE and offset >= 0:
         result.leader_epoch = log.epochs.latest if offset >= wanted.end else log.epochs.epoch_at(offset)
+
+
+def _not_available(version: int) -> ApiError:
+    is_known = version >= OFFSET_NOT_AVAILABLE_SINCE
+    return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def _depends_on_start(timestamp: int) -> bool:
+    """Whether the answer would be another one if the log started elsewhere."""
+    return timestamp >= 0 or timestamp in (EARLIEST, MAX_TIMESTAMP)
 
 
 def _depends_on_end(timestamp: int, offset: int) -> bool:

@@ -6,7 +6,8 @@ moves leaders, and makes and deletes tiered topics. Local retention is short, so
 in the store alone. Rules, once faults have stopped and everything is quiet:
 
 - what was acknowledged is there, at its offset, in one tier or the other, from the log's start on; and a log
-  whose topic keeps everything still starts at 0;
+  whose topic keeps everything still starts at 0. Where a consumer is told that a log starts, at any time, it
+  can be read (`tiers_reading`);
 - what was removed does not come back: no segment that was told to be deleted is ever known again;
 - a compacted topic has the last value of each key, and what was deleted does not come back;
 - nothing is left over: every object in the store belongs to a finished segment of the records, whole; every
@@ -307,7 +308,9 @@ class TiersRun:
     def _leader(self, where: TopicPartition) -> tuple[Node, PartitionLog, RemoteLog] | None:
         for node in self.cluster.nodes.values():
             partition = node.parts.replicas.get(where)
-            if partition is not None and partition.is_leader and partition.log is not None and node.tiers:
+            # One that has yet to read what was done before it tells nobody where its log starts; whoever is
+            # told, the wanderer holds them to it.
+            if partition is not None and partition.knows_remote and partition.log is not None and node.tiers:
                 remote = node.tiers.logs.get(TopicIdPartition(partition.topic_id, where))
                 return None if remote is None else (node, partition.log, remote)
         return None

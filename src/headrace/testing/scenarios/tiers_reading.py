@@ -2,8 +2,9 @@
 breaks; and once more, all of it, when nothing does.
 
 What is read at an offset is never another thing later: whichever tier it comes from, whoever leads. No offset
-is left out within a round, except where the log's start has moved past it. In the last round everything that
-was acknowledged comes, at its offset.
+is left out within a round, except where the log's start has moved past it. Where a log is said to start it
+can be read, unless it starts later by then: whoever leads since. In the last round everything that was
+acknowledged comes, at its offset.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.errors import ClientError
+from headrace.clients.errors import ClientError, NoOffsetError
 from headrace.testing.machine import Surroundings
 from headrace.testing.scenarios.cluster_clients import surroundings
 from headrace.testing.scenarios.replica_promises import Promises
@@ -53,6 +54,7 @@ class Wanderer:
             }
             is_last = self.is_last_round
             try:
+                await self._look_at_start(own)
                 async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
                     await self._go_round(consumer, own.rng, is_last=is_last)
                 self.is_done = is_last
@@ -60,6 +62,21 @@ class Wanderer:
                 self._world.note(f"the wanderer hears: {error}")
             if not self.is_last_round:
                 await asyncio.sleep(own.rng.uniform(*PAUSE_S))
+
+    async def _look_at_start(self, own: Surroundings) -> None:
+        """Read one partition from where it is said to start."""
+        where = own.rng.choice(list(self._ledger))
+        settings = self._settings | {"auto.offset.reset": "none"}
+        async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
+            start = (await consumer.beginning_offsets([where]))[where]
+            consumer.assign([where])
+            consumer.seek(where, start)
+            try:
+                await consumer.poll(POLL_S)
+            except NoOffsetError:
+                later = (await consumer.beginning_offsets([where]))[where]
+                if later <= start:
+                    raise CheckFailedError(f"{where}: starts at {start}, where nobody can read it") from None
 
     async def _go_round(self, consumer: AsyncConsumer, rng: random.Random, *, is_last: bool) -> None:
         """From the starts to the ends, or until the last round is due."""
