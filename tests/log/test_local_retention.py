@@ -40,6 +40,28 @@ def test_what_is_not_synced_stays(logs):
     assert synced(log).apply_retention(NOW_MS + 100 * HOUR_MS) == 2
 
 
+def test_what_tells_the_epochs_stays_until_their_file_does(logs):
+    """A short log that was closed has no such file: its batches are as quickly walked."""
+    log = synced(filled(logs, local_retention_ms=0, **TIERED))
+    log.tiered_to = 4
+    log.epochs.assign(3, 6)
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 0
+    assert synced(log).apply_retention(NOW_MS + 100 * HOUR_MS) == 2
+
+
+def test_what_was_removed_before_a_crash_forgot_it_takes_the_start_with_it(logs):
+    log = synced(filled(logs, local_retention_ms=0, **TIERED))
+    log.tiered_from, log.tiered_to = 1, 4
+    assert log.apply_retention(NOW_MS + 100 * HOUR_MS) == 2
+    assert (log.log_start_offset, log.local_start_offset) == (1, 4)
+
+
+def test_the_epochs_of_what_was_removed_stay_for_who_forgets_that_it_was(logs):
+    log = synced(filled(logs, local_retention_ms=0, **TIERED))
+    log.advance_log_start(3)
+    assert log.epochs.epoch_at(0) == 0
+
+
 def test_a_compacted_topic_has_no_limit_but_those_of_its_tail(logs):
     policy = {"cleanup_policy": frozenset({"compact"}), "remote_storage_enable": True, "retention_ms": 1}
     log = synced(filled(logs, **policy))

@@ -205,6 +205,24 @@ def test_flush_messages(messages: str, appended: int, due: bool) -> None:
     assert partition.must_flush(0) is due
 
 
+def test_until_what_was_there_before_is_durable_nobody_knows_the_end() -> None:
+    """A leader without followers that begins anew, and lets nobody read what is not synced yet."""
+    partition, _ = lone_partition(log_flush_interval_messages="1")
+    partition.follow_metadata(image(NODE, replicas=(NODE,)))
+    append(partition, 3)
+    partition.follow_metadata(image(NODE, epoch=1, replicas=(NODE,)))
+    log = partition.local_log()
+    assert log.high_watermark == 0
+    assert partition.is_catching_up
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.sync()
+    log.finish_flush(flush, now_ms=0)
+    partition.durable()
+    assert log.high_watermark == 3
+    assert not partition.is_catching_up
+
+
 def test_by_default_nobody_waits_for_the_disk() -> None:
     partition, _ = lone_partition()
     partition.follow_metadata(image(NODE))

@@ -35,6 +35,7 @@ def test_only_finished_copies_are_found() -> None:
         ((STARTED, FINISHED, STARTED), FINISHED),
         ((STARTED, DELETED), STARTED),
         ((STARTED, FINISHED, DELETING, DELETED, FINISHED), None),
+        ((STARTED, DELETING, DELETED, STARTED, FINISHED), None),  # the first tries of a writer that is gone
         ((DELETED,), None),
     ],
 )

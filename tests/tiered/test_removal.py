@@ -80,7 +80,9 @@ def test_where_a_crash_forgot_that_the_start_moved_it_is_what_is_there() -> None
     log.segments.drop_first(4)
     assert log.segments.first.base_offset == 8
     assert doomed(log, remote_log(remote_segment(2, 2, 7))) == (2, [])
-    assert doomed(log, remote_log()) == (8, [])
+    going = remote_segment(2, 2, 7, state=SegmentState.DELETE_STARTED)
+    assert doomed(log, remote_log(going)) == (8, [2])
+    assert doomed(log, remote_log()) == (0, []), "nothing tells that there was ever more"
     log.epochs = LeaderEpochs([(0, 8)])
     assert doomed(log, remote_log(remote_segment(2, 2, 7))) == (0, []), "nobody knows what those are"
 

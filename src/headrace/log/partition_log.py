@@ -72,6 +72,7 @@ class PartitionLog:
         "segments",
         "snapshots",
         "storage",
+        "tiered_from",
         "tiered_to",
         "topic_id",
         "topic_partition",
@@ -108,7 +109,8 @@ class PartitionLog:
         self.high_watermark = self.local_start_offset  # only what is replicated leaves a disk
         self.recovery_point = recovery_point
         self.cleaned_to: int | None = None  # compaction has been through everything before this offset
-        self.tiered_to: int | None = None  # everything before this offset is in the remote store
+        self.tiered_from = 0  # as far as the log reaches before this offset, it is on this disk alone
+        self.tiered_to: int | None = None  # everything from there to this offset is in the remote store
         self.last_flush_ms = now_ms
         self.generation = 0
         self.failure: ApiError | None = None

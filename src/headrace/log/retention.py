@@ -51,8 +51,11 @@ def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
     config = log.config
     if log.tiered_to is None:
         return 0
-    # What is not synced yet tells after a crash which leader epochs there were.
+    # What is not synced yet tells after a crash which leader epochs there were, and so does all of the log
+    # until their file is.
     bound = min(log.tiered_to, log.recovery_point)
+    if log.owed.epochs_version != log.epochs.version:
+        bound = 0
     if bound < log.tiered_to:
         log.want_flush()
     local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
@@ -65,6 +68,9 @@ def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
         return 0
     following = log.segments.base_after(count - 1)
     assert following is not None, "the active segment is in no remote store"
+    if log.log_start_offset < log.tiered_from:
+        # A crash had forgotten that the log moved on, after it was removed from the remote store.
+        move_log_start(log, min(log.tiered_from, following))
     if log.segments.first.base_offset <= log.log_start_offset < following:
         # From now on the names of the files do not tell where the log starts.
         log.storage.on_start_apart(log)

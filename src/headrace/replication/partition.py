@@ -93,10 +93,13 @@ class Partition:
     @property
     def is_catching_up(self) -> bool:
         """Whether this leader's high watermark is still below where its epoch began: its predecessor's may
-        have been higher.
+        have been higher, and so may its own have been before it ended.
         """
         leading, log = self.leading, self.log
-        return leading is not None and log is not None and log.high_watermark < leading.epoch_start
+        if log is None:
+            return False
+        start = log.epochs.start_of(self.leader_epoch) if leading is None else leading.epoch_start
+        return log.high_watermark < start
 
     @property
     def knows_remote(self) -> bool:

@@ -36,7 +36,7 @@ from headrace.tiered.copying import copy, describe, next_to_copy
 from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
-from headrace.tiered.removal import Removals, first_there, give_up, remove
+from headrace.tiered.removal import Removals, first_remote, first_there, give_up, remove
 from headrace.tiered.store import RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ class Tiering:
             if partition.knows_remote:
                 self._settle(partition, log, remote)
             if log.config.remote_storage_enable:
+                log.tiered_from = first_remote(log, remote)
                 log.tiered_to = max(remote.end_offset(log.epochs) or 0, log.log_start_offset)
             else:
                 log.tiered_to = None

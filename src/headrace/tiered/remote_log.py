@@ -2,7 +2,9 @@
 
 State changes by records only, in the order of the topic, so every broker that has read as far knows the same,
 and a restart reads it all again. Nothing goes back: a record that would (a late finish of a copy that was
-removed since, a repeated announcement) is left out.
+removed since, a repeated announcement) is left out. Who writes repeats what was not acknowledged, and the
+first try may come after all, long after a successor has removed that copy: the last removed ones are
+remembered for it.
 
 A leader that takes over finds copies that its predecessor began. Whether that one is still at it, nobody can
 tell, and it must not finish a copy that is being removed. So the new leader gives the copy up first, by an
@@ -31,6 +33,9 @@ from typing import Final
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
 
+REMOVED_KNOWN_MAX: Final = 100
+"""Of one partition. Late are records of copies that were given up, not of old ones that go in thousands."""
+
 MOVES: Final = {
     SegmentState.COPY_STARTED: {SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED},
     SegmentState.COPY_FINISHED: {SegmentState.DELETE_STARTED},
@@ -54,14 +59,25 @@ class SegmentUpdate:
 class RemoteLog:
     """One partition's remote segments."""
 
-    __slots__ = ("_finished", "_given_up", "_reaches", "_replaced", "_segments", "version")
+    __slots__ = (
+        "_finished",
+        "_given_up",
+        "_reaches",
+        "_removed",
+        "_replaced",
+        "_segments",
+        "removed_to",
+        "version",
+    )
 
     def __init__(self) -> None:
         self._segments: dict[bytes, RemoteSegment] = {}
         self._replaced: set[bytes] = set()
         self._given_up: set[bytes] = set()
+        self._removed: dict[bytes, None] = {}  # ids, in the order of their removals
         self._finished: list[RemoteSegment] = []  # those not replaced, by start offset
         self._reaches: list[int] | None = None
+        self.removed_to = 0  # the end of the last segment of which a removal was announced
         self.version = 0
 
     def __len__(self) -> int:
@@ -76,7 +92,7 @@ class RemoteLog:
         """A record that tells all of a segment; what is known already only moves on."""
         known = self._segments.get(segment.segment_id)
         if known is None:
-            if segment.state is not SegmentState.DELETE_FINISHED:
+            if segment.state is not SegmentState.DELETE_FINISHED and segment.segment_id not in self._removed:
                 self._enter(segment)
         elif segment.state in MOVES[known.state]:
             self._enter(segment)
@@ -104,9 +120,14 @@ class RemoteLog:
         known = self._segments.pop(segment.segment_id, None)
         if known is not None and known.state is SegmentState.COPY_FINISHED:
             self._take_out(known)
+        if segment.state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
+            self.removed_to = max(self.removed_to, segment.end_offset + 1)
         if segment.state is SegmentState.DELETE_FINISHED:
             self._replaced.discard(segment.segment_id)
             self._given_up.discard(segment.segment_id)
+            self._removed[segment.segment_id] = None
+            if len(self._removed) > REMOVED_KNOWN_MAX:
+                del self._removed[next(iter(self._removed))]
             return
         self._segments[segment.segment_id] = segment
         if segment.state is SegmentState.COPY_FINISHED:

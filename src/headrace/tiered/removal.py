@@ -137,12 +137,21 @@ def first_there(log: PartitionLog, remote: RemoteLog) -> int:
     start, local = log.log_start_offset, log.segments.first.base_offset
     if start >= local or not log.config.remote_storage_enable or not _knows_lineage(log):
         return start
+    return min(first_remote(log, remote), local)
+
+
+def first_remote(log: PartitionLog, remote: RemoteLog) -> int:
+    """The first offset from the log's start on that is in the remote store, or was not removed from there.
+    Copies are made in order, so where a later one is known the earlier ones are gone. Where none is known,
+    only a removal that is known tells that there was one.
+    """
+    start = log.log_start_offset
     if remote.find(log.epochs, start) is not None:
         return start
     for segment in remote.readable(log.epochs):
         if segment.start_offset > start:
-            return min(segment.start_offset, local)
-    return local
+            return segment.start_offset
+    return max(start, remote.removed_to)
 
 
 def _bytes_in_both(log: PartitionLog, readable: Readable, start: int) -> int:

@@ -84,6 +84,10 @@ Contents = dict[int, tuple[bytes | None, bytes | None]]
 """Key and value at each offset."""
 
 
+Process = tuple[int, int]
+"""A node, and how often it had booted: each reads all records anew."""
+
+
 class Acknowledged(Promises):
     """What writers were told to be written; it is looked for in the end."""
 
@@ -97,21 +101,21 @@ class Graveyard:
 
     def __init__(self, cluster: NodeCluster) -> None:
         self._cluster = cluster
-        self._states: dict[tuple[int, bytes], SegmentState] = {}
-        self._versions: dict[tuple[int, int, TopicIdPartition], int] = {}
+        self._states: dict[tuple[Process, bytes], SegmentState] = {}
+        self._versions: dict[tuple[Process, TopicIdPartition], int] = {}
 
     def check(self) -> None:
         for node_id, node in self._cluster.nodes.items():
             if node.tiers is None:
                 continue
+            process = node_id, self._cluster.machine(node_id).boots
             for partition in node.tiers.logs.partitions():
                 remote = node.tiers.logs.known(partition)
-                key = (node_id, id(node), partition)
-                if self._versions.get(key) != remote.version:
-                    self._versions[key] = remote.version
-                    self._look(id(node), remote)
+                if self._versions.get((process, partition)) != remote.version:
+                    self._versions[process, partition] = remote.version
+                    self._look(process, remote)
 
-    def _look(self, process: int, remote: RemoteLog) -> None:
+    def _look(self, process: Process, remote: RemoteLog) -> None:
         for segment in remote:
             before = self._states.get((process, segment.segment_id))
             if before is not None and segment.state < before:
