@@ -68,6 +68,9 @@ def automatic_topic(config: BrokerConfig, name: str, *, brokers: int = 0) -> Cre
 def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str | int], tuple[int, int]]:
     """Its settings are a plugin's in Kafka, so they are known by a prefix. Where none says how many replicas,
     there are three, or one on each broker.
+
+    What it tells has consequences: by its records what was synced leaves a disk, and objects without a record
+    are removed. So each is synced itself, which costs little: there are a few to a segment.
     """
     prefix = config.str("remote.log.metadata.manager.impl.prefix") + "remote.log.metadata.topic."
 
@@ -80,6 +83,8 @@ def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str
         "cleanup.policy": "delete",
         "retention.ms": number("retention.ms", -1),
         "remote.storage.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "flush.messages": 1,
     }
     least = number("min.isr", 2 if replicas > 2 else 1)  # one broker may always be away
     if least > 1:
