@@ -3,16 +3,22 @@
 The checks and their order are those of Apache Kafka 4.3, found by asking a real node; a client can tell the
 difference by error code alone:
 
-    one whole batch of magic 2 ........ INVALID_RECORD (none, two, or magic 0 or 1), CORRUPT_MESSAGE (no such
-                                        length or magic); bytes of a further batch that is cut off are dropped
-    zstd before Produce v7 ............ UNSUPPORTED_COMPRESSION_TYPE base offset is 0 ..................
-    INVALID_RECORD max.message.bytes ................. MESSAGE_TOO_LARGE CRC-32C ...........................
-    CORRUPT_MESSAGE codec known ....................... UNSUPPORTED_COMPRESSION_TYPE (Kafka:
-    UNKNOWN_SERVER_ERROR) count, offsets, no control batch, sequence with a producer id .......
-    INVALID_RECORD records unpack .................... CORRUPT_MESSAGE (Kafka: UNKNOWN_SERVER_ERROR); too
-    much: MESSAGE_TOO_LARGE every record follows the format ... INVALID_RECORD keys on a compacted topic
-    ......... INVALID_RECORD, with the records named timestamps in range ............... INVALID_TIMESTAMP,
-    with the records named size after recompression .......... MESSAGE_TOO_LARGE
+    one whole batch of magic 2 ........... INVALID_RECORD (none, two, or magic 0 or 1)
+                                           CORRUPT_MESSAGE (no such length or magic)
+                                           bytes of a further batch that is cut off are dropped
+    zstd before Produce v7 ............... UNSUPPORTED_COMPRESSION_TYPE
+    base offset is 0 ..................... INVALID_RECORD
+    max.message.bytes .................... MESSAGE_TOO_LARGE
+    CRC-32C .............................. CORRUPT_MESSAGE
+    codec known .......................... UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR)
+    count, offsets, no control batch,
+    sequence with a producer id .......... INVALID_RECORD
+    records unpack ....................... CORRUPT_MESSAGE (Kafka: UNKNOWN_SERVER_ERROR)
+                                           MESSAGE_TOO_LARGE (too much)
+    every record follows the format ...... INVALID_RECORD
+    keys on a compacted topic ............ INVALID_RECORD, with the records named
+    timestamps in range .................. INVALID_TIMESTAMP, with the records named
+    size after recompression ............. MESSAGE_TOO_LARGE
 
 We are stricter where Kafka lets a batch into its log that readers stumble over: offset deltas must be 0, 1,
 2 ... without compression too, sizes below -1 are no nulls, and a record's own size must be right inside a
