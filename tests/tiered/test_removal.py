@@ -15,7 +15,7 @@ from headrace.testing.disk import VirtualDisk
 from headrace.tiered.copying import describe, next_to_copy
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
-from headrace.tiered.removal import Removals, orphans
+from headrace.tiered.removal import Removals, first_remote, orphans
 from headrace.tiered.steps import Teller
 from tests.tiered.building import PARTITION, remote_segment
 
@@ -84,7 +84,9 @@ def test_where_a_crash_forgot_that_the_start_moved_it_is_what_is_there() -> None
     assert doomed(log, remote_log(going)) == (8, [2])
     assert doomed(log, remote_log()) == (0, []), "nothing tells that there was ever more"
     log.epochs = LeaderEpochs([(0, 8)])
-    assert doomed(log, remote_log(remote_segment(2, 2, 7))) == (0, []), "nobody knows what those are"
+    unknown = remote_log(remote_segment(2, 2, 7), remote_segment(3, 8, 9))
+    assert doomed(log, unknown) == (0, []), "nobody knows what those are"
+    assert first_remote(log, unknown) == 0
 
 
 def test_a_newer_leaders_copies_are_not_ours_to_judge() -> None:

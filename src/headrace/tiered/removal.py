@@ -135,7 +135,7 @@ def first_there(log: PartitionLog, remote: RemoteLog) -> int:
     may have forgotten that the log moved on.
     """
     start, local = log.log_start_offset, log.segments.first.base_offset
-    if start >= local or not log.config.remote_storage_enable or not _knows_lineage(log):
+    if start >= local or not log.config.remote_storage_enable:
         return start
     return min(first_remote(log, remote), local)
 
@@ -146,7 +146,7 @@ def first_remote(log: PartitionLog, remote: RemoteLog) -> int:
     only a removal that is known tells that there was one.
     """
     start = log.log_start_offset
-    if remote.find(log.epochs, start) is not None:
+    if not _knows_lineage(log) or remote.find(log.epochs, start) is not None:
         return start
     for segment in remote.readable(log.epochs):
         if segment.start_offset > start:
