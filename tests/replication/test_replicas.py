@@ -7,8 +7,8 @@ from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
 from headrace.metadata.directories import UNASSIGNED
 from headrace.replication.partition import Partition
-from headrace.testing.disk import VirtualDisk
-from headrace.wire.schemas.metadata_records import RemoveTopicRecord
+from headrace.testing.disk import Crash, VirtualDisk
+from headrace.wire.schemas.metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from tests.replication.building import NODE, OTHER, Bench, append, new_topic, topic_id
 
 
@@ -235,6 +235,29 @@ def test_a_directory_that_is_named_and_unknown_may_be_the_one_that_failed() -> N
     bench.store.fail_folder(bench.store.folders[1], OSError("gone"))
     bench.create("t", 1, starting=True, directory=b"the disk before.")
     assert bench.partition("t").log is None
+
+
+def test_a_follower_tells_nobody_of_what_it_found_at_its_start_before_it_is_synced() -> None:
+    """Found by the simulator (tiers, seed 3002642): the process before was killed between a write and its
+    sync. A leader heard that it was there, and a power cut took it."""
+    durable = {"log_flush_interval_messages": "1"}
+    before = opened("/a", **durable)
+    before.create("t", 1)
+    append(before.partition("t"))
+    bench = Bench("/a", disk=before.disk.crash(Crash.KILL), **durable)
+    bench.open()
+    moved = PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=OTHER, isr=[OTHER])
+    bench.commit(*new_topic("t", 1), moved, starting=True)
+    partition = bench.partition("t")
+    log = partition.local_log()
+    assert (log.log_end_offset, partition.leader_id) == (1, OTHER)
+    assert partition.owes_flush
+    assert log in bench.store.to_flush
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.sync()
+    log.finish_flush(flush, now_ms=0)
+    assert not partition.owes_flush
 
 
 def led_before(bench: Bench) -> Partition:

@@ -158,10 +158,12 @@ class Partition:
         # what the log has seen is one whose records are not the newest: the log refuses to write in it.
         if self.leader_epoch > log.epochs.latest:
             log.epochs.assign(self.leader_epoch, log.log_end_offset)
-        self.prepare_to_lead()
+        self.hold_what_is_not_synced()
 
-    def prepare_to_lead(self) -> None:
-        """Flush what readers may only see when it is durable: this node may lead soon."""
+    def hold_what_is_not_synced(self) -> None:
+        """Where acknowledgements wait for the disk, flush what is there without being durable: nobody reads
+        it before, and no leader is told of it. After a kill the page cache has what was never synced.
+        """
         log = self.log
         if (
             log is not None

@@ -173,11 +173,11 @@ class Replicas:
                 around=self.around,
             )
             self._partitions[topic_partition] = partition
+            partition.hold_what_is_not_synced()
         if registered or image.leader != self._node_id:
             partition.follow_metadata(image, self._store.clock.monotonic_ms())
         else:
             self._led_before[topic.id, index] = None
-            partition.prepare_to_lead()
         self._on_follow(partition)
         self._report_place(partition, image.directory_of(self._node_id))
 
