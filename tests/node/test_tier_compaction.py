@@ -9,7 +9,7 @@ from headrace.log.append import Origin
 from headrace.records.batch import Record, batches, build_batch, read_records
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
-from headrace.tiered.compaction import group_remote
+from headrace.tiered.compaction import chain, group_remote
 from headrace.tiered.copying import cleaned_to
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
 from tests.node.test_tiers import TieredWorld
@@ -133,6 +133,14 @@ def test_neighbours_that_overlap_become_one() -> None:
     segments = [remote_segment(1, 0, 9), remote_segment(2, 5, 19), remote_segment(3, 20, 29)]
     assert group_remote(segments, TopicConfig(segment_bytes=100)) == [segments[:2], segments[2:]]
     assert group_remote(segments, TopicConfig()) == [segments]
+
+
+def test_what_lies_within_another_copy_is_left_out() -> None:
+    """Found by the simulator (tiers, seed 3003434): the last one to start was not the one to end last."""
+    first, long, within = remote_segment(1, 0, 9), remote_segment(2, 5, 29), remote_segment(3, 10, 19)
+    last = remote_segment(4, 20, 35)
+    assert chain([first, long, within]) == [first, long]
+    assert chain([first, long, within, last]) == [first, long, last]
 
 
 def test_a_mark_tells_how_far_compaction_has_been() -> None:

@@ -118,9 +118,13 @@ class LogFolder:
             # Partitions that the last process made may be here by the page cache's grace only.
             self.disk.sync_folder(self.path)
         starts = self._load_offsets(LOG_STARTS)
-        points = self._load_offsets(RECOVERY_POINTS)
-        watermarks = self._load_offsets(HIGH_WATERMARKS)
-        cleaned = self._load_offsets(CLEANER_OFFSETS)
+        # Only this file tells where a log starts that begins in the remote store. Without it, that must be
+        # found out there: somewhere from 0 on.
+        may_start_anywhere = starts is None
+        starts = starts or {}
+        points = self._load_offsets(RECOVERY_POINTS) or {}
+        watermarks = self._load_offsets(HIGH_WATERMARKS) or {}
+        cleaned = self._load_offsets(CLEANER_OFFSETS) or {}
         for name in self.disk.list(self.path):
             path = f"{self.path}/{name}"
             if not self.disk.is_folder(path):
@@ -142,7 +146,8 @@ class LogFolder:
                     clean=self.was_clean,
                     recovery_point=points.get(partition, 0),
                     log_start_offset=starts.get(partition, 0),
-                    starts_elsewhere=config.remote_storage_enable and partition in starts,
+                    starts_elsewhere=config.remote_storage_enable
+                    and (partition in starts or may_start_anywhere),
                     cleaned_to=None if parsed.state else cleaned.get(partition),
                     on_progress=note,
                 )
@@ -177,12 +182,12 @@ class LogFolder:
         """Should this process be killed, the next one can prove that nothing is missing. Blocks."""
         mark(self.disk, self.path, broker_epoch)
 
-    def _load_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint; without one, opening looks further back."""
+    def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """A checkpoint; without one that can be read, None, and opening looks further back."""
         try:
             return decode_offsets(self.disk.read_file(f"{self.path}/{name}"))
         except (FileNotFoundError, InvalidBytesError):
-            return {}
+            return None
 
     def next_write(self) -> int:
         """The number of a checkpoint write that begins now, on the loop."""

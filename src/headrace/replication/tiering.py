@@ -6,9 +6,8 @@ rounds run beside everything else: one that copies (`tiered.copying`), as many a
 `remote.log.manager.copier.thread.pool.size` says, and one that removes (`tiered.removal`), bounded by
 `remote.log.manager.expiration.thread.pool.size`. Now and then it looks for objects that have no record.
 
-A leader that takes over reads the records to their end before it does anything. Only then does it know where
-its log starts: what its predecessor removed, it may not have heard of, or a crash may have forgotten. Until
-then consumers are not told of a start (`Partition.knows_start`), so it begins at once.
+A leader that takes over finds out what its predecessors did before it does anything (`tier_take_over`), and
+until then consumers are not told where the log starts (`Partition.knows_start`): so it begins at once.
 
 A round that failed is tried again after a pause that grows. Threads are of an executor of their own: a store
 that is slow must not keep a log from being synced.
@@ -30,13 +29,14 @@ from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.tier_compaction import TierCompaction
 from headrace.replication.tier_rounds import TierRounds
+from headrace.replication.tier_take_over import settle, take_over
 from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.compaction import RemoteCleanable, look_at
 from headrace.tiered.copying import copy, describe, next_to_copy
 from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
-from headrace.tiered.removal import Removals, first_remote, first_there, give_up, remove
+from headrace.tiered.removal import Removals, first_remote, give_up, remove
 from headrace.tiered.store import RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class _Tended:
     sweep_at_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
+    take_over_at_s: float = 0.0
     compact_at: int = -1
     rounds: "dict[Kind, asyncio.Task[None]]" = field(default_factory=dict)
     in_progress: set[bytes] = field(default_factory=set)
@@ -181,20 +182,13 @@ class Tiering:
         if versions != tended.versions or log.tiered_to is None:
             tended.versions = versions
             if partition.knows_remote:
-                self._settle(partition, log, remote)
+                settle(partition, log, remote)
             if log.config.remote_storage_enable:
                 log.tiered_from = first_remote(log, remote)
                 log.tiered_to = max(remote.end_offset(log.epochs) or 0, log.log_start_offset)
             else:
                 log.tiered_to = None
         return remote
-
-    def _settle(self, partition: Partition, log: PartitionLog, remote: RemoteLog) -> None:
-        """Have the log start where it does: what somebody else removed is known by the records."""
-        start = min(first_there(log, remote), log.high_watermark)
-        if start > log.log_start_offset:
-            log.advance_log_start(start)
-            partition.on_advance(partition.topic_partition)
 
     def _look_at(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         remote = self._follow(partition, name, tended)
@@ -205,7 +199,7 @@ class Tiering:
             return
         if partition.knows_remote:
             self._begin_what_is_due(partition, log, remote, name, tended)
-        elif self._may_begin(Kind.TAKE_OVER, tended):
+        elif self._may_begin(Kind.TAKE_OVER, tended) and self._loop.time() >= tended.take_over_at_s:
             self._begin(Kind.TAKE_OVER, self._take_over(partition, name, tended), name, tended)
 
     def _begin_what_is_due(
@@ -261,21 +255,25 @@ class Tiering:
             tended.is_refused = True
             logger.error("%s: nothing more is copied to the remote tier: %s", name, error)
         except (RemoteStoreError, ApiError, OSError, InvalidBytesError) as error:
-            self._put_off(tended)
+            self._put_off(kind, tended)
             logger.warning(
                 "%s: to %s in the remote tier failed, and is tried again: %s", name, kind.value, error
             )
         except Exception:
-            self._put_off(tended)  # a fault of ours must not be met again and again
+            self._put_off(kind, tended)  # a fault of ours must not be met again and again
             logger.exception("%s: to %s in the remote tier", name, kind.value)
 
-    def _put_off(self, tended: _Tended) -> None:
+    def _put_off(self, kind: Kind, tended: _Tended) -> None:
         tended.failures += 1
         first_ms = self._config.int("remote.log.manager.task.retry.backoff.ms")
         most_ms = self._config.int("remote.log.manager.task.retry.backoff.max.ms")
         jitter = self._config.float("remote.log.manager.task.retry.jitter")
         wait_ms = min(first_ms * 2.0 ** min(tended.failures - 1, 20), most_ms)
-        tended.not_before_s = self._loop.time() + wait_ms * self._rng.uniform(1 - jitter, 1 + jitter) / 1000
+        again_s = self._loop.time() + wait_ms * self._rng.uniform(1 - jitter, 1 + jitter) / 1000
+        if kind is Kind.TAKE_OVER:
+            tended.take_over_at_s = again_s
+        else:
+            tended.not_before_s = again_s
 
     def _ended(self, kind: Kind, tended: _Tended) -> None:
         del tended.rounds[kind]
@@ -302,16 +300,9 @@ class Tiering:
         return leads
 
     async def _take_over(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
-        leads, epoch = self._leads(partition), partition.leader_epoch
-        if not await self._records.catch_up(name, leads) or not leads():
-            return
-        tended.is_refused = False
-        tended.look_at_s = tended.sweep_at_s = 0.0
-        remote = self._records.logs.get(name)
-        if remote is not None:
-            partition.remote_known_epoch = epoch
-            self._settle(partition, partition.local_log(), remote)
-            partition.on_advance(partition.topic_partition)  # who asked before waits for it
+        if await take_over(partition, name, self._rounds, self._leads(partition)):
+            tended.is_refused = False
+            tended.look_at_s = tended.sweep_at_s = 0.0
 
     async def _copy_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         leads = self._leads(partition)

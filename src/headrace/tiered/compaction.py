@@ -16,7 +16,7 @@ The local cleaner puts segments together, so a copy may begin before the one bef
 later one counts: it was cleaned later, and its batches are the other's or what is left of them.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -71,17 +71,28 @@ def look_at(log: PartitionLog, remote: RemoteLog) -> RemoteCleanable | None:
     """What a round would find; None where there is nothing to be done."""
     if not (log.config.compacts and log.config.remote_storage_enable) or log.config.remote_log_copy_disable:
         return None
-    segments = [
+    segments = chain(
         segment
         for segment in remote.readable(log.epochs)
         if lineage_end(log.epochs, segment) == segment.end_offset + 1
-    ]
+    )
     if len(segments) < 2 or any(b.start_offset > a.end_offset + 1 for a, b in pairwise(segments)):
         return None
     first_dirty = min(cleaned_to(segment) for segment in segments)
     dirty = sum(segment.size for segment in segments if segment.end_offset >= first_dirty)
     found = RemoteCleanable(log, segments, max(first_dirty, segments[0].start_offset), dirty)
     return found if found.is_worth_it else None
+
+
+def chain(segments: Iterable[RemoteSegment]) -> list[RemoteSegment]:
+    """Of segments by start offset, those that reach further than all before them: the others have nothing
+    that is not in these. Two leaders may have copied the same, cut differently by their cleaners.
+    """
+    links: list[RemoteSegment] = []
+    for segment in segments:
+        if not links or segment.end_offset > links[-1].end_offset:
+            links.append(segment)
+    return links
 
 
 @dataclass(frozen=True, slots=True)

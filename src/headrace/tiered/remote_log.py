@@ -185,6 +185,19 @@ class RemoteLog:
             number -= 1
         return None
 
+    def holds(self, offset: int) -> bool:
+        """Whether a finished copy has the offset, of whichever lineage."""
+        number = bisect_right(self._finished, offset, key=_start) - 1
+        return number >= 0 and self._reach()[number] >= offset
+
+    def finished(self) -> list[RemoteSegment]:
+        """Finished copies whose place no other has taken, by start offset; not to be changed."""
+        return self._finished
+
+    def strangers(self, epochs: LeaderEpochs) -> list[RemoteSegment]:
+        """Finished copies that have nothing of this lineage."""
+        return [segment for segment in self._finished if lineage_end(epochs, segment) <= segment.start_offset]
+
     def after(self, epochs: LeaderEpochs, segment: RemoteSegment) -> RemoteSegment | None:
         """The finished copy to read on in, behind what of `segment` is of this lineage."""
         offset = lineage_end(epochs, segment)

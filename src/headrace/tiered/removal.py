@@ -5,7 +5,8 @@ whoever leads next. What has to go (`Removals.of`):
 
 - what lies below the log's start: deleted records, or older than `retention.ms` or beyond `retention.bytes`,
   which hold for both tiers together. The log's start moves first, so that nobody is sent to what is going;
-- copies of a lineage that lost: a leader elected uncleanly has other records at those offsets;
+- copies of a lineage that lost: a leader elected uncleanly has other records at those offsets. Where it has
+  none, its own epochs are in doubt (`lineage`), and nothing goes;
 - copies whose place another has taken;
 - what is left of copies that were not finished and of removals that were not finished. A copy of another
   leader is given up first, so that it cannot be finished meanwhile (see `remote_log`).
@@ -18,6 +19,7 @@ from typing import Final
 
 from headrace.base.ids import uuid_text
 from headrace.log.partition_log import PartitionLog
+from headrace.tiered import lineage
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
@@ -70,19 +72,19 @@ class Removals:
         if not log.config.remote_storage_enable:
             return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
         readable = [(segment, lineage_end(log.epochs, segment)) for segment in remote.readable(log.epochs)]
-        knows_lineage = _knows_lineage(log)
         start = first_there(log, remote)
         if log.config.deletes:
             start = _first_kept(log, readable, start, now_ms)
         doomed = {segment.segment_id for segment in remote.replaced()}
         doomed.update(segment.segment_id for segment, end in readable if end <= start)
-        if knows_lineage:
-            current = {segment.segment_id for segment, _ in readable}
+        if lineage.is_known(log):
             latest = log.epochs.latest
-            for segment in remote.in_states(SegmentState.COPY_FINISHED):
-                is_newer = segment.epochs[-1][0] > latest  # of a leader that this one does not know of yet
-                if segment.segment_id not in current and not is_newer:
-                    doomed.add(segment.segment_id)
+            doomed.update(
+                stranger.segment_id
+                for stranger in remote.strangers(log.epochs)
+                if stranger.epochs[-1][0] <= latest  # else of a leader that this one does not know of yet
+                and not lineage.is_missed(log, remote, stranger)
+            )
         return cls(start, tuple(_left_alone(remote, in_progress, doomed.__contains__)))
 
 
@@ -101,13 +103,6 @@ def _left_alone(
         and (segment.state is not SegmentState.COPY_FINISHED or is_doomed(segment.segment_id))
     ]
     return sorted(found, key=lambda segment: segment.start_offset)
-
-
-def _knows_lineage(log: PartitionLog) -> bool:
-    """Whether the log's epochs tell of everything from its start on. Where a damaged checkpoint was made anew
-    from the segments that are here, nothing can be said about those that are not.
-    """
-    return log.epochs.epoch_at(log.log_start_offset) >= 0
 
 
 def _first_kept(log: PartitionLog, readable: Readable, start: int, now_ms: int) -> int:
@@ -143,10 +138,17 @@ def first_there(log: PartitionLog, remote: RemoteLog) -> int:
 def first_remote(log: PartitionLog, remote: RemoteLog) -> int:
     """The first offset from the log's start on that is in the remote store, or was not removed from there.
     Copies are made in order, so where a later one is known the earlier ones are gone. Where none is known,
-    only a removal that is known tells that there was one.
+    only a removal that is known tells that there was one. A copy of another lineage may be this one's.
     """
+    if not lineage.is_known(log) or remote.holds(log.log_start_offset):
+        return log.log_start_offset
+    return first_of_lineage(log, remote)
+
+
+def first_of_lineage(log: PartitionLog, remote: RemoteLog) -> int:
+    """The same where the log's epochs are beyond doubt."""
     start = log.log_start_offset
-    if not _knows_lineage(log) or remote.find(log.epochs, start) is not None:
+    if remote.find(log.epochs, start) is not None:
         return start
     for segment in remote.readable(log.epochs):
         if segment.start_offset > start:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.checkpoints import decode_epochs
 from headrace.log.file_names import SNAPSHOT
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshot import SnapshotEntry, decode_snapshot
 from headrace.tiered.custom_metadata import store_of
+from headrace.tiered.lineage import read_epochs
 from headrace.tiered.remote_log import RemoteLogs
-from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, TopicIdPartition
+from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
 
@@ -45,9 +45,9 @@ class RemoteTails:
 
     def read(self, segment: RemoteSegment) -> Tail:
         """Blocks: call it from a thread. RemoteStoreError where it cannot be had."""
+        epochs = read_epochs(self._store, segment)
         try:
             store = store_of(self._store, segment)
-            epochs = decode_epochs(read_whole(store, segment.object_name(EPOCHS)))
             producers = decode_snapshot(read_whole(store, segment.object_name(SNAPSHOT)))
         except InvalidBytesError as error:
             raise RemoteStoreError(f"what is stored with {segment} is damaged: {error}") from error

@@ -26,7 +26,7 @@ from headrace.base.ids import TopicPartition
 from headrace.clients.administering.face import AsyncAdmin
 from headrace.clients.errors import ClientError
 from headrace.log.append import Origin
-from headrace.log.file_names import LOG
+from headrace.log.file_names import LEADER_EPOCHS, LOG, LOG_STARTS
 from headrace.log.partition_log import PartitionLog
 from headrace.node.assembly import Node
 from headrace.records.batch import Record, batches, build_batch, read_records
@@ -51,6 +51,7 @@ SHORT: Final = "short"
 COMPACTED: Final = "keys"
 SCRATCH: Final = ("scratch0", "scratch1")
 ROOT: Final = "/store"
+LOG_DIR: Final = "/data"
 RAGE_S: Final = 12.0
 START_S: Final = 60.0
 PROGRESS_S: Final = 120.0
@@ -214,7 +215,9 @@ class TiersRun:
             self._kinds(),
             stop=lambda machine: self.cluster.ask_to_stop(int(machine.name.removeprefix("node"))),
         )
+        damage = asyncio.get_running_loop().create_task(self._damage())
         await nemesis.rage(RAGE_S)
+        damage.cancel()
         nemesis.calm()
         self.is_calm = True
         self.writer.stopping = self.key_writer.stopping = True
@@ -231,6 +234,28 @@ class TiersRun:
     def _kinds(self) -> list[Trouble]:
         kinds = [kind for kind in KINDS if self.rng.random() < 0.5]
         return [*kinds, Trouble.POWER_CUT, Trouble.CRASH_WITHIN] if self.loses_power else kinds
+
+    async def _damage(self) -> None:
+        """Spoil what tells, on the disk of a node that is down, of what is in the store alone. A flipped bit
+        in the number of a log's start is left out: that one nobody can know.
+        """
+        rng = self.world.scheduler.random_for("damage")
+        if rng.random() < 0.6:
+            return
+        while True:
+            await asyncio.sleep(rng.expovariate(3.0))
+            machine = self.cluster.machine(rng.choice(self.cluster.ids))
+            if machine.process is not None:
+                continue
+            paths = [path for path in machine.disk.files() if path.endswith(LEADER_EPOCHS)]
+            tiered = sorted(
+                path for path in paths if path.split("/")[-2].startswith((KEPT, SHORT, COMPACTED))
+            )
+            if tiered and rng.random() < 0.8:
+                machine.disk.flip_bit(rng.choice(tiered))
+            elif machine.disk.exists(f"{LOG_DIR}/{LOG_STARTS}"):
+                machine.disk.lose(f"{LOG_DIR}/{LOG_STARTS}")
+            self.world.note(f"a file of {machine.name} is damaged")
 
     async def _restart_all(self) -> None:
         """New leaders look for what nobody knows of."""

@@ -1,0 +1,122 @@
+"""Files that tell where a tiered log starts and who wrote it are damaged while the node is down: the store
+tells it again, and nothing goes from there.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.log.checkpoints import encode_epochs
+from headrace.testing.disk import VirtualDisk
+from tests.node.test_tiers import TOPIC, TieredWorld
+from tests.server.beside_kafka.list_offsets import find
+
+EPOCHS = "/data/rows-0/leader-epoch-checkpoint"
+STARTS = "/data/log-start-offset-checkpoint"
+EARLIEST = -2
+
+Damage = Callable[[VirtualDisk], None]
+
+
+def put(path: str, data: bytes) -> Damage:
+    return lambda disk: disk.replace_file(path, data)
+
+
+def lose(path: str) -> Damage:
+    return lambda disk: disk.lose(path)
+
+
+def both(one: Damage, other: Damage) -> Damage:
+    def damage(disk: VirtualDisk) -> None:
+        one(disk)
+        other(disk)
+
+    return damage
+
+
+async def killed_with_epochs(world: TieredWorld) -> list[tuple[int, int]]:
+    """A log of five leaderships, of which at most the last one is on this disk; the node is down."""
+    await world.create_topic("rows", configs=TOPIC | {"retention.ms": "-1"})
+    for _ in range(4):
+        world.write("rows", 5)
+        await world.pass_time(100)
+        world.kill()
+        await world.start()
+    world.write("rows", 4)
+    await world.until(lambda: world.log("rows").local_start_offset >= 20, "four of them have left the disk")
+    log = world.log("rows")
+    assert log.log_start_offset == 0
+    entries = log.epochs.entries()
+    assert len([start for _, start in entries if start < log.local_start_offset]) >= 4
+    world.kill()
+    return entries
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose(EPOCHS),
+        put(EPOCHS, b"0\n1\nnonsense\n"),
+        # A bit of the text has flipped: the first epoch, or one in the middle, or its start is another.
+        lambda disk: disk.replace_file(EPOCHS, disk.read_file(EPOCHS).replace(b"\n0 0\n", b"\n1 0\n")),
+        lambda disk: disk.replace_file(EPOCHS, disk.read_file(EPOCHS).replace(b"\n2 5\n", b"\n3 5\n")),
+        lambda disk: disk.replace_file(EPOCHS, disk.read_file(EPOCHS).replace(b"\n2 5\n", b"\n2 7\n")),
+        put(EPOCHS, encode_epochs([])),
+        lose(STARTS),
+        put(STARTS, b"4\nrows"),
+        both(lose(EPOCHS), lose(STARTS)),
+    ],
+)
+def test_nothing_is_lost(damage: Damage) -> None:
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        entries = await killed_with_epochs(world)
+        objects = world.objects()
+        damage(world.machine.disk)
+        await world.start()
+        await world.until(lambda: world.partition("rows").knows_remote, "it knows what is in the store")
+        log = world.log("rows")
+        assert log.epochs.entries()[: len(entries)] == entries
+        assert log.log_start_offset == 0
+        result = (await (await world.connect()).ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
+        assert (result.error_code, result.offset) == (ErrorCode.NONE, 0)
+        await world.pass_time(10_000)
+        assert set(objects) <= set(world.objects()), "something was taken for a stranger's"
+        world.check_no_orphans("rows")
+        world.kill()
+        await world.start()
+        assert world.log("rows").epochs.entries()[: len(entries)] == entries, "it must be on the disk again"
+        await world.stop()
+
+    with TieredWorld() as world:
+        world.run(script(world))
+
+
+def test_a_store_that_is_away_is_waited_for() -> None:
+    """Until it tells, nobody is told where the log starts, and nothing goes."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        entries = await killed_with_epochs(world)
+        disk = world.machine.disk
+        disk.lose(EPOCHS)
+        away = {path: disk.read_file(path) for path in disk.files() if path.endswith(".epochs")}
+        for path in away:
+            disk.lose(path)
+        await world.start()
+        await world.pass_time(20_000)
+        assert not world.partition("rows").knows_remote
+        client = await world.connect()
+        result = (await client.ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
+        assert result.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        for path, data in away.items():
+            world.machine.disk.replace_file(path, data)
+        await world.until(lambda: world.partition("rows").knows_remote, "it knows what is in the store")
+        assert world.log("rows").epochs.entries()[: len(entries)] == entries
+        result = (await client.ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
+        assert (result.error_code, result.offset) == (ErrorCode.NONE, 0)
+        await world.stop()
+
+    with TieredWorld() as world:
+        world.run(script(world))
