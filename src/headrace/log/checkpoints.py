@@ -5,9 +5,8 @@ checkpoint's entries are `topic partition offset`, a leader epoch checkpoint's `
 `partition.metadata` holds the topic's id, `.kafka_cleanshutdown` the epoch of the broker that stopped in
 order (KIP-966 asks for it at registration).
 
-All are hints that can be had again from the log itself, from the controller or, of what has left this disk, from
-the remote store: what cannot be parsed is told
-as InvalidBytesError, and the reader goes on without it.
+All are hints that can be had again from the log itself, from the controller or, of what has left this disk,
+from the remote store: what cannot be parsed is told as InvalidBytesError, and the reader goes on without it.
 """
 
 import json
