@@ -8,6 +8,7 @@ import pytest
 
 from headrace.base.ids import NO_TOPIC_ID, TopicId
 from headrace.log.batch_scan import OldFormatError
+from headrace.log.checkpoints import encode_epochs
 from headrace.log.recovery import open_log
 from tests.log.building import (
     NOW_MS,
@@ -192,6 +193,22 @@ def test_epochs_are_made_anew_from_the_batches(logs, clean, data):
         logs.disk.replace_file(path, data)
     reopened = logs.open(clean=clean)
     assert reopened.epochs.entries() == [(0, 0), (1, 8), (2, 16)]
+
+
+@pytest.mark.parametrize("synced", [0, 8])
+def test_a_file_of_epochs_that_lies_costs_no_record(logs, synced):
+    """Found by the simulator (tiers, seed 3003999): a bit of its text had flipped, all of the log seemed to
+    be of an epoch that was over, and it was cut."""
+    log = logs.open(segment_bytes=4 * SIZE)
+    for _ in range(12):
+        append(log, batch_of(), leader_epoch=2)
+    log.advance_high_watermark(12)
+    log.advance_log_start(4)
+    assert log.apply_retention(NOW_MS) == 1
+    logs.disk.replace_file(f"{logs.folder}/leader-epoch-checkpoint", encode_epochs([(6, 0)]))
+    reopened = logs.open(recovery_point=synced, segment_bytes=4 * SIZE)
+    assert reopened.log_end_offset == 12
+    assert reopened.epochs.epoch_at(4) == 2
 
 
 def test_an_epoch_that_wrote_nothing_is_forgotten(logs):

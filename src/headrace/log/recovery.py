@@ -236,6 +236,8 @@ def _load_epochs(log: PartitionLog, whole: int) -> None:
     segments = log.segments.from_number(0)
     if whole < len(segments):
         log.epochs.truncate_from_end(segments[whole].base_offset)
+    if not whole:
+        _doubt_epochs(log, segments[0])
     del segments[whole:]
     if any(segment.size for segment in segments) and not _epochs_fit(log, segments[-1]):
         log.epochs.clear()
@@ -243,6 +245,16 @@ def _load_epochs(log: PartitionLog, whole: int) -> None:
             with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
                 for _, header in segment.headers():
                     log.epochs.note(header.leader_epoch, header.base_offset)
+
+
+def _doubt_epochs(log: PartitionLog, first_segment: Segment) -> None:
+    """Epochs of before the first segment are none that its first batch contradicts. Their file has no
+    checksum, and a later epoch would have every batch taken for what a later leader has overwritten.
+    """
+    with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
+        found = next(scan_batches(first_segment.file, 0, first_segment.size), None)
+        if found is not None and crc_matches(found[2], 0, found[1]):
+            log.epochs.note(found[1].leader_epoch, found[1].base_offset)
 
 
 def _epochs_fit(log: PartitionLog, last_segment: Segment) -> bool:
@@ -258,7 +270,7 @@ def _epochs_fit(log: PartitionLog, last_segment: Segment) -> bool:
                 return False
         if before is not None and before.last_offset < start_offset and before.leader_epoch >= epoch:
             return False
-    first = _batch_at(log, log.log_start_offset)
+    first = _batch_at(log, log.local_start_offset)
     if first is not None and log.epochs.epoch_at(first.last_offset) != first.leader_epoch:
         return False
     try:
