@@ -13,7 +13,7 @@ from headrace.log.checkpoints import decode_epochs
 from headrace.log.partition_log import PartitionLog
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
-from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState
+from headrace.tiered.remote_segment import EPOCHS, RemoteSegment
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
 Entries = list[tuple[int, int]]
@@ -45,19 +45,22 @@ def is_missed(log: PartitionLog, remote: RemoteLog, copy: RemoteSegment) -> bool
 
 
 def witness(log: PartitionLog, remote: RemoteLog) -> RemoteSegment | None:
-    """A copy that is sure to be of the log's lineage: it has the first offset that is here too, or it is the
-    only one that ends where this disk begins.
+    """A copy of the log's lineage: one that has the first offset that is here too, or else the last before
+    that. Of several that differ it is the one of the latest leader, who took the place of the others; but not
+    of one later than who wrote what is here.
     """
     local = log.segments.first.base_offset
     found = remote.find(log.epochs, local)
-    if found is None:
-        before = [
-            each
-            for each in remote.in_states(SegmentState.COPY_FINISHED)
-            if each.start_offset < local <= each.end_offset + 1
-        ]
-        found = before[0] if len(before) == 1 else None
-    return found
+    if found is not None:
+        return found
+    next_epoch = log.epochs.epoch_at(local)
+    before = [
+        each
+        for each in remote.finished()
+        if each.start_offset < local <= each.end_offset + 1
+        and (next_epoch < 0 or each.epoch_at(local - 1) <= next_epoch)
+    ]
+    return max(before, key=lambda each: each.epoch_at(local - 1), default=None)
 
 
 def restored(log: PartitionLog, told: Entries) -> Entries:
