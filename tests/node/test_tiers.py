@@ -18,9 +18,11 @@ from headrace.wire.schemas.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.server.beside_kafka.list_offsets import find
 from tests.server.node_world import NodeWorld
 
 ROOT = "/remote"
+EARLIEST = -2
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "1000",
@@ -277,3 +279,25 @@ def test_copies_keep_to_their_bound() -> None:
 
     with TieredWorld({"remote.log.manager.copy.max.bytes.per.second": "1000"}) as world:
         world.run(script())
+
+
+def test_what_was_removed_does_not_come_back_with_the_files_that_a_crash_left() -> None:
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic("rows", configs=TOPIC | {"retention.bytes": "6000", "retention.ms": "-1"})
+        world.write("rows", 19)
+        await world.until(lambda: world.log("rows").log_start_offset > 0, "the log starts later")
+        start = world.log("rows").log_start_offset
+        assert world.log("rows").segments.first.base_offset == 0, "all of it is still on this disk"
+        world.kill()
+        await world.start()
+        assert world.log("rows").log_start_offset == 0, "no crash has forgotten it"
+        client = await world.connect()
+        found = (await client.ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
+        while found.error_code:
+            assert found.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            found = (await client.ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
+        assert found.offset == start
+
+    with TieredWorld({"log.retention.check.interval.ms": "1000000"}) as world:
+        world.run(script(world))

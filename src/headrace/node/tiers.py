@@ -55,6 +55,7 @@ class Tiers:
             held=lambda: self.tiering.held(),
             on_change=self._changed,
         )
+        replicas.around.has_remote_records = lambda: self._metadata.reading.topic is not None
         rounds = TierRounds(
             self._metadata,
             store,

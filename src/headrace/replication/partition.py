@@ -108,16 +108,13 @@ class Partition:
 
     @property
     def knows_start(self) -> bool:
-        """Whether the log is sure to start where it says. What lies in the remote tier alone may have been
-        removed by another leader, or be there without this node having read of it.
+        """Whether the log is sure to start where it says. Of a tiered one another leader may have removed
+        more, or a crash may have forgotten that it was removed: the records of the remote tier tell.
         """
         log = self.log
-        return (
-            log is None
-            or log.log_start_offset >= log.local_start_offset
-            or not log.config.is_tiered
-            or self.knows_remote
-        )
+        if log is None or not log.config.is_tiered or self.knows_remote:
+            return True
+        return log.log_start_offset >= log.local_start_offset and not self._around.has_remote_records()
 
     @property
     def in_sync_count(self) -> int:

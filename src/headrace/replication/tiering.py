@@ -363,14 +363,15 @@ class Tiering:
         tended.looked_at = remote.version, log.log_start_offset
         spared = tended.in_progress | self._still_read(log, remote, tended)
         found = Removals.of(log, remote, now_ms=self._teller.now_ms(), in_progress=spared)
-        if found.log_start > log.log_start_offset:
+        mark = found.mark(log)
+        if found.log_start > log.log_start_offset and not (mark and found.tells_start):
             log.advance_log_start(min(found.log_start, log.high_watermark))
             partition.on_advance(partition.topic_partition)
         for segment in found.segments:
             if segment.state is SegmentState.COPY_STARTED:
                 steps = give_up(segment, remote, self._store, self._teller)
             else:
-                steps = remove(segment, self._store, self._teller)
+                steps = remove(segment, self._store, self._teller, mark)
             if not await self._rounds.run(steps, leads):
                 return
         if self._loop.time() >= tended.sweep_at_s:

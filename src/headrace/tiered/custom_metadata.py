@@ -8,7 +8,7 @@ that was never finished is deleted without one.
 
 Kafka's record has one field for it. A compacted topic's segments also have a mark there of how far compaction
 had been: "clean-to=OFFSET", and the note behind a ";". A note that begins like a mark is put behind an empty
-one.
+one. With a removal the field says where the log starts from then on: "log-start=OFFSET@EPOCH".
 """
 
 from dataclasses import dataclass, field, replace

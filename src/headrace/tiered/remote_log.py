@@ -32,6 +32,7 @@ from typing import Final
 
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.segment_mark import told_start
 
 REMOVED_KNOWN_MAX: Final = 100
 """Of one partition. Late are records of copies that were given up, not of old ones that go in thousands."""
@@ -67,6 +68,7 @@ class RemoteLog:
         "_replaced",
         "_segments",
         "removed_to",
+        "told_start",
         "version",
     )
 
@@ -77,6 +79,9 @@ class RemoteLog:
         self._removed: dict[bytes, None] = {}  # ids, in the order of their removals
         self._finished: list[RemoteSegment] = []  # those not replaced, by start offset
         self._reaches: list[int] | None = None
+        self.told_start: tuple[int, int] | None = (
+            None  # by the last removal that told one: see `segment_mark`
+        )
         self.removed_to = 0  # the end of the last segment of which a removal was announced
         self.version = 0
 
@@ -110,7 +115,10 @@ class RemoteLog:
             return
         moved = known.moved_to(update.state, broker_id=update.broker_id, event_ms=update.event_ms)
         if update.custom_metadata is not None:
-            moved = replace(moved, custom_metadata=update.custom_metadata)
+            if update.state is SegmentState.DELETE_STARTED:
+                self.told_start = told_start(update.custom_metadata) or self.told_start
+            else:
+                moved = replace(moved, custom_metadata=update.custom_metadata)
         self._enter(moved)
 
     def _enter(self, segment: RemoteSegment) -> None:

@@ -4,7 +4,8 @@ A removal is announced, done, and told to be done (`remove`), so that a crash in
 whoever leads next. What has to go (`Removals.of`):
 
 - what lies below the log's start: deleted records, or older than `retention.ms` or beyond `retention.bytes`,
-  which hold for both tiers together. The log's start moves first, so that nobody is sent to what is going;
+  which hold for both tiers together. The announcement says where the log starts from then on, and there it
+  starts as soon as that is read: nobody is sent to what is going, and no crash brings it back;
 - copies of a lineage that lost: a leader elected uncleanly has other records at those offsets. Where it has
   none, its own epochs are in doubt (`lineage`), and nothing goes;
 - copies whose place another has taken;
@@ -23,16 +24,17 @@ from headrace.tiered import lineage
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
+from headrace.tiered.segment_mark import start_mark
 from headrace.tiered.steps import Steps, Teller
 from headrace.tiered.store import RemoteStore
 
 OFFSET_DIGITS: Final = 20
 
 
-def remove(segment: RemoteSegment, store: RemoteStore, teller: Teller) -> Steps:
-    """Remove a segment that nobody may read or finish any more."""
+def remove(segment: RemoteSegment, store: RemoteStore, teller: Teller, mark: bytes | None = None) -> Steps:
+    """Remove a segment that nobody may read or finish any more. `mark` tells where the log starts then."""
     is_told = segment.state is SegmentState.DELETE_STARTED or (
-        yield teller.update(segment, SegmentState.DELETE_STARTED)
+        yield teller.update(segment, SegmentState.DELETE_STARTED, mark)
     )
     if not is_told:
         return False
@@ -61,6 +63,20 @@ class Removals:
 
     log_start: int
     segments: tuple[RemoteSegment, ...] = ()
+
+    @property
+    def tells_start(self) -> bool:
+        """Whether a segment goes because the log starts behind it: its announcement tells that."""
+        return any(
+            segment.state is SegmentState.COPY_FINISHED and segment.end_offset < self.log_start
+            for segment in self.segments
+        )
+
+    def mark(self, log: PartitionLog) -> bytes | None:
+        """What the announcements tell of the log's start."""
+        if not log.config.remote_storage_enable or log.epochs.epoch_at(self.log_start - 1) < 0:
+            return None
+        return start_mark(self.log_start, log.epochs.epoch_at(self.log_start - 1))
 
     @classmethod
     def of(
@@ -129,10 +145,18 @@ def first_there(log: PartitionLog, remote: RemoteLog) -> int:
     """The log's start, or behind what is no longer anywhere: its leader of before has removed it, and a crash
     may have forgotten that the log moved on.
     """
-    start, local = log.log_start_offset, log.segments.first.base_offset
-    if start >= local or not log.config.remote_storage_enable:
-        return start
-    return min(first_remote(log, remote), local)
+    if not log.config.remote_storage_enable:
+        return log.log_start_offset
+    start, local = max(log.log_start_offset, _told_start(log, remote)), log.segments.first.base_offset
+    return start if start >= local else max(start, min(first_remote(log, remote), local))
+
+
+def _told_start(log: PartitionLog, remote: RemoteLog) -> int:
+    """Where a leader of this lineage said that the log starts; 0 where none has."""
+    if remote.told_start is None:
+        return 0
+    offset, epoch = remote.told_start
+    return offset if log.epochs.epoch_at(offset - 1) == epoch else 0
 
 
 def first_remote(log: PartitionLog, remote: RemoteLog) -> int:

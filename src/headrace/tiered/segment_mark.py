@@ -3,6 +3,7 @@
 from typing import Final
 
 CLEAN_TO: Final = b"clean-to="
+LOG_START: Final = b"log-start="
 SEPARATOR: Final = b";"
 
 
@@ -22,3 +23,18 @@ def parted(field: bytes | None) -> tuple[int | None, bytes | None]:
     if digits and not digits.isdigit():
         return None, field  # nobody but us writes marks
     return int(digits) if digits else None, note if separator else None
+
+
+def start_mark(offset: int, epoch: int) -> bytes:
+    """With the removal of a segment: where the log starts from then on, and which leader epoch wrote the last
+    record before.
+    """
+    return LOG_START + b"%d@%d" % (offset, epoch)
+
+
+def told_start(field: bytes) -> tuple[int, int] | None:
+    """What such a mark tells; None where there is none."""
+    offset, _, epoch = field.removeprefix(LOG_START).partition(b"@")
+    if not field.startswith(LOG_START) or not offset.isdigit() or not epoch.isdigit():
+        return None
+    return int(offset), int(epoch)

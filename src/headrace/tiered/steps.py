@@ -41,8 +41,8 @@ class Teller:
             replace(self._update(copied, SegmentState.COPY_FINISHED), custom_metadata=custom_metadata)
         )
 
-    def update(self, segment: RemoteSegment, state: SegmentState) -> Tell:
-        return Tell(self._update(segment, state))
+    def update(self, segment: RemoteSegment, state: SegmentState, mark: bytes | None = None) -> Tell:
+        return Tell(replace(self._update(segment, state), custom_metadata=mark))
 
     def _update(self, segment: RemoteSegment, state: SegmentState) -> SegmentUpdate:
         return SegmentUpdate(segment.partition, segment.segment_id, state, self.broker_id, self.now_ms())
