@@ -87,6 +87,18 @@ def test_a_torn_end_is_not_damage(tail_epoch):
             assert not is_refused(disk_with(FIRST, torn)), hole
 
 
+def test_an_end_that_lacks_one_bit_is_torn_and_others_that_do_are_not():
+    """Found by the simulator (tiers, seed 3004910): the last bytes of a batch, 1 0 0, were not written yet."""
+    data = build_batch([Record(0, 1, None, bytes([4, 4, 0, 1, 0]))])
+    data[:8], data[12:16] = (6).to_bytes(8, "big"), (2).to_bytes(4, "big")
+    torn = bytes(data).rstrip(b"\0")[:-1].ljust(len(data), b"\0")
+    assert sum(one != other for one, other in zip(data, torn, strict=True)) == 1
+    assert not is_refused(disk_with(FIRST, torn))
+    assert is_refused(disk_with(FIRST, torn + batch(7, 2)))
+    flipped = bytes(data).replace(bytes([4, 4, 0, 1]), bytes([4, 0, 0, 1]))
+    assert is_refused(disk_with(FIRST, flipped))
+
+
 def test_a_lost_write_before_one_of_the_same_epoch_is_a_torn_end():
     lost = bytes(len(batch(8, 2)))
     assert not is_refused(disk_with(FIRST, batch(6, 2) + lost + batch(10, 2)))

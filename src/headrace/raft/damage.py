@@ -5,7 +5,8 @@ told of. For the metadata log that would be fatal where the batch is bad because
 that were committed long ago would be gone without a word, and their records set aside with them. So before
 the log is opened its batches are read, and a bad one is refused, for an operator to bring a good copy, where
 
-- one flipped bit explains it (CRC-32C tells which),
+- one flipped bit explains it (CRC-32C tells which), unless there is nothing but zeros from that byte on: the
+  last bytes of a batch are mostly zeros, and where they were not written yet, one bit may be all that lacks,
 - its CRC is right but its offset or epoch does not follow, which lie outside of the CRC, or
 - a whole batch of a later epoch than that of the last good one comes behind it: an epoch begins only when all
   before it is durable, and goes on only when its first batch is.
@@ -89,20 +90,24 @@ def _is_one_bit_off(data: bytes, at: int) -> bool:
     header = read_header(data, at)
     if not HEADER_BYTES - LOG_OVERHEAD <= header.length <= len(data) - at - LOG_OVERHEAD:
         return False
-    summed = data[at + CRC_FROM : at + header.length + LOG_OVERHEAD]
-    return header.magic == MAGIC and _is_one_bits_sum(crc32c(summed) ^ header.crc, len(summed))
+    end = at + header.length + LOG_OVERHEAD
+    difference = crc32c(data[at + CRC_FROM : end]) ^ header.crc
+    if header.magic != MAGIC or difference.bit_count() == 1:
+        return header.magic == MAGIC
+    behind = _bytes_behind_bit(difference, end - at - CRC_FROM)
+    return behind >= 0 and any(data[end - 1 - behind :])
 
 
-def _is_one_bits_sum(difference: int, length: int) -> bool:
-    """Whether one bit, of the sum itself or of the bytes it was made of, changes a CRC-32C like this."""
-    if difference.bit_count() == 1:
-        return True
+def _bytes_behind_bit(difference: int, length: int) -> int:
+    """Where the one bit is that changes the CRC-32C of `length` bytes like this: as many bytes before the last.
+    -1 where there is none.
+    """
     sums = [_SHIFTS[1 << bit] for bit in range(8)]
-    for _ in range(length):
+    for behind in range(length):
         if difference in sums:
-            return True
+            return behind
         sums = [each >> 8 ^ _SHIFTS[each & 0xFF] for each in sums]
-    return False
+    return -1
 
 
 def _has_later_epoch(data: bytes, at: int, expected_offset: int, epoch: int) -> bool:
