@@ -88,7 +88,7 @@ def test_a_torn_end_is_not_damage(tail_epoch):
 
 
 def test_an_end_that_lacks_one_bit_is_torn_and_others_that_do_are_not():
-    """Found by the simulator (tiers, seed 3004910): the last bytes of a batch, 1 0 0, were not written yet."""
+    """Found by the simulator (tiers, seed 3004910): the last bytes of a batch, 1 0 0, were not there yet."""
     data = build_batch([Record(0, 1, None, bytes([4, 4, 0, 1, 0]))])
     data[:8], data[12:16] = (6).to_bytes(8, "big"), (2).to_bytes(4, "big")
     torn = bytes(data).rstrip(b"\0")[:-1].ljust(len(data), b"\0")

@@ -99,8 +99,8 @@ def _is_one_bit_off(data: bytes, at: int) -> bool:
 
 
 def _bytes_behind_bit(difference: int, length: int) -> int:
-    """Where the one bit is that changes the CRC-32C of `length` bytes like this: as many bytes before the last.
-    -1 where there is none.
+    """Where the one bit is that changes the CRC-32C of `length` bytes like this: as many bytes before the
+    last; -1 where there is none.
     """
     sums = [_SHIFTS[1 << bit] for bit in range(8)]
     for behind in range(length):
