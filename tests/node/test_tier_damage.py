@@ -8,6 +8,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.log.checkpoints import encode_epochs
+from headrace.log.roll import roll_to
 from headrace.testing.disk import VirtualDisk
 from tests.node.test_tiers import TOPIC, TieredWorld
 from tests.server.beside_kafka.list_offsets import find
@@ -88,6 +89,29 @@ def test_nothing_is_lost(damage: Damage) -> None:
         await world.start()
         assert world.log("rows").epochs.entries()[: len(entries)] == entries, "it must be on the disk again"
         await world.stop()
+
+    with TieredWorld() as world:
+        world.run(script(world))
+
+
+def test_an_epoch_that_never_was_keeps_nobody_from_writing() -> None:
+    """Nothing is on this disk that would contradict it."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic("rows", configs=TOPIC | {"retention.ms": "-1"})
+        world.write("rows", 5)
+        roll_to(world.log("rows"), 5, world.machine.clock.now_ms())
+        await world.until(lambda: world.log("rows").local_start_offset == 5, "all has left", timeout_s=60)
+        world.kill()
+        disk = world.machine.disk
+        disk.replace_file(EPOCHS, encode_epochs([(64, 0)]))
+        await world.start()
+        await world.until(lambda: world.partition("rows").knows_remote, "it knows what is in the store")
+        world.write("rows", 1)
+        log, epoch = world.log("rows"), world.partition("rows").leader_epoch
+        assert log.epochs.entries() == [(0, 0), (epoch, 5)]
+        assert (log.log_start_offset, log.log_end_offset) == (0, 6)
 
     with TieredWorld() as world:
         world.run(script(world))

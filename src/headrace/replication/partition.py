@@ -136,8 +136,8 @@ class Partition:
         self.partition_epoch = image.partition_epoch
         self._in_sync = frozenset(image.isr)
         self._replica_count = len(image.replicas)
-        if leads_anew and self.log is not None:
-            self._begin_leading(self.log)
+        if leads_anew:
+            self.enter_epoch()
         self._follow_followers(image, anew=leads_anew, is_news=is_news, now_ms=now_ms)
         if self.is_leader:
             self._advance_high_watermark()
@@ -150,10 +150,12 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leading = None
 
-    def _begin_leading(self, log: PartitionLog) -> None:
+    def enter_epoch(self) -> None:
+        """Begin to lead in this epoch, where the log takes it."""
+        log = self.log
         # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
         # what the log has seen is one whose records are not the newest: the log refuses to write in it.
-        if self.leader_epoch > log.epochs.latest:
+        if log is not None and self.leader_epoch > log.epochs.latest:
             log.epochs.assign(self.leader_epoch, log.log_end_offset)
         self.hold_what_is_not_synced()
 

@@ -36,6 +36,7 @@ async def take_over(
         await _find_lineage(log, remote, rounds, leads)
         if not leads():
             return False
+        partition.enter_epoch()  # a file that told of a later one may have kept it out
     partition.remote_known_epoch = epoch
     settle(partition, log, remote)
     partition.on_advance(partition.topic_partition)  # who asked before waits for it

@@ -64,11 +64,15 @@ def witness(log: PartitionLog, remote: RemoteLog) -> RemoteSegment | None:
 
 
 def restored(log: PartitionLog, told: Entries) -> Entries:
-    """The log's epochs, with what a witness tells of what is not here."""
+    """The log's epochs from where this disk begins on, and before what a witness tells."""
     local = log.segments.first.base_offset
     before = [(epoch, start) for epoch, start in told if start < local]
     latest = before[-1][0] if before else -1
-    return before + [(epoch, start) for epoch, start in log.epochs.entries() if epoch > latest]
+    here = [(epoch, start) for epoch, start in log.epochs.entries() if start >= local and epoch > latest]
+    first = log.epochs.epoch_at(local)
+    if log.log_end_offset > local and first > latest and (not here or here[0][1] > local):
+        here.insert(0, (first, local))  # as the batches here say
+    return before + here
 
 
 def read_epochs(store: RemoteStore, segment: RemoteSegment) -> Entries:

@@ -85,10 +85,6 @@ Contents = dict[int, tuple[bytes | None, bytes | None]]
 """Key and value at each offset."""
 
 
-Process = tuple[int, int]
-"""A node, and how often it had booted: each reads all records anew."""
-
-
 class Acknowledged(Promises):
     """What writers were told to be written; it is looked for in the end."""
 
@@ -102,26 +98,27 @@ class Graveyard:
 
     def __init__(self, cluster: NodeCluster) -> None:
         self._cluster = cluster
-        self._states: dict[tuple[Process, bytes], SegmentState] = {}
-        self._versions: dict[tuple[Process, TopicIdPartition], int] = {}
+        self._states: dict[RemoteLog, dict[bytes, SegmentState]] = {}
+        self._versions: dict[RemoteLog, int] = {}
 
     def check(self) -> None:
-        for node_id, node in self._cluster.nodes.items():
+        for node in self._cluster.nodes.values():
             if node.tiers is None:
                 continue
-            process = node_id, self._cluster.machine(node_id).boots
             for partition in node.tiers.logs.partitions():
                 remote = node.tiers.logs.known(partition)
-                if self._versions.get((process, partition)) != remote.version:
-                    self._versions[process, partition] = remote.version
-                    self._look(process, remote)
+                if self._versions.get(remote) != remote.version:
+                    self._versions[remote] = remote.version
+                    self._look(remote)
 
-    def _look(self, process: Process, remote: RemoteLog) -> None:
+    def _look(self, remote: RemoteLog) -> None:
+        """One that is made anew, by another process or because it is wanted again, reads all records anew."""
+        states = self._states.setdefault(remote, {})
         for segment in remote:
-            before = self._states.get((process, segment.segment_id))
+            before = states.get(segment.segment_id)
             if before is not None and segment.state < before:
                 raise CheckFailedError(f"{segment} was {before.name} and is {segment.state.name}")
-            self._states[process, segment.segment_id] = segment.state
+            states[segment.segment_id] = segment.state
 
 
 class TiersRun:
