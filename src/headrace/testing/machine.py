@@ -80,8 +80,7 @@ class SimulatedMachine:
     def _note_failure(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.world.note(f"the program of {self.name} failed")
-            self.world.fail(error)
+            self.world.fail_program(self.name, error)
 
     def crash(self, how: Crash) -> None:
         """End the process where it stands. Nothing happens when there is none."""

@@ -160,6 +160,13 @@ class World:
         if self.scheduler.failure is None:
             self.scheduler.failure = error
 
+    def fail_program(self, name: str, error: BaseException) -> None:
+        """A machine's program ended with an error that nobody looks at: a rule it found broken, or a fault."""
+        if not isinstance(error, CheckFailedError):
+            cause, error = error, CheckFailedError(f"the program of {name} failed: {error!r}")
+            error.__cause__ = cause
+        self.fail(error)
+
     def check_uncaught(self) -> None:
         """No process let an exception through to its loop."""
         for loop in self.loops:
