@@ -119,12 +119,14 @@ def _a_new_epoch_is_taken_for_a_repetition(patch: Patch) -> None:
 def _a_new_leader_cuts_to_its_high_watermark(patch: Patch) -> None:
     """As Kafka did before KIP-101: a follower's high watermark is behind what was acknowledged."""
 
-    def begin_leading(partition: Partition, log: PartitionLog) -> None:
-        log.truncate_to(log.high_watermark, now_ms=0)
-        rightly(partition, log)
+    def enter_epoch(partition: Partition) -> None:
+        log = partition.log
+        if log is not None:
+            log.truncate_to(log.high_watermark, now_ms=0)
+        rightly(partition)
 
-    rightly = Partition._begin_leading
-    patch.setattr(Partition, "_begin_leading", begin_leading)
+    rightly = Partition.enter_epoch
+    patch.setattr(Partition, "enter_epoch", enter_epoch)
 
 
 def _a_leader_answers_before_the_others_have_it(patch: Patch) -> None:

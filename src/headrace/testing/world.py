@@ -161,7 +161,7 @@ class World:
             self.scheduler.failure = error
 
     def fail_program(self, name: str, error: BaseException) -> None:
-        """A machine's program ended with an error that nobody looks at: a rule it found broken, or a fault."""
+        """A program ended with an error that nobody looks at: a rule that it found broken, or a fault."""
         if not isinstance(error, CheckFailedError):
             cause, error = error, CheckFailedError(f"the program of {name} failed: {error!r}")
             error.__cause__ = cause
