@@ -8,6 +8,7 @@ more is broken, and only safety counts.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from functools import partial
@@ -149,8 +150,8 @@ class NodeRun:
                 ending.set_result(None)
 
         self._ask_to_stop = partial(own.loop.call_soon, stop)
-        try:
-            node = await start_node(
+        starting = own.loop.create_task(
+            start_node(
                 BrokerConfig(self.settings()),
                 loop=own.loop,
                 clock=own.clock,
@@ -159,6 +160,17 @@ class NodeRun:
                 rng=own.rng,
                 on_failure=on_failure,
             )
+        )
+        # As the real process does: a fault, or somebody who asks, ends a start too.
+        await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+            await ending
+            return
+        try:
+            node = starting.result()
         except ApiError as error:
             raise self._disk_is_to_blame(error) from error
         except InvalidBytesError as error:
