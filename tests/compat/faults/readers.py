@@ -54,10 +54,14 @@ class Reader(ABC):
     def start(self) -> None:
         self._thread.start()
 
+    def ask_to_stop(self) -> None:
+        """What happens from now on is no concern of the test's."""
+        self._is_over.set()
+
     def stop(self) -> None:
         """What was seen counts. A library that does not come back from its own close is left behind:
         librdkafka may wait there for good, with nothing on the wire and brokers that answer."""
-        self._is_over.set()
+        self.ask_to_stop()
         self._thread.join(CLOSE_SECONDS)
 
     def has_reached(self, ends: dict[int, int]) -> bool:

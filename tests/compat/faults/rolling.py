@@ -93,9 +93,11 @@ def _end(cluster: HeadraceCluster, writers: list[Writer], groups: dict[str, list
         lambda: all(_count(view()) >= total for view in seen.values()),
         lambda: f"groups read {total} records: { {name: _count(view()) for name, view in seen.items()} }",
     )
-    for group in groups.values():
-        for member in group:
-            member.stop()
+    members = [member for group in groups.values() for member in group]
+    for member in members:
+        member.ask_to_stop()  # all of them first: when one leaves its group, the other is given its partitions
+    for member in members:
+        member.stop()
     told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in writers]
     faults = checker.check(told, read_all(client, ends), {name: view() for name, view in seen.items()})
     faults += [text for each in writers for text in each.failed.values()]
