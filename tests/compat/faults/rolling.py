@@ -95,7 +95,7 @@ def _end(cluster: HeadraceCluster, writers: list[Writer], groups: dict[str, list
     )
     members = [member for group in groups.values() for member in group]
     for member in members:
-        member.ask_to_stop()  # all of them first: when one leaves its group, the other is given its partitions
+        member.ask_to_stop()  # all of them first: when one leaves its group, the other must rebalance
     for member in members:
         member.stop()
     told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in writers]
