@@ -202,10 +202,6 @@ class RemoteLog:
         """Finished copies whose place no other has taken, by start offset; not to be changed."""
         return self._finished
 
-    def strangers(self, epochs: LeaderEpochs) -> list[RemoteSegment]:
-        """Finished copies that have nothing of this lineage."""
-        return [segment for segment in self._finished if lineage_end(epochs, segment) <= segment.start_offset]
-
     def after(self, epochs: LeaderEpochs, segment: RemoteSegment) -> RemoteSegment | None:
         """The finished copy to read on in, behind what of `segment` is of this lineage."""
         offset = lineage_end(epochs, segment)

@@ -95,11 +95,13 @@ class Removals:
         doomed.update(segment.segment_id for segment, end in readable if end <= start)
         if lineage.is_known(log):
             latest = log.epochs.latest
+            own = {segment.segment_id for segment, _ in readable}
             doomed.update(
-                stranger.segment_id
-                for stranger in remote.strangers(log.epochs)
-                if stranger.epochs[-1][0] <= latest  # else of a leader that this one does not know of yet
-                and not lineage.is_missed(log, remote, stranger)
+                other.segment_id
+                for other in remote.finished()
+                if other.segment_id not in own
+                and other.epochs[-1][0] <= latest  # else of a leader that this one does not know of yet
+                and not lineage.is_missed(log, remote, other)
             )
         return cls(start, tuple(_left_alone(remote, in_progress, doomed.__contains__)))
 
