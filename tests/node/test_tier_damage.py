@@ -117,6 +117,26 @@ def test_an_epoch_that_never_was_keeps_nobody_from_writing() -> None:
         world.run(script(world))
 
 
+def test_where_all_that_lay_in_the_store_was_removed_the_log_starts_on_this_disk() -> None:
+    """Found by the simulator (tiers, seed 3006128): no copy is left to ask, and none to lose."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic("rows", configs=TOPIC | {"retention.ms": "-1"})
+        world.write("rows", 5)
+        await world.until(lambda: world.log("rows").local_start_offset == 3, "three have left the disk")
+        world.partition("rows").delete_records(3)
+        await world.until(lambda: not world.segments("rows"), "they are removed", timeout_s=60)
+        world.kill()
+        both(put(EPOCHS, encode_epochs([(0, 3)])), lose(STARTS))(world.machine.disk)
+        await world.start()
+        await world.until(lambda: world.partition("rows").knows_remote, "it knows what is in the store")
+        assert world.log("rows").log_start_offset == 3
+
+    with TieredWorld() as world:
+        world.run(script(world))
+
+
 def test_a_store_that_is_away_is_waited_for() -> None:
     """Until it tells, nobody is told where the log starts, and nothing goes."""
 

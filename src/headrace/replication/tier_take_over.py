@@ -54,7 +54,7 @@ def settle(partition: Partition, log: PartitionLog, remote: RemoteLog) -> None:
 async def _find_lineage(log: PartitionLog, remote: RemoteLog, rounds: TierRounds, leads: IsWanted) -> None:
     """Ask the store whose records are in it."""
     local = log.segments.first.base_offset
-    if not remote.version:  # nothing was ever there
+    if all(copy.start_offset >= local for copy in remote.finished()):  # nothing there can be this log's
         log.advance_log_start(min(local, log.high_watermark))
         return
     found = witness(log, remote)
