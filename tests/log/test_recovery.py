@@ -211,6 +211,15 @@ def test_a_file_of_epochs_that_lies_costs_no_record(logs, synced):
     assert reopened.epochs.epoch_at(4) == 2
 
 
+def test_an_epoch_that_begins_inside_of_a_batch_is_a_lie(logs):
+    """Found by the simulator (tiers, seed 3006060): copies of before seemed to be another log's there."""
+    log = logs.open(segment_bytes=4 * SIZE)
+    for epoch in (0, 4, 4, 4, 4):
+        append(log, batch_of(2), leader_epoch=epoch)
+    logs.disk.replace_file(f"{logs.folder}/leader-epoch-checkpoint", encode_epochs([(0, 0), (4, 3)]))
+    assert logs.open(recovery_point=8, segment_bytes=4 * SIZE).epochs.entries() == [(0, 0), (4, 2)]
+
+
 def test_an_epoch_that_wrote_nothing_is_forgotten(logs):
     log = filled(logs)
     log.epochs.assign(9, 20)

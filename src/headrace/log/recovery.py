@@ -265,6 +265,8 @@ def _epochs_fit(log: PartitionLog, last_segment: Segment) -> bool:
     for epoch, start_offset in entries:
         found, before = _batch_at(log, start_offset), _batch_at(log, start_offset - 1)
         if found is not None:
+            if found.base_offset < start_offset != entries[0][1]:
+                return False  # no epoch begins inside of a batch; a log may
             moved = found.base_offset > start_offset
             if found.leader_epoch != epoch and not (moved and found.leader_epoch > epoch):
                 return False
