@@ -149,6 +149,17 @@ def node_program() -> Path:
     return out
 
 
+def node_package(name: str, version: str) -> Path:
+    """A folder with a package in its node_modules, and what it needs, from the npm registry."""
+    _need("node", "Node, 20 or newer")
+    _need("npm", "npm")
+    out = _folder_of(name, version.encode())
+    if not out.exists():
+        command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", f"{name}@{version}"]
+        _build(out, lambda work: _call(command, work, "the npm registry"))
+    return out
+
+
 def _program_folder(name: str, sources: list[Path]) -> Path:
     return _folder_of(name, b"\0".join(path.read_bytes() for path in sources))
 
@@ -182,13 +193,14 @@ def _call(command: list[str], folder: Path, source: str) -> None:
 
 
 def main() -> None:
-    from tests.tiered.servers import hdfs_jars, s3_jars  # which builds on this module
+    from tests.tiered.servers import azurite, hdfs_jars, s3_jars  # which builds on this module
 
     steps: dict[str, Callable[[], Path]] = {
         f"Apache Kafka {kafka_version()} (tests marked java)": kafka_libs,
         "the Java client": java_program,
         "Spark's Kafka connector": connector_libs,
         "an S3 server": s3_jars,
+        "Azure's blob server": azurite,
         "Hadoop's HDFS": hdfs_jars,
         "the Go clients (tests marked golang)": go_program,
         "the Node clients (tests marked nodejs)": node_program,
