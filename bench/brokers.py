@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import ClassVar, Self
 
-from bench.machine import cpu_seconds, free_port, rss_mb, stop, wait_until_serving
+from bench.machine import cpu_seconds, rss_mb, stop, wait_until_serving
+from headrace.transport.system_network import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers"))
@@ -45,7 +46,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_s = 0.0
         self.prepare()
@@ -114,7 +115,7 @@ class Kafka(Broker):
     name = "kafka"
 
     def prepare(self) -> None:
-        controller = free_port()
+        (controller,) = free_ports(1)
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",

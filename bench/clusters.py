@@ -11,9 +11,10 @@ import subprocess
 import time
 
 from bench.brokers import KAFKA_FLAGS, Broker, java
-from bench.machine import await_end, cpu_seconds, free_port, rss_mb, wait_until_serving
+from bench.machine import await_end, cpu_seconds, rss_mb, wait_until_serving
 from headrace.node.fleet import fleet_configs, format_fleet
 from headrace.node.supervisor import node_command
+from headrace.transport.system_network import free_ports
 
 NODES = 3
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -90,8 +91,8 @@ class KafkaCluster(Cluster):
     name = "kafka"
 
     def prepare(self) -> None:
-        self.ports = [free_port() for _ in range(NODES)]
-        controllers = [free_port() for _ in range(NODES)]
+        self.ports = free_ports(NODES)
+        controllers = free_ports(NODES)
         voters = ",".join(f"{number + 1}@127.0.0.1:{port}" for number, port in enumerate(controllers))
         for number, (port, controller) in enumerate(zip(self.ports, controllers, strict=True), 1):
             self._prepare_node(number, port, controller, voters)

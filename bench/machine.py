@@ -81,13 +81,6 @@ def end_tidily() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def call(address: tuple[str, int], key: int, version: int, body: bytes) -> bytes:
     """One request with a v1 header, for brokers that may not be up yet."""
     with socket.create_connection(address, timeout=5) as connection:

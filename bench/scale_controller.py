@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.clusters import CLUSTER_ID
-from bench.machine import cpu_seconds, free_port, read_frame, rss_mb
+from bench.machine import cpu_seconds, read_frame, rss_mb
 from bench.topic_wire import ask
 from headrace.base.clock import SystemClock
 from headrace.log.system_disk import SystemDisk
@@ -33,6 +33,7 @@ from headrace.metadata.features import SUPPORTED
 from headrace.node.storage import format_node
 from headrace.node.supervisor import READY, node_command
 from headrace.settings.broker_config import BrokerConfig
+from headrace.transport.system_network import free_ports
 from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from headrace.wire.schemas.broker_registration import (
     BrokerRegistrationRequest,
@@ -66,7 +67,7 @@ class Quorum:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="bench-controller-"))
-        self.ports = {node: free_port() for node in NODES}
+        self.ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._starts = dict.fromkeys(NODES, 0)

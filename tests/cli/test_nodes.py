@@ -93,7 +93,7 @@ def test_three_processes_are_a_cluster_and_one_that_is_killed_comes_back(tmp_pat
 
 
 def test_a_controller_joins_the_voters_and_leaves_them(tmp_path: Path) -> None:
-    port, controller = free_ports(HOST, 2)
+    port, controller = free_ports(2, HOST)
     with running("--nodes", "2", "--port", "0", "--data", str(tmp_path)) as (_, servers):
         cluster_id = json.loads(run(servers, "cluster", "describe", "--json"))["cluster_id"]
         members = quorum_of(servers)["members"]

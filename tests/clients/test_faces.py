@@ -200,9 +200,7 @@ def test_nothing_goes_after_the_end(bootstrap: str, topic: str) -> None:
 def test_an_interrupt_loses_nothing_that_was_taken(bootstrap: str, topic: str) -> None:
     """Ctrl-C while sending: what `send` has returned for is written when the `with` block is left."""
     program = f"""
-import signal
 from headrace.clients import Producer
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have its background jobs ignore it
 sent = 0
 try:
     with Producer(bootstrap_servers={bootstrap!r}, linger_ms=100) as producer:

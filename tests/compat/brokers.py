@@ -8,7 +8,6 @@ three replicas."""
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from headrace.transport.system_network import free_ports
 from tests.compat import prepare
 
 READY = re.compile(rb"headrace ready: (\S+):(\d+)")
@@ -215,14 +215,6 @@ def under_test(folder: Path, settings: dict[str, str] | None = None) -> Broker:
         return HeadraceCluster(folder / "data", settings, count=NODES)
     kinds = {"headrace": HeadraceBroker, "kafka": ApacheKafkaBroker}
     return kinds[os.environ.get("COMPAT_BROKER", "headrace")](folder / "data", settings)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def answers(bootstrap: str) -> bool:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.compat.brokers import READY, Broker, free_ports
+from headrace.transport.system_network import free_ports
+from tests.compat.brokers import READY, Broker
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 LOOPBACK = "127.0.0.1"

@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin
 from headrace.clients.administering.topics import PartitionDescription
+from headrace.transport.system_network import free_ports
 from tests.compat import prepare
-from tests.compat.brokers import Broker, free_ports
+from tests.compat.brokers import Broker
 from tests.compat.clients.face import eventually
 from tests.compat.cluster import HEADRACE
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headrace.transport.system_network import free_ports
 from tests.compat import prepare
-from tests.compat.brokers import HeadraceBroker, free_ports
+from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.external import Program
 from tests.compat.prepare import UnavailableError
 

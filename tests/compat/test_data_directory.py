@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.transport.system_network import free_ports
 from tests.compat import prepare
-from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker, free_ports
+from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import CODECS, Client, Record, RefusedError, eventually
 from tests.compat.prepare import UnavailableError

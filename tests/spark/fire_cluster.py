@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from headrace.spark.java_home import find_java_home
-from tests.compat.brokers import free_ports
+from headrace.transport.system_network import free_ports
 from tests.compat.clients.face import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

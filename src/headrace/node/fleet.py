@@ -43,7 +43,7 @@ def fleet_configs(
 ) -> list[BrokerConfig]:
     """The settings of nodes 1 to `count`; SettingError where the overrides are wrong."""
     given = {name: value for name, value in (overrides or {}).items() if name not in _OWN}
-    ports = free_ports(HOST, 2 * count) if port == 0 else [port + n for n in range(count)]
+    ports = free_ports(2 * count, HOST) if port == 0 else [port + n for n in range(count)]
     if port:
         ports += [controller_port(port) + n for n in range(count)]
     voters = ",".join(f"{n + 1}@{HOST}:{ports[count + n]}" for n in range(count))

@@ -162,11 +162,17 @@ def _plain_address(address: Any) -> tuple[str, int]:
     return host.removeprefix("::ffff:") if "." in host else host, port
 
 
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server((host, 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports that nobody listens on now, and that the system gives to nobody else for a minute.
+
+    A port that was merely tried is the next one's to be given out, before whoever asked has begun to listen.
+    So each has carried a connection, closed from this end: until that is forgotten (TIME_WAIT), only who
+    names the port can have it.
+    """
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        for server in servers:
+            with socket.create_connection(server.getsockname()[:2]) as client:
+                server.accept()[0].close()
+                client.recv(1)  # its end has come: the accepted one closed first
+        return [server.getsockname()[1] for server in servers]
