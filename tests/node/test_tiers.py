@@ -25,6 +25,7 @@ ROOT = "/remote"
 EARLIEST = -2
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
+BROKER = 4
     "remote.log.manager.task.interval.ms": "1000",
     "remote.log.manager.task.retry.backoff.max.ms": "2000",
     "log.retention.check.interval.ms": "1000",
@@ -93,6 +94,18 @@ class TieredWorld(NodeWorld):
 
     def check_no_orphans(self, *topics: str) -> None:
         """Every object belongs to a finished segment of the records, and each of those has its objects."""
+    async def configure_node(self, name: str, number: int) -> None:
+        """Change a setting of the running node."""
+        resource = AlterConfigsResource(BROKER, "1", [AlterableConfig(name, 0, str(number))])
+
+        async def ask() -> Any:
+            controller = self.node.parts.controller
+            return await controller.incremental_alter_configs(IncrementalAlterConfigsRequest([resource]))
+
+        response = await self.on_node(ask())
+        assert response.responses[0].error_code == 0
+        await self.until(lambda: self.node.config.int(name) == number, f"{name} holds")
+
         known = {
             name for topic in topics for segment in self.segments(topic) for name in segment.object_names()
         }

@@ -1,7 +1,9 @@
 """Doing the steps of work on remote segments: records are written and read back, what blocks is for a thread.
 
-Threads are of an executor of their own: a store that is slow must not keep a log from being synced. All bytes
-that are copied share `remote.log.manager.copy.max.bytes.per.second`.
+Threads are of an executor of their own: a store that is slow must not keep a log from being synced. All logs
+that are copied or compacted share `remote.log.manager.copy.max.bytes.per.second`. Their bytes count before
+they are moved, so that of many that want to begin at once only one does; the small objects beside them do not
+count, as in Kafka.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from headrace.tiered.pace import Pace
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
 from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition, partition_prefix
 from headrace.tiered.removal import orphans
-from headrace.tiered.steps import Steps, Tell, Teller
+from headrace.tiered.steps import Room, Steps, Tell, Teller
 from headrace.tiered.store import RemoteStore, RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -64,13 +66,17 @@ class TierRounds:
                 if isinstance(step, Tell):
                     step = steps.send(await self.records.write(step.record, is_wanted))
                     continue
+                if isinstance(step, Room):
+                    if not await self.hold_back(step.size, is_wanted):
+                        steps.close()
+                        return False
+                    step = steps.send(0)
+                    continue
                 try:
                     moved = await self.in_thread(step)
                 except (RemoteStoreError, OSError, InvalidBytesError) as error:
                     step = steps.throw(error)
                 else:
-                    if moved:
-                        self._pace.take(moved, self._loop.time())
                     step = steps.send(moved)
         except StopIteration as stop:
             return bool(stop.value)
@@ -78,12 +84,17 @@ class TierRounds:
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._executor, work)
 
-    async def hold_back(self, is_wanted: IsWanted) -> None:
-        """Keep to the bound on bytes: what was copied is waited for after it."""
-        wait_s = self._pace.wait_s(self._loop.time())
-        while wait_s > 0 and is_wanted():
-            await asyncio.sleep(min(wait_s, PAUSE_S))
+    async def hold_back(self, size: int, is_wanted: IsWanted) -> bool:
+        """Keep to the bound on bytes: wait until so many may be moved, and count them. False: nobody wants
+        them moved any more.
+        """
+        while is_wanted():
             wait_s = self._pace.wait_s(self._loop.time())
+            if wait_s <= 0:
+                self._pace.take(size, self._loop.time())
+                return True
+            await asyncio.sleep(min(wait_s, PAUSE_S))  # the bound may change meanwhile
+        return False
 
     async def sweep(self, name: TopicIdPartition, remote: RemoteLog, is_wanted: IsWanted) -> None:
         """Remove objects that no record knows: put by somebody who did not know that another leads."""

@@ -311,12 +311,16 @@ class Tiering:
             found = next_to_copy(partition.log)
             if found is None:
                 return
-            await self._rounds.hold_back(leads)
-            new = describe(found, name, new_uuid(self._rng), self._teller)
+            if not await self._rounds.hold_back(found.segment.size, leads):
+                return
+            again = next_to_copy(found.log)
+            if again is None or again.segment is not found.segment:
+                continue  # it was a long wait: deleted, cleaned or truncated meanwhile
+            new = describe(again, name, new_uuid(self._rng), self._teller)
             tended.in_progress.add(new.segment_id)
             try:
                 steps = copy(
-                    found,
+                    again,
                     new,
                     remote=remote,
                     store=self._store,

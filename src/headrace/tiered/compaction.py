@@ -43,7 +43,7 @@ from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState
 from headrace.tiered.removal import delete_objects, remove
 from headrace.tiered.segment_mark import joined
-from headrace.tiered.steps import Steps, Tell, Teller, Work
+from headrace.tiered.steps import Room, Steps, Tell, Teller, Work
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
 PIECE_BYTES: Final = 8 << 20
@@ -159,7 +159,7 @@ def group_remote(segments: list[RemoteSegment], config: TopicConfig) -> list[lis
     return groups
 
 
-def _fill(found: RemoteCleanable, mapping: Mapping, tools: Tools) -> Generator[Work, int, None]:
+def _fill(found: RemoteCleanable, mapping: Mapping, tools: Tools) -> Generator[Work | Room, int, None]:
     """The table, from the new part; where it is full the round ends there."""
     table, end = tools.table, found.segments[-1].end_offset + 1
     yield partial(_begin, table, found.first_dirty, end)
@@ -185,7 +185,9 @@ def _bytes_before(file: File, size: int, following: RemoteSegment | None) -> int
     return next(starts, size)
 
 
-def _rewrite(rewriting: Rewriting, group: list[RemoteSegment], tools: Tools) -> Generator[Work, int, None]:
+def _rewrite(
+    rewriting: Rewriting, group: list[RemoteSegment], tools: Tools
+) -> Generator[Work | Room, int, None]:
     yield rewriting.begin
     for segment, following in zip_longest(group, group[1:]):
         file = yield from _fetched(segment, tools)
@@ -197,8 +199,9 @@ def _rewrite(rewriting: Rewriting, group: list[RemoteSegment], tools: Tools) -> 
     yield rewriting.finish
 
 
-def _fetched(segment: RemoteSegment, tools: Tools) -> Generator[Work, int, File]:
+def _fetched(segment: RemoteSegment, tools: Tools) -> Generator[Work | Room, int, File]:
     """A segment's log in a file of the scratch folder."""
+    yield Room(segment.size)
     file = tools.disk.open(f"{tools.scratch}/fetched{LOG}", create=True)
     file.truncate(0)
     for start in range(0, segment.size, PIECE_BYTES):
@@ -272,6 +275,7 @@ def _replace(
     """Put what was written anew, and have it take the group's place."""
     store, teller = tools.store, tools.teller
     finishing = Finishing(store, new, tools.note_bytes_max)
+    yield Room(new.size)
     if not (yield Tell(new)):
         return False
     try:

@@ -5,6 +5,9 @@ how many bytes it moved, or the error it raised thrown in; and they yield `Tell`
 `__remote_log_metadata`, and get back whether it took effect: True once it was read back, False where this
 node has no say any more and nobody knows. A crash between any two steps leaves something that the records
 name.
+
+Before many bytes are moved `Room` is asked for. That may take long, and where this node has no say any more
+by then, the work ends there: it is asked for only while nothing was begun that somebody must remove.
 """
 
 from collections.abc import Callable, Generator
@@ -23,7 +26,14 @@ class Tell:
     record: RemoteSegment | SegmentUpdate
 
 
-Steps = Generator[Work | Tell, int, bool]
+@dataclass(frozen=True, slots=True)
+class Room:
+    """So many bytes are to be moved: wait until the bound on bytes per second has room for them."""
+
+    size: int
+
+
+Steps = Generator[Work | Tell | Room, int, bool]
 """Returns whether what was to be done is done."""
 
 
