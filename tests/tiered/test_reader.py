@@ -148,6 +148,26 @@ async def test_reading_keeps_to_its_pace() -> None:
 
 
 @simulated
+async def test_the_pace_counts_what_is_read_and_not_what_could_have_been() -> None:
+    tiers = Tiered(bytes_per_second=100_000)
+    log = filled(tiers, count=200)
+    tiers.drop_local(log, len(log.segments) - 1)
+    size = sum(segment.size for segment in tiers.remote.readable(log.epochs))
+    assert len(tiers.remote.readable(log.epochs)) > 10
+    loop = tiers.waiting._loop
+    started = loop.time()
+    await tiers.read_all(log)
+    assert size / 100_000 - 2 < loop.time() - started < size / 100_000 + 2
+    # Who begins inside of a segment pays for what is behind that.
+    started = loop.time()
+    last = tiers.remote.readable(log.epochs)[-1]
+    for _ in range(5):
+        tiers.reader._memory = WindowMemory()
+        await tiers.read(log, last.end_offset)
+    assert loop.time() - started < last.size / 100_000 + 1
+
+
+@simulated
 async def test_no_more_reads_at_once_and_none_forgotten() -> None:
     tiers = Tiered(threads=1, pending_max=1)
     log = filled(tiers)

@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 FIRST_WINDOW_BYTES: Final = 1 << 20
 """For who has just come: what one Fetch takes, by default. Who goes on gets more at a time."""
 
+PACE_PAUSE_S: Final = 1.0
+"""How long to wait for the pace at most before asking again: its rate may have been raised."""
+
 RETRY_PAUSE_S: Final = 0.25
 """How long a segment that could not be read is left alone: clients ask again at once."""
 
@@ -79,6 +82,7 @@ class _Job:
     __slots__ = (
         "aborted_in",
         "buffer",
+        "charged",
         "is_ahead",
         "is_sequential",
         "known_to",
@@ -93,6 +97,7 @@ class _Job:
         self.is_ahead = is_ahead
         self.is_sequential = is_sequential
         self.buffer: bytearray | None = None
+        self.charged = 0  # bytes that the pace was told of
         self.waiting: set[TopicPartition] = set()
         # Where aborted transactions are to be looked for; None: nobody has asked for them.
         self.aborted_in: list[RemoteSegment] | None = None
@@ -293,7 +298,7 @@ class RemoteReader:
             wait_s = self._pace.wait_s(now)
             if wait_s > 0:
                 if self._timer is None:
-                    self._timer = self._loop.call_later(wait_s, self._time_is_up)
+                    self._timer = self._loop.call_later(min(wait_s, PACE_PAUSE_S), self._time_is_up)
                 return
             queue = self._urgent or self._ahead
             job = queue[0]
@@ -315,8 +320,16 @@ class RemoteReader:
         if not self._memory.reserve(size, now, ahead=job.is_ahead):
             return False
         job.buffer = self._memory.take_buffer(size)
-        self._pace.take(size, now)
+        job.charged = min(size, job.wish.segment.size - (job.wish.position or 0))
+        self._pace.take(job.charged, now)
         return True
+
+    def _settle(self, job: _Job, window: Window, now: float) -> None:
+        """Where in its segment the window begins, and how large a batch is, only reading has told."""
+        read = len(window.data)
+        if window.buffer is None:  # the one batch that is larger than the buffer, which was filled before
+            read += len(job.buffer or b"")
+        self._pace.take(read - job.charged, now)
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -356,7 +369,9 @@ class RemoteReader:
             if aborted is not None:
                 window.aborted = aborted
             if job.buffer is not None:
-                self._memory.add(window, job.buffer, self._loop.time())
+                now = self._loop.time()
+                self._settle(job, window, now)
+                self._memory.add(window, job.buffer, now)
             self._failing.discard(job.wish.segment.segment_id)
         self._tell(job.waiting)
         self._start_jobs()
