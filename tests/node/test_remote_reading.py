@@ -185,6 +185,27 @@ async def test_a_lookup_that_the_store_does_not_answer_well_or_in_time(world: Ti
 
 
 @tiered
+async def test_lookups_that_nobody_waits_for_any_more_are_forgotten(world: TieredWorld) -> None:
+    await with_remote_part(world)
+    await world.configure_node("remote.list.offsets.request.timeout.ms", 300)
+    await world.configure_node("remote.log.reader.threads", 4)
+    assert world.node.tiers is not None
+    jobs = world.node.tiers.reading.times.jobs
+    loop_of(world).job_seconds = (60.0, 60.0)
+    clients = [await world.connect() for _ in range(20)]
+    started = world.now_ms()
+    asked = [client.ask(lookup(0), NEWEST) for client in clients]
+    await world.until(lambda: jobs.running + jobs.waiting == 20)
+    assert (jobs.running, jobs.waiting) == (4, 16)
+    answers = [(await each).topics[0].partitions[0].error_code for each in asked]
+    assert set(answers) == {ErrorCode.REQUEST_TIMED_OUT}
+    assert 300 <= world.now_ms() - started < 1_000
+    assert (jobs.running, jobs.waiting) == (4, 0)
+    loop_of(world).run_jobs_at_usual_speed()
+    assert bases((await fetch(clients[0], {"rows": wish(0)}))["rows"])[0] == 0, "readers do not wait for them"
+
+
+@tiered
 async def test_a_store_that_is_slower_than_a_fetch_waits_is_read_by_a_later_one(world: TieredWorld) -> None:
     client = await with_remote_part(world)
     loop_of(world).job_seconds = (2.0, 2.0)

@@ -19,7 +19,12 @@ START_MS = 1_000
 
 def times_of(tiers: Tiered) -> RemoteTimes:
     return RemoteTimes(
-        tiers.store, tiers.indexes, tiers.remote_logs, loop=asyncio.get_running_loop(), executor=None
+        tiers.store,
+        tiers.indexes,
+        tiers.remote_logs,
+        loop=asyncio.get_running_loop(),
+        executor=None,
+        threads=lambda: tiers.threads,
     )
 
 
@@ -80,6 +85,88 @@ async def test_the_largest_timestamp_may_be_in_the_remote_tier() -> None:
     found = times_of(tiers).largest(log, local.timestamp)
     assert found is not None
     assert await found == expected == TimestampOffset(START_MS + 5_001, 15, 0)
+    log.advance_log_start(16)  # within that segment: what is left of it is older
+    found = times_of(tiers).largest(log, -1)
+    assert found is not None
+    last = log.segments.first.base_offset - 1
+    assert await found == TimestampOffset(START_MS + last // 2 + 1, last, 0)
+
+
+def with_a_lost_tail(tiers: Tiered) -> PartitionLog:
+    """The store has offsets 0 to 99 of epoch 0; a leader that had only half of them went on in epoch 1, and
+    all that is closed was copied and left the disk.
+    """
+    log = tiers.open(segment_bytes=100_000, index_interval_bytes=300)
+    for number in range(100):
+        append(log, batch_of(1, timestamp=START_MS + 10 * number))
+    log.roll(0)
+    tiers.copy(log)
+    log.truncate_to(50, now_ms=0)
+    for number in range(50, 120):
+        append(log, batch_of(1, timestamp=START_MS + 600 + number), leader_epoch=1)
+    log.roll(0)
+    append(log, batch_of(1, timestamp=START_MS), leader_epoch=1)
+    return log
+
+
+@simulated
+async def test_what_a_lost_lineage_left_in_a_segment_is_no_answer() -> None:
+    tiers = Tiered()
+    log = with_a_lost_tail(tiers)
+    wanted = range(START_MS - 10, START_MS + 1_100, 3)
+    before = {timestamp: log.offset_for_timestamp(timestamp) for timestamp in wanted}
+    largest = log.offset_of_max_timestamp()
+    log.tiered_to = 50
+    tiers.copy(log)
+    tiers.drop_local(log, len(log.segments) - 1)
+    assert log.local_start_offset == 120
+    assert [each.end_offset for each in tiers.remote.finished()] == [99, 119]
+    times = times_of(tiers)
+    for timestamp in wanted:
+        assert await find(times, log, timestamp) == before[timestamp], timestamp
+    found = times.largest(log, START_MS)
+    assert found is not None
+    assert await found == largest == TimestampOffset(START_MS + 719, 119, 1)
+
+
+@simulated
+async def test_the_largest_timestamp_is_not_one_that_was_deleted_or_lost() -> None:
+    tiers = Tiered()
+    log = with_a_lost_tail(tiers)
+    log.tiered_to = 50
+    tiers.copy(log)
+    tiers.drop_local(log, len(log.segments) - 1)
+    times = times_of(tiers)
+    log.epochs.truncate_from_end(110)  # of the second copy, too, only a part is this log's
+    log.epochs.assign(2, 110)
+    found = times.largest(log, START_MS)
+    assert found is not None
+    assert await found == TimestampOffset(START_MS + 709, 109, 1)
+    found = times.largest(log, START_MS + 800)
+    assert found is not None
+    assert await found is None, "the local part has a younger one"
+
+
+@simulated
+async def test_no_more_lookups_at_once_and_who_gives_up_leaves_no_job_behind() -> None:
+    tiers = Tiered(threads=2)
+    log = with_times(tiers)
+    tiers.drop_local(log, len(log.segments) // 2)
+    times = times_of(tiers)
+    found = [times.find(log, START_MS) for _ in range(90)]
+    assert (times.jobs.running, times.jobs.waiting) == (2, 88)
+    for each in found[:-1]:
+        assert each is not None
+        each.cancel()
+    last = found[-1]
+    assert last is not None
+    await asyncio.sleep(0)
+    assert (times.jobs.running, times.jobs.waiting) == (2, 1)
+    first = await last
+    assert first is not None
+    assert first.offset == 5
+    await asyncio.sleep(60)
+    assert (times.jobs.running, times.jobs.waiting) == (0, 0)
 
 
 @simulated

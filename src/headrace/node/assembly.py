@@ -226,7 +226,7 @@ class Node:
             on_arrival=self.parts.waiting.notify,
         )
         self.parts.remote, self.parts.remote_times = tiers.reading.reader, tiers.reading.times
-        self._replication.use_remote_tier(tiers.reading.tails, tiers.reading.executor)
+        self._replication.use_remote_tier(tiers.reading.tails, tiers.reading.start_executor)
         return tiers
 
     @property

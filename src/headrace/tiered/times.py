@@ -3,12 +3,18 @@
 What is known of the segments tells which of them can hold the record, so most lookups need no store: `find`
 and `largest` say None where the local log alone has the answer. Else a thread asks the time index, the offset
 index and a piece of the segment, and the future gives the record, or None where it is not in the remote
-tier either. Where the tiers overlap the local one is asked.
+tier either. Where the tiers overlap the local one is asked, and of a segment whose tail is another lineage's
+only what is this log's counts (`remote_log`): its largest timestamp may be in that tail.
+
+Threads are few (`remote.log.reader.threads`) and not those of fetches: a store that hangs with lookups keeps
+no reader waiting. Who gives a lookup up cancels its future; one that has not begun then never does.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -16,6 +22,7 @@ from headrace.log.batch_scan import scan_headers
 from headrace.log.file_names import LOG
 from headrace.log.partition_log import PartitionLog, TimestampOffset
 from headrace.log.timestamps import first_record
+from headrace.tiered.bounded_jobs import BoundedJobs
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.index_cache import IndexCache
 from headrace.tiered.readable import ReadableSegments
@@ -26,6 +33,14 @@ from headrace.tiered.store import RemoteStore, RemoteStoreError
 _PIECE_BYTES: Final = 1 << 20
 
 Found: TypeAlias = asyncio.Future[TimestampOffset | None]
+
+
+class _Part(NamedTuple):
+    """What of a segment is the log's, and not in its local part: offsets from `start` up to `end`."""
+
+    segment: RemoteSegment
+    start: int
+    end: int
 
 
 class RemoteTimes:
@@ -39,73 +54,105 @@ class RemoteTimes:
         *,
         loop: asyncio.AbstractEventLoop,
         executor: Executor | None,
+        threads: Callable[[], int],
     ) -> None:
         self._store = store
         self._indexes = indexes
         self._logs = logs
-        self._loop = loop
-        self._executor = executor
+        self.jobs: BoundedJobs[TimestampOffset | None] = BoundedJobs(loop, executor, threads)
         self._readable = ReadableSegments()
 
     def find(self, log: PartitionLog, timestamp: int) -> Found | None:
         """The first record before the local part that is not older than `timestamp`. ApiError while it is not
         known what the remote tier has.
         """
-        young_enough = [each for each in self._remote_part(log) if each.max_timestamp >= timestamp]
-        return self._search(log, young_enough, timestamp)
+        parts = self._remote_part(log, timestamp)
+        return self.jobs.add(partial(self._search_all, parts, timestamp)) if parts else None
 
     def largest(self, log: PartitionLog, local_timestamp: int) -> Found | None:
         """The first record before the local part with the log's largest timestamp, of those that are not
         younger than the local part's.
         """
-        segments = self._remote_part(log)
-        timestamp = max((each.max_timestamp for each in segments), default=-1)
-        if timestamp < max(local_timestamp, 0):
-            return None
-        return self._search(log, [each for each in segments if each.max_timestamp == timestamp], timestamp)
+        least = max(local_timestamp, 0)
+        parts = self._remote_part(log, least)
+        parts.sort(key=lambda each: -each.segment.max_timestamp)
+        return self.jobs.add(partial(self._search_largest, parts, least)) if parts else None
 
-    def _remote_part(self, log: PartitionLog) -> list[RemoteSegment]:
+    def _remote_part(self, log: PartitionLog, timestamp: int) -> list[_Part]:
+        """Of segments that may have a record as young as this, or younger."""
         start, local_start = log.log_start_offset, log.local_start_offset
         if start >= local_start:
             return []
         remote = self._logs.get(TopicIdPartition(log.topic_id, log.topic_partition))
         if remote is None:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "what is in the remote store is not known yet")
-        readable = self._readable.of(log, remote)
-        return [each for each in readable if each.start_offset < local_start and each.end_offset >= start]
-
-    def _search(self, log: PartitionLog, segments: list[RemoteSegment], timestamp: int) -> Found | None:
-        if not segments:
-            return None
-        return self._loop.run_in_executor(
-            self._executor,
-            self._search_all,
-            segments,
-            timestamp,
-            log.log_start_offset,
-            log.local_start_offset,
+        parts = (
+            _Part(each, max(start, each.start_offset), min(end, local_start))
+            for each, end in zip(
+                self._readable.of(log, remote), self._readable.ends(log, remote), strict=True
+            )
+            if each.max_timestamp >= timestamp and each.start_offset < local_start and end > start
         )
+        return [part for part in parts if part.start < part.end]
 
-    def _search_all(
-        self, segments: list[RemoteSegment], timestamp: int, start: int, local_start: int
-    ) -> TimestampOffset | None:
-        """In a thread."""
-        for segment in segments:
-            found = self._search_one(segment, timestamp, start)
+    # --- in a thread ---
+
+    def _search_all(self, parts: list[_Part], timestamp: int, wanted: Found) -> TimestampOffset | None:
+        for part in parts:
+            if wanted.cancelled():
+                break
+            found = self._search_one(part, timestamp)
             if found is not None:
-                return found if found.offset < local_start else None
+                return found
         return None
 
-    def _search_one(self, segment: RemoteSegment, timestamp: int, start: int) -> TimestampOffset | None:
+    def _search_largest(self, parts: list[_Part], least: int, wanted: Found) -> TimestampOffset | None:
+        """`parts` come by what their segments say, the youngest first; a part may be older than that."""
+        best: TimestampOffset | None = None
+        for part in parts:
+            timestamp = part.segment.max_timestamp
+            if wanted.cancelled() or (best is not None and timestamp < best.timestamp):
+                break
+            if best is not None and timestamp == best.timestamp and part.start > best.offset:
+                continue
+            found = self._search_one(part, timestamp) or self._youngest(part)
+            if found is not None and (best is None or _rank(found) > _rank(best)):
+                best = found
+        return best if best is not None and best.timestamp >= least else None
+
+    def _search_one(self, part: _Part, timestamp: int) -> TimestampOffset | None:
+        segment, start, end = part
         offset = max(self._indexes.times(segment).lookup(timestamp)[1], start)
         _, position = self._indexes.offsets(segment).lookup(offset)
         file = SegmentRanges(self._store, segment)
         for at, header in scan_headers(file, position, segment.size):
+            if header.base_offset >= end:
+                return None
             if header.max_timestamp >= timestamp and header.last_offset >= start:
                 found = first_record(file.read(at, header.size), header, timestamp, start)
                 if found is not None:
-                    return found
+                    return found if found.offset < end else None
         return None
+
+    def _youngest(self, part: _Part) -> TimestampOffset | None:
+        """The first record with the largest timestamp of a part that does not have its segment's."""
+        segment, start, end = part
+        _, position = self._indexes.offsets(segment).lookup(start)
+        file = SegmentRanges(self._store, segment)
+        best: TimestampOffset | None = None
+        for at, header in scan_headers(file, position, segment.size):
+            if header.base_offset >= end:
+                break
+            is_younger = best is None or header.max_timestamp > best.timestamp
+            if is_younger and header.record_count and header.last_offset >= start:
+                found = first_record(file.read(at, header.size), header, header.max_timestamp, start)
+                best = found if found is not None and found.offset < end else best
+        return best
+
+
+def _rank(record: TimestampOffset) -> tuple[int, int]:
+    """The youngest is the largest, and of equals the first."""
+    return record.timestamp, -record.offset
 
 
 class SegmentRanges:

@@ -165,7 +165,15 @@ def _wait(
         each.found.add_done_callback(lambda _: waiting.notify(key))
     config = context.parts.config
     wait_ms = request.timeout_ms if request.timeout_ms > 0 else config.int(_TIMEOUT)
-    return waiting.watch([key], attempt, wait_ms)
+    answer = waiting.watch([key], attempt, wait_ms)
+    answer.add_done_callback(lambda _: _give_up(pending))
+    return answer
+
+
+def _give_up(pending: list[_Pending]) -> None:
+    """Nobody waits any more for what the remote tier has not told by now."""
+    for each in pending:
+        each.found.cancel()
 
 
 def _take(each: _Pending) -> None:
