@@ -213,3 +213,38 @@ async def test_a_store_that_is_slower_than_a_fetch_waits_is_read_by_a_later_one(
     assert {answer.error_code for answer in answers} == {0}
     assert bases(answers[0]) == []
     assert bases(answers[-1])[0] == 0
+
+
+@tiered
+async def test_places_where_nothing_was_copied_or_everything_is_gone(world: TieredWorld) -> None:
+    """As in Apache Kafka 4.3.1's UnifiedLog: -5 is the highest offset that was ever copied, -6 lies behind it
+    and not before the log's start.
+    """
+
+    async def places() -> list[int]:
+        client = await world.connect()
+        answers = [await client.ask(lookup(each), NEWEST) for each in (-2, -4, -5, -6)]
+        return [answer.topics[0].partitions[0].offset for answer in answers]
+
+    await world.create_topic("rows", configs=TOPIC | {"internal.segment.bytes": "1048576"})
+    world.write("rows", 10)
+    world.partition("rows").delete_records(5)
+    await world.pass_time(5_000)
+    assert await places() == [5, 5, -1, 5]
+    await world.stop()
+    await world.start()
+    await world.until(lambda: world.log("rows").tiered_to is not None)
+    assert await places() == [5, 5, -1, 5]
+    await world.configure("rows", internal_segment_bytes="2048")
+    world.write("rows", 1)
+    await world.copied_to("rows", 10)
+    await world.until(lambda: world.log("rows").local_start_offset == 10)
+    assert await places() == [5, 10, 9, 10]
+    world.write("rows", 1)
+    world.partition("rows").delete_records(12)
+    await world.until(lambda: not world.objects())
+    assert await places() == [12, 12, 9, 12]
+    await world.stop()
+    await world.start()
+    await world.until(lambda: world.log("rows").tiered_to is not None)
+    assert await places() == [12, 12, 9, 12]

@@ -57,6 +57,7 @@ class PartitionLog:
         "__weakref__",
         "_config",
         "cleaned_to",
+        "copied_to",
         "epochs",
         "failure",
         "folder",
@@ -68,6 +69,7 @@ class PartitionLog:
         "owed",
         "producers",
         "recovery_point",
+        "removed_to",
         "rules",
         "segments",
         "snapshots",
@@ -111,6 +113,8 @@ class PartitionLog:
         self.cleaned_to: int | None = None  # compaction has been through everything before this offset
         self.tiered_from = 0  # as far as the log reaches before this offset, it is on this disk alone
         self.tiered_to: int | None = None  # everything from there to this offset is in the remote store
+        self.copied_to = 0  # behind the last offset that the remote store has a copy of
+        self.removed_to = 0  # behind the last offset of which a copy was removed from there
         self.last_flush_ms = now_ms
         self.generation = 0
         self.failure: ApiError | None = None

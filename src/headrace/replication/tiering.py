@@ -185,7 +185,8 @@ class Tiering:
                 settle(partition, log, remote)
             if log.config.remote_storage_enable:
                 log.tiered_from = first_remote(log, remote)
-                log.tiered_to = max(remote.end_offset(log.epochs) or 0, log.log_start_offset)
+                log.copied_to, log.removed_to = remote.end_offset(log.epochs) or 0, remote.removed_to
+                log.tiered_to = max(log.copied_to, log.log_start_offset)
             else:
                 log.tiered_to = None
         return remote

@@ -231,11 +231,11 @@ def _place(wanted: _Wish) -> int:
         return log.local_start_offset
     if not log.config.remote_storage_enable:
         return NOT_FOUND[1]
-    tiered_to = log.tiered_to
     if timestamp == LATEST_TIERED:
-        return NOT_FOUND[1] if tiered_to is None else tiered_to - 1
-    if tiered_to is not None:
-        return tiered_to
+        # Also where that has been removed since; copies that another lineage had are none of this log's.
+        return max(log.copied_to, min(log.removed_to, log.log_start_offset)) - 1
+    if log.tiered_to is not None:
+        return max(log.tiered_to, log.log_start_offset)
     # Nothing has been copied yet; or it has, and this leader does not know what.
     return log.log_start_offset if log.local_start_offset == log.log_start_offset else NOT_FOUND[1]
 
