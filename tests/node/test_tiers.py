@@ -1,6 +1,8 @@
 """The remote tier on a whole node, in virtual time: what is copied, what goes, what a crash leaves."""
 
+import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from typing import Any
 
 from headrace.base.error_codes import ErrorCode
@@ -23,9 +25,9 @@ from tests.server.node_world import NodeWorld
 
 ROOT = "/remote"
 EARLIEST = -2
+BROKER = 4
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
-BROKER = 4
     "remote.log.manager.task.interval.ms": "1000",
     "remote.log.manager.task.retry.backoff.max.ms": "2000",
     "log.retention.check.interval.ms": "1000",
@@ -92,8 +94,6 @@ class TieredWorld(NodeWorld):
         response = await self.on_node(ask())
         return int(response.responses[0].error_code)
 
-    def check_no_orphans(self, *topics: str) -> None:
-        """Every object belongs to a finished segment of the records, and each of those has its objects."""
     async def configure_node(self, name: str, number: int) -> None:
         """Change a setting of the running node."""
         resource = AlterConfigsResource(BROKER, "1", [AlterableConfig(name, 0, str(number))])
@@ -106,6 +106,8 @@ class TieredWorld(NodeWorld):
         assert response.responses[0].error_code == 0
         await self.until(lambda: self.node.config.int(name) == number, f"{name} holds")
 
+    def check_no_orphans(self, *topics: str) -> None:
+        """Every object belongs to a finished segment of the records, and each of those has its objects."""
         known = {
             name for topic in topics for segment in self.segments(topic) for name in segment.object_names()
         }
@@ -314,3 +316,21 @@ def test_what_was_removed_does_not_come_back_with_the_files_that_a_crash_left() 
 
     with TieredWorld({"log.retention.check.interval.ms": "1000000"}) as world:
         world.run(script(world))
+
+
+def run_at_once(executor: Executor, count: int) -> None:
+    """So many jobs that all wait for each other: they end only if each has a thread."""
+    barrier = threading.Barrier(count)
+    for job in [executor.submit(barrier.wait, 60) for _ in range(count)]:
+        job.result()
+
+
+@tiered
+async def test_pools_grow_with_their_settings(world: TieredWorld) -> None:
+    tiers = world.node.tiers
+    assert tiers is not None
+    await world.configure_node("remote.log.reader.threads", 90)
+    await world.configure_node("remote.log.manager.copier.thread.pool.size", 60)
+    assert tiers.reading.reader._limits.threads() == 90
+    run_at_once(tiers.reading.executor, 90)
+    run_at_once(tiers._executor, 60)

@@ -1,7 +1,8 @@
 """The remote tier, joined for one node: the store, what is known of the segments in it, copying and removing.
 
 Only a broker with `remote.log.storage.system.enable` has one. What blocks on the store runs in threads of its
-own, so that a slow store keeps nothing else waiting.
+own, so that a slow store keeps nothing else waiting. How many there are is counted by who gives them work,
+for the settings can change while the node runs.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.node.deleted_topics import DeletedTopics
 from headrace.node.remote_metadata import RemoteMetadata
-from headrace.node.remote_reading import RemoteReading
+from headrace.node.remote_reading import THREADS_MAX, RemoteReading
 from headrace.node.world import World
 from headrace.replication.replicas import Replicas
 from headrace.replication.tier_rounds import TierRounds
@@ -42,11 +43,7 @@ class Tiers:
     ) -> None:
         self.store = store
         self._image = image
-        self._executor = ThreadPoolExecutor(
-            config.int("remote.log.manager.copier.thread.pool.size")
-            + config.int("remote.log.manager.expiration.thread.pool.size"),
-            thread_name_prefix="remote-log",
-        )
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="remote-log")
         self._metadata = RemoteMetadata(
             config,
             image,
