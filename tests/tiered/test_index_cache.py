@@ -1,7 +1,12 @@
 """Indexes of remote segments on this disk: fetched once, bounded, there after a restart, never wrong."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import pytest
 
+from headrace.base.ids import uuid_text
 from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX
 from headrace.log.partition_log import PartitionLog
 from headrace.tiered.remote_segment import RemoteSegment
@@ -116,3 +121,50 @@ async def test_what_a_cut_off_write_left_is_removed() -> None:
     tiers.disk.open(f"{FOLDER}/00000000000000000000_AAAAAAAAAAAAAAAAAAAAAQ.index.tmp", create=True)
     tiers.indexes.offsets(segments[0])
     assert tiers.disk.list(FOLDER) == ["00000000000000000000_AAAAAAAAAAAAAAAAAAAAAQ.index"]
+
+
+@simulated
+async def test_it_keeps_to_a_bound_that_was_lowered_and_forgets_what_it_is_told_to() -> None:
+    tiers = Tiered()
+    _, segments = with_segments(tiers)
+    for segment in segments[:4]:
+        tiers.indexes.offsets(segment)
+    tiers.indexes.times(segments[2])
+    assert tiers.indexes.segment_ids() == {uuid_text(each.segment_id) for each in segments[:4]}
+    tiers.indexes.forget({uuid_text(segments[1].segment_id), uuid_text(segments[2].segment_id)})
+    assert len(tiers.disk.list(FOLDER)) == 2
+    tiers.cache_bytes = tiers.indexes.size_bytes - 1
+    tiers.indexes.trim()
+    (left,) = tiers.disk.list(FOLDER)
+    assert left.startswith(f"{segments[3].start_offset:020}")
+    assert tiers.indexes.size_bytes == tiers.disk.size(f"{FOLDER}/{left}")
+    assert tiers.new_indexes().segment_ids() == {uuid_text(segments[3].segment_id)}
+
+
+@simulated
+async def test_an_index_that_the_store_does_not_give_keeps_no_other_waiting() -> None:
+    tiers = Tiered()
+    _, segments = with_segments(tiers)
+    others = [replace(segments[1], segment_id=number.to_bytes(16, "big")) for number in range(100, 900)]
+    for each in others:
+        tiers.store.put_bytes(each.object_name(INDEX), b"")
+    hangs, gate = threading.Event(), threading.Event()
+    read = tiers.store.read
+
+    def read_late(name: str, start: int, end: int) -> bytes:
+        if name == segments[0].object_name(INDEX):
+            hangs.set()
+            assert gate.wait(60)
+        return read(name, start, end)
+
+    tiers.store.read = read_late  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as threads:
+        late = threads.submit(tiers.indexes.offsets, segments[0])
+        assert hangs.wait(60)
+        try:
+            threads.submit(lambda: [tiers.indexes.offsets(each) for each in others]).result(60)
+            assert not late.done()
+        finally:
+            gate.set()
+        assert late.result().data
+    assert not tiers.indexes._turns

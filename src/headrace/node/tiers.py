@@ -13,6 +13,7 @@ from headrace.controller.requests import ControllerRequests
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ClusterImage
 from headrace.node.deleted_topics import DeletedTopics
+from headrace.node.index_upkeep import IndexUpkeep
 from headrace.node.remote_metadata import RemoteMetadata
 from headrace.node.remote_reading import THREADS_MAX, RemoteReading
 from headrace.node.world import World
@@ -70,7 +71,6 @@ class Tiers:
             loop=world.loop,
             interval_s=lambda: config.int("remote.log.manager.task.interval.ms") / 1000,
         )
-
         self.reading = RemoteReading(
             config,
             store,
@@ -79,6 +79,14 @@ class Tiers:
             log_dir=log_dir,
             loop=world.loop,
             on_arrival=on_arrival,
+        )
+        self._index_upkeep = IndexUpkeep(
+            self.reading.indexes,
+            self.logs,
+            held=self.tiering.held,
+            loop=world.loop,
+            executor=self._executor,
+            interval_s=lambda: config.int("remote.log.manager.task.interval.ms") / 1000,
         )
 
     @property
@@ -89,6 +97,7 @@ class Tiers:
         self._metadata.start()
         self.tiering.start()
         self._deleted.start()
+        self._index_upkeep.start()
 
     def follow(self, delta: Delta) -> None:
         """The cluster has changed."""
@@ -101,6 +110,8 @@ class Tiers:
                     self.tiering.note_leader(TopicPartition(topic.name, number))
         if delta.topics_deleted or delta.topics_changed:
             self._deleted.note()
+        if delta.topics_deleted or delta.configs_changed:
+            self._index_upkeep.note()
 
     async def stop(self) -> None:
         """Give up what is under way, and return once no thread works on it any more."""
@@ -116,6 +127,7 @@ class Tiers:
         self._executor.shutdown(wait=False)
 
     def _halt(self) -> None:
+        self._index_upkeep.stop()
         self.reading.close()
         self.tiering.abandon()
         self._deleted.abandon()

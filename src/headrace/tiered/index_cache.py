@@ -3,15 +3,17 @@
 They lie in one folder of a log directory under Kafka's names (`remote-log-index-cache/BASEOFFSET_SEGMENTID`
 and the suffix) and survive a restart. A file is checked whenever it is read; one that cannot be an index of
 its segment is fetched again. Writing is atomic and durable: after a power cut a transaction index that came
-out empty would show aborted records to those who must not see them.
+out empty would show aborted records to those who must not see them. What is of no use any more is told by
+`node.index_upkeep`.
 
 Everything here blocks and is called from threads, several at once. Two that need the same index fetch it
-once.
+once; who needs another one does not wait for them, for the store may hang.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.base.errors import InvalidBytesError
@@ -30,7 +32,13 @@ T = TypeVar("T")
 FOLDER: Final = "remote-log-index-cache"
 
 _SUFFIXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
-_LOCKS: Final = 64
+_OFFSET_DIGITS: Final = 20
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: AbstractContextManager[Any]
+    users: int = 0
 
 
 class IndexCache:
@@ -51,8 +59,9 @@ class IndexCache:
         self._bytes_max = bytes_max
         self._sizes: OrderedDict[str, int] = OrderedDict()  # the longest unused first
         self._bytes = 0
-        self._guard = new_lock()  # of the two above
-        self._locks = [new_lock() for _ in range(_LOCKS)]  # of files, by name
+        self._new_lock = new_lock
+        self._turns: dict[str, _Turn] = {}  # by a file's name, while somebody is at it
+        self._guard = new_lock()  # of the three above
         self._is_open = False
 
     def offsets(self, segment: RemoteSegment) -> OffsetIndex:
@@ -83,7 +92,29 @@ class IndexCache:
         """What the indexes of a segment say is wrong: have them fetched again."""
         for suffix in _SUFFIXES:
             name = _file_name(segment, suffix)
-            with self._lock_of(name):
+            with self._turn_at(name):
+                self._drop(name)
+
+    def trim(self) -> None:
+        """Keep to `bytes_max`, which may have become less."""
+        self._open()
+        with self._guard:
+            surplus = self._take_surplus(keep=None)
+        for name in surplus:
+            self._disk.remove(self._path(name))
+
+    def segment_ids(self) -> set[str]:
+        """The segments of which there are files, as `uuid_text` has their ids."""
+        self._open()
+        with self._guard:
+            return set(map(_id_in, self._sizes))
+
+    def forget(self, segment_ids: Collection[str]) -> None:
+        """Nobody will ask for these segments any more."""
+        with self._guard:
+            names = [name for name in self._sizes if _id_in(name) in segment_ids]
+        for name in names:
+            with self._turn_at(name):
                 self._drop(name)
 
     @property
@@ -95,7 +126,7 @@ class IndexCache:
     def _get(self, segment: RemoteSegment, suffix: str, parse: Callable[[bytes], T]) -> T:
         self._open()
         name = _file_name(segment, suffix)
-        with self._lock_of(name):
+        with self._turn_at(name):
             found = self._cached(name, parse)
             if found is not None:
                 return found
@@ -150,8 +181,22 @@ class IndexCache:
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
-    def _lock_of(self, name: str) -> AbstractContextManager[Any]:
-        return self._locks[hash(name) % _LOCKS]
+    @contextmanager
+    def _turn_at(self, name: str) -> Iterator[None]:
+        """One at a time is at a file."""
+        with self._guard:
+            turn = self._turns.get(name)
+            if turn is None:
+                turn = self._turns[name] = _Turn(self._new_lock())
+            turn.users += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._guard:
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[name]
 
     # --- the folder ---
 
@@ -179,3 +224,8 @@ class IndexCache:
 
 def _file_name(segment: RemoteSegment, suffix: str) -> str:
     return f"{offset_name(segment.start_offset)}_{uuid_text(segment.segment_id)}{suffix}"
+
+
+def _id_in(name: str) -> str:
+    """The segment's id in a file's name, behind the offset's digits; it may begin with a dash."""
+    return name[_OFFSET_DIGITS + 1 :].partition(".")[0]
