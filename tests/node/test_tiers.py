@@ -280,6 +280,26 @@ async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredW
     world.check_no_orphans("rows")
 
 
+@tiered
+async def test_what_a_killed_writer_began_is_found_by_the_next_leader(world: TieredWorld) -> None:
+    """What the records name may be under way, and stays until its segment goes."""
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 4)
+    await world.copied_to("rows", 3)
+    (segment,) = world.segments("rows")
+    named = segment.object_name(".txnindex")
+    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
+    for name in (named, stray):
+        world.machine.disk.open(f"{ROOT}/{name}~", create=True).write(0, [b"half of it"])
+    await world.stop()
+    await world.start()
+    await world.until(lambda: stray not in world.store.begun(""))
+    assert named in world.store.begun("")
+    assert named not in world.objects()
+    await world.delete_topic("rows")
+    await world.until(lambda: not list(world.store.begun("")), "nothing is left")
+
+
 def test_copies_keep_to_their_bound() -> None:
     """Each copy is some 2.3 KB with its indexes; what was copied is waited for before the next one."""
 
