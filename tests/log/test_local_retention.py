@@ -24,12 +24,52 @@ def test_only_what_is_in_the_remote_store_leaves_the_disk(logs):
     log.tiered_to = 3
     assert log.apply_retention(late) == 1
     assert (bases(log), log.log_start_offset, log.local_start_offset) == ([2, 4], 0, 2)
-    log.tiered_to = 6
-    assert log.apply_retention(late) == 1
-    assert bases(log) == [4], "the active segment stays"
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS) == 0
     assert log.epochs.epoch_at(0) == 0
     log.advance_log_start(5)
     assert log.local_start_offset == 5
+
+
+def test_an_active_segment_that_is_too_old_is_closed_once_nothing_else_is_left(logs):
+    """Else it would never be copied, and what was written last to a topic would never expire."""
+    log = synced(filled(logs, local_retention_ms=HOUR_MS, **TIERED))
+    late = NOW_MS + 100 * HOUR_MS
+    log.tiered_to = 2
+    assert log.apply_retention(late) == 1
+    assert bases(log) == [2, 4], "what was not copied before it comes first"
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS + 6 * HOUR_MS) == 1
+    assert bases(log) == [4], "it is young enough"
+    assert log.apply_retention(late) == 0
+    assert (bases(log), log.log_start_offset, log.log_end_offset) == ([4, 6], 0, 6)
+    assert log.apply_retention(late) == 0, "until it is copied"
+    log.tiered_to = 6
+    assert synced(log).apply_retention(late) == 1
+    assert (bases(log), log.log_start_offset, log.local_start_offset) == ([6], 0, 6)
+    assert log.apply_retention(late) == 0, "an empty one is left alone"
+
+
+def test_an_active_segment_is_closed_for_its_size_where_nothing_is_to_stay(logs):
+    log = synced(filled(logs, local_retention_bytes=1, **TIERED))
+    log.tiered_to = 4
+    assert log.apply_retention(NOW_MS) == 2
+    assert bases(log) == [4]
+    log.config = type(log.config)(local_retention_bytes=0, **TIERED)
+    assert log.apply_retention(NOW_MS) == 0
+    assert bases(log) == [4, 6]
+
+
+def test_an_active_segment_with_records_that_are_not_committed_is_not_closed(logs):
+    log = synced(filled(logs, local_retention_ms=0, replicated=False, **TIERED))
+    log.advance_high_watermark(5)
+    log.tiered_to = 4
+    late = NOW_MS + 100 * HOUR_MS
+    assert log.apply_retention(late) == 2
+    assert bases(log) == [4]
+    log.advance_high_watermark(6)
+    assert log.apply_retention(late) == 0
+    assert bases(log) == [4, 6]
 
 
 def test_what_is_not_synced_stays(logs):

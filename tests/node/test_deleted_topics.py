@@ -32,7 +32,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "500",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
 }
-TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "local.retention.ms": "1"}
+TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "local.retention.bytes": "1"}
 
 
 class BrokersApart:

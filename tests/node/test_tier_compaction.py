@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from headrace.log.append import Origin
 from headrace.records.batch import Record, batches, build_batch, read_records
+from headrace.replication import cleaning, tier_compaction
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
 from headrace.tiered.compaction import chain, group_remote
@@ -31,8 +33,8 @@ KEYS = 12
 class CompactedWorld(TieredWorld):
     """Keeps what each key's last value is."""
 
-    def __init__(self, *, seed: int = 1) -> None:
-        super().__init__(SETTINGS, seed=seed)
+    def __init__(self, *, seed: int = 1, **settings: str) -> None:
+        super().__init__(SETTINGS | settings, seed=seed)
         self.model: dict[bytes, bytes | None] = {}
         self.rng = random.Random(seed)
         self.written = 0
@@ -127,6 +129,43 @@ def test_nothing_comes_back_after_crashes(seed: int) -> None:
 
     with CompactedWorld(seed=seed) as world:
         world.run(script())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rounds_here_and_in_the_store_share_one_memory(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: dict[Any, int] = {}
+    windows: dict[Any, int] = {}
+
+    def note(module: Any) -> None:
+        table, limits = module.KeyTable, module.Limits
+
+        def noted_table(size_bytes: int, *words: Any, **more: Any) -> Any:
+            tables[module] = size_bytes + sum(more.values())
+            return table(size_bytes, *words, **more)
+
+        def noted_limits(window_bytes: int, **more: Any) -> Any:
+            windows[module] = window_bytes
+            return limits(window_bytes, **more)
+
+        monkeypatch.setattr(module, "KeyTable", noted_table)
+        monkeypatch.setattr(module, "Limits", noted_limits)
+
+    note(cleaning)
+    note(tier_compaction)
+
+    async def script() -> None:
+        await world.start()
+        await world.create_topic("rows", configs=COMPACTED)
+        while len(tables) < 2:
+            world.write_keys(30)
+            await world.pass_time(1_500)
+        await world.stop()
+
+    memory = {"log.cleaner.dedupe.buffer.size": "4000000", "log.cleaner.io.buffer.size": "60000"}
+    with CompactedWorld(**memory, **{"log.cleaner.threads": str(threads)}) as world:
+        world.run(script())
+    assert threads * tables[cleaning] + tables[tier_compaction] <= 4_000_000
+    assert threads * windows[cleaning] + windows[tier_compaction] <= 60_000
 
 
 def test_neighbours_that_overlap_become_one() -> None:

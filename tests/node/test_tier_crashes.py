@@ -4,7 +4,7 @@ A step is a call of the store, or a record in `__remote_log_metadata`. After eac
 what was written is all there, in one tier or the other, and the store holds what the records say, no more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -105,7 +105,7 @@ async def settle(world: TieredWorld, start: int) -> None:
     world.check_no_orphans("rows")
 
 
-def run(plan: Plan, *, records: int = 0) -> None:
+def run(plan: Plan, *, records: int = 0, at_end: Callable[[TieredWorld], None] = lambda world: None) -> None:
     """Write, copy, delete the first segment; be killed at the plan's call of the store, or when the topic of
     the records has so many.
     """
@@ -146,6 +146,7 @@ def run(plan: Plan, *, records: int = 0) -> None:
             world.kill()
             await world.start()
             await world.until(lambda: not world.objects(), "nothing is left after a crash")
+        at_end(world)
         await world.stop()
 
     with TieredWorld() as world:

@@ -99,7 +99,7 @@ def test_an_epoch_that_never_was_keeps_nobody_from_writing() -> None:
 
     async def script(world: TieredWorld) -> None:
         await world.start()
-        await world.create_topic("rows", configs=TOPIC | {"retention.ms": "-1"})
+        await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "1", "retention.ms": "-1"})
         world.write("rows", 5)
         roll_to(world.log("rows"), 5, world.machine.clock.now_ms())
         await world.until(lambda: world.log("rows").local_start_offset == 5, "all has left", timeout_s=60)

@@ -33,7 +33,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
 }
-TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "local.retention.ms": "1"}
+TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "2048", "local.retention.bytes": "1"}
 
 
 class TieredWorld(NodeWorld):
@@ -137,7 +137,7 @@ def tiered(
 
 @tiered
 async def test_closed_segments_are_copied_with_all_that_belongs_to_them(world: TieredWorld) -> None:
-    topic_id = await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "-2"})
+    topic_id = await world.create_topic("rows", configs=TOPIC | {"local.retention.bytes": "-2"})
     world.write("rows", 10)
     await world.copied_to("rows", 9)
     segments = world.segments("rows")
@@ -203,6 +203,22 @@ async def test_total_retention_by_time_removes_remote_segments(world: TieredWorl
 
 
 @tiered
+async def test_an_idle_topic_expires_to_its_last_record(world: TieredWorld) -> None:
+    """As one does that is not tiered: the active segment is closed, copied, and removed in its time."""
+    limits = {"retention.ms": "60000", "local.retention.ms": "5000"}
+    await world.create_topic("rows", configs=TOPIC | limits)
+    world.write("rows", 7)
+    log = world.log("rows")
+    await world.until(lambda: log.local_start_offset == 7, "all of it is in the store alone")
+    assert (log.log_start_offset, log.log_end_offset) == (0, 7)
+    await world.until(lambda: log.log_start_offset == 7, "all of it has expired", timeout_s=120)
+    await world.until(lambda: not world.segments("rows"))
+    assert world.objects() == []
+    world.write("rows", 1)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 8)
+
+
+@tiered
 async def test_deleted_records_leave_the_store(world: TieredWorld) -> None:
     await world.create_topic("rows", configs=TOPIC)
     world.write("rows", 10)
@@ -253,7 +269,7 @@ async def test_turning_tiering_off_takes_everything_back(world: TieredWorld) -> 
 
 @tiered
 async def test_a_topic_may_stop_copying_and_stay_readable(world: TieredWorld) -> None:
-    await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "-2"})
+    await world.create_topic("rows", configs=TOPIC | {"local.retention.bytes": "-2"})
     world.write("rows", 4)
     await world.copied_to("rows", 3)
     await world.configure("rows", remote_log_copy_disable="true")
@@ -277,6 +293,26 @@ async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredW
     await world.until(lambda: stray not in world.objects())
     await world.copied_to("rows", 3)
     world.check_no_orphans("rows")
+
+
+@tiered
+async def test_what_a_killed_writer_began_is_found_by_the_next_leader(world: TieredWorld) -> None:
+    """What the records name may be under way, and stays until its segment goes."""
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 4)
+    await world.copied_to("rows", 3)
+    (segment,) = world.segments("rows")
+    named = segment.object_name(".txnindex")
+    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
+    for name in (named, stray):
+        world.machine.disk.open(f"{ROOT}/{name}~", create=True).write(0, [b"half of it"])
+    await world.stop()
+    await world.start()
+    await world.until(lambda: stray not in world.store.begun(""))
+    assert named in world.store.begun("")
+    assert named not in world.objects()
+    await world.delete_topic("rows")
+    await world.until(lambda: not list(world.store.begun("")), "nothing is left")
 
 
 def test_copies_keep_to_their_bound() -> None:

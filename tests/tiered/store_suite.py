@@ -1,17 +1,34 @@
 """What every remote store must do: one suite, which each store's test module runs by deriving from it."""
 
+import errno
 import random
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, begun
 
 BIG = 11 * 1024 * 1024 + 4711
 """More than one part of a multipart upload, and not a round number."""
+
+
+class FailingFile:
+    """A file of a disk that fails behind the first 9 MiB."""
+
+    def __init__(self, path: str) -> None:
+        self._file = SystemDisk().open(path, writable=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, position: int, count: int) -> bytes:
+        if position + count > 9 << 20:
+            raise OSError(errno.EIO, "the disk fails")
+        return self._file.read(position, count)
 
 
 class StoreSuite:
@@ -58,6 +75,22 @@ class StoreSuite:
         with pytest.raises(MissingObjectError):
             store.read("t/0/a.log", 0, 10)
         assert list(store.list("")) == []
+
+    def test_what_a_put_left_that_was_cut_short_is_no_object_and_goes_when_it_is_deleted(
+        self, store: RemoteStore, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "segment.log"
+        path.write_bytes(bytes(BIG))
+        with pytest.raises((OSError, RemoteStoreError)):
+            store.put("t/0/a.log", FailingFile(str(path)), BIG)
+        store.put_bytes("t/0/b.log", b"x")
+        assert list(store.list("")) == [("t/0/b.log", 1)]
+        with pytest.raises(MissingObjectError):
+            store.read("t/0/a.log", 0, 10)
+        assert begun(store, "t/0/") in (["t/0/b.log"], ["t/0/a.log", "t/0/b.log"])
+        assert begun(store, "t/0/b") == ["t/0/b.log"]
+        store.delete(["t/0/a.log"])
+        assert begun(store, "") == ["t/0/b.log"]
 
     def test_putting_again_is_fine(self, store: RemoteStore) -> None:
         store.put_bytes("t/0/a.log", b"the same bytes")

@@ -10,7 +10,7 @@ from headrace.log.disk import Disk
 from headrace.log.system_disk import SystemDisk
 from headrace.testing.disk import Crash, VirtualDisk
 from headrace.tiered.remote_segment import TopicIdPartition, partition_prefix
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, begun
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.store_suite import StoreSuite
 
@@ -54,9 +54,13 @@ def test_what_a_killed_writer_left_is_not_listed_and_goes_with_the_object() -> N
     assert list(store.list("")) == []
     with pytest.raises(MissingObjectError):
         store.read("t/0/a.log", 0, 10)
+    assert begun(store, "") == begun(store, "t/0/a") == ["t/0/a.log"]
     store.put_bytes("t/0/a.log", b"whole")
     assert store.read("t/0/a.log", 0, 100) == b"whole"
+    disk.open("/remote/t/0/a.log~", create=True)
     disk.open("/remote/t/0/b.log~", create=True)
+    assert list(store.list("")) == [("t/0/a.log", 5)]
+    assert begun(store, "") == ["t/0/a.log", "t/0/b.log"]
     store.delete(["t/0/a.log", "t/0/b.log"])
     assert disk.list("/remote") == []
 

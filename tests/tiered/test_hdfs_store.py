@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, puts
+from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, begun, puts
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import hdfs_jars, hdfs_server
@@ -53,6 +53,7 @@ def test_what_a_killed_writer_left_goes_with_the_object(cluster: str) -> None:
     writer.write(b"half of it")  # and never closed: the name node still holds it for its writer
     store = open_url(f"{cluster}/left", {}, SystemDisk())
     assert list(store.list("")) == []
+    assert begun(store, "t/0/") == ["t/0/a.log"]
     with pytest.raises(MissingObjectError):
         store.read("t/0/a.log", 0, 10)
     store.delete(["t/0/a.log"])

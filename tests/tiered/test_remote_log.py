@@ -1,12 +1,14 @@
 """What is known of a partition's remote segments."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate, lineage_end
-from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState
+from headrace.tiered.steps import Teller
 from tests.tiered.building import PARTITION, remote_segment
 
 STARTED, FINISHED = SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED
@@ -153,29 +155,57 @@ def test_a_partition_is_there_once_it_is_read() -> None:
     assert logs.partitions() == []
 
 
-def test_a_copy_that_was_given_up_cannot_be_finished() -> None:
+def give_up_by_mark(log: RemoteLog, segment: RemoteSegment) -> None:
+    told = Teller(2, lambda: 6).give_up(segment).record
+    assert isinstance(told, RemoteSegment)
+    log.apply(told)
+
+
+def give_up_as_before(log: RemoteLog, segment: RemoteSegment) -> None:
+    """Existing logs have such updates; Kafka's classes refuse them."""
+    log.update(SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 6))
+
+
+GIVING_UP = pytest.mark.parametrize("give_up", [give_up_by_mark, give_up_as_before])
+GiveUp = Callable[[RemoteLog, RemoteSegment], None]
+
+
+@GIVING_UP
+def test_a_copy_that_was_given_up_cannot_be_finished(give_up: GiveUp) -> None:
     log = RemoteLog()
     segment = remote_segment(1, 0, 9, state=STARTED)
     log.apply(segment)
     log.apply(segment)
     assert not log.is_given_up(segment), "an announcement that was repeated is no new leader's word"
-    give_up = SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 6)
     finish = SegmentUpdate(PARTITION, segment.segment_id, FINISHED, 1, 7)
-    log.update(give_up)
+    give_up(log, segment)
     assert log.is_given_up(segment)
     log.update(finish)
     assert log.end_offset(ONE) is None
     for state in (DELETING, DELETED):
         log.update(SegmentUpdate(PARTITION, segment.segment_id, state, 2, 8))
-    assert len(log) == 0
+    give_up(log, segment)
+    assert len(log) == 0, "the first try of a writer that is gone"
 
 
-def test_a_copy_that_is_finished_cannot_be_given_up() -> None:
+@GIVING_UP
+def test_what_is_given_up_stays_as_it_was_announced(give_up: GiveUp) -> None:
+    log = RemoteLog()
+    segment = remote_segment(1, 0, 9, state=STARTED)
+    give_up(log, segment)
+    assert len(log) == 0, "nothing was announced"
+    log.apply(segment)
+    give_up(log, segment)
+    assert list(log) == [segment]
+
+
+@GIVING_UP
+def test_a_copy_that_is_finished_cannot_be_given_up(give_up: GiveUp) -> None:
     log = RemoteLog()
     segment = remote_segment(1, 0, 9, state=STARTED)
     log.apply(segment)
     log.update(SegmentUpdate(PARTITION, segment.segment_id, FINISHED, 1, 7))
-    log.update(SegmentUpdate(PARTITION, segment.segment_id, STARTED, 2, 8))
+    give_up(log, segment)
     assert not log.is_given_up(segment)
     assert log.end_offset(ONE) == 10
 

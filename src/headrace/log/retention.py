@@ -7,7 +7,8 @@ keeps its file open.
 A tiered topic's settings for age and size hold for both tiers together, and the leader removes what they no
 longer keep from the remote store (`tiered.removal`). Here only the local tail is kept short, by
 `local.retention.ms` and `local.retention.bytes`: what lies in the remote store leaves the disk, and the log
-starts where it did.
+starts where it did. Only closed segments are copied, so an active one that the limits no longer keep is
+closed, on every replica, once it is the only one left: else what was written last would never expire.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -47,25 +48,43 @@ def _is_tiered(log: "PartitionLog") -> bool:
 
 
 def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
-    """Drop segments that lie wholly in the remote store, as far as the local limits say."""
-    config = log.config
+    """Drop segments that lie wholly in the remote store, as far as the local limits say; close the active
+    one where nothing but it is left and they would not keep it either.
+    """
     if log.tiered_to is None:
         return 0
+    count = _count_beyond(log, now_ms, _tiered_bound(log, log.tiered_to))
+    if count:
+        _leave_to_remote(log, count, now_ms)
+    if len(log.segments) == 1 and _count_beyond(log, now_ms):
+        roll_to(log, log.log_end_offset, now_ms)
+    return count
+
+
+def _tiered_bound(log: "PartitionLog", tiered_to: int) -> int:
+    """Where what may leave the disk for the remote store ends."""
     # What is not synced yet tells after a crash which leader epochs there were, and so does all of the log
     # until their file is.
-    bound = min(log.tiered_to, log.recovery_point)
+    bound = min(tiered_to, log.recovery_point)
     if log.owed.epochs_version != log.epochs.version:
         bound = 0
-    if bound < log.tiered_to:
+    if bound < tiered_to:
         log.want_flush()
+    return bound
+
+
+def _count_beyond(log: "PartitionLog", now_ms: int, bound: int | None = None) -> int:
+    """How many segments the local limits no longer keep."""
+    config = log.config
     local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
     if local_ms == AS_THE_WHOLE:
         local_ms = config.retention_ms if config.deletes else -1
     if local_bytes == AS_THE_WHOLE:
         local_bytes = config.retention_bytes if config.deletes else -1
-    count = max(_count_old(log, now_ms, local_ms, bound), _count_over_size(log, local_bytes, bound))
-    if not count:
-        return 0
+    return max(_count_old(log, now_ms, local_ms, bound), _count_over_size(log, local_bytes, bound))
+
+
+def _leave_to_remote(log: "PartitionLog", count: int, now_ms: int) -> None:
     following = log.segments.base_after(count - 1)
     assert following is not None, "the active segment is in no remote store"
     if log.log_start_offset < log.tiered_from:
@@ -75,7 +94,6 @@ def _drop_tiered(log: "PartitionLog", now_ms: int) -> int:
         # From now on the names of the files do not tell where the log starts.
         log.storage.on_start_apart(log)
     discard(log, log.segments.drop_first(count), now_ms)
-    return count
 
 
 def _count_old(log: "PartitionLog", now_ms: int, retention_ms: int, bound: int | None = None) -> int:

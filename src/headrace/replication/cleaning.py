@@ -2,8 +2,9 @@
 
 Rounds (`log.cleaner`) run one log each, as many at once as `log.cleaner.threads` says. What blocks goes to
 threads piece by piece, and the kernels there release the GIL; names and memory change on the loop between two
-pieces. All rounds share `log.cleaner.dedupe.buffer.size` for their keys, `log.cleaner.io.buffer.size` for
-reading and writing, and `log.cleaner.io.max.bytes.per.second`. Settings are read when a round begins, so
+pieces. All rounds share `log.cleaner.dedupe.buffer.size` for their keys and `log.cleaner.io.buffer.size` for
+reading and writing, also with the one that may be under way in a remote store (`shares`), and
+`log.cleaner.io.max.bytes.per.second`. Settings are read when a round begins, so
 changes hold from the next one on.
 
 A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
@@ -43,6 +44,13 @@ UNBOUNDED_BYTES_PER_S: Final = 1e12
 PIECE_BYTES_MIN: Final = 64 << 10
 PAUSE_S: Final = 0.05
 """While an allowance is waited for."""
+
+
+def shares(config: BrokerConfig, threads: int) -> int:
+    """How many rounds share the memory for compaction: those here, and one in the remote store if there is
+    one (`tier_compaction`).
+    """
+    return threads + int(config.bool("remote.log.storage.system.enable"))
 
 
 class Cleaning:
@@ -148,7 +156,8 @@ class Cleaning:
 
     async def _clean(self, found: Cleanable, threads: int) -> Cleaned | None:
         """None where the round was given up."""
-        memory_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // threads, TABLE_BYTES_MAX)
+        parts = shares(self._config, threads)
+        memory_bytes = min(self._config.int("log.cleaner.dedupe.buffer.size") // parts, TABLE_BYTES_MAX)
         runs_bytes, notes_bytes = memory_bytes // RUNS_SHARE, memory_bytes // NOTES_SHARE
         table = KeyTable(
             memory_bytes - runs_bytes - notes_bytes,
@@ -158,7 +167,7 @@ class Cleaning:
             notes_bytes=notes_bytes,
         )
         limits = Limits(
-            window_bytes=self._config.int("log.cleaner.io.buffer.size") // threads,
+            window_bytes=self._config.int("log.cleaner.io.buffer.size") // parts,
             piece_bytes=int(max(PIECE_BYTES_MIN, min(PIECE_BYTES, self._bytes_per_second() / 8))),
         )
         work = clean(found, table, limits, now_ms=self._store.clock.now_ms())

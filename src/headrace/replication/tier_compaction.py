@@ -1,21 +1,19 @@
 """Rounds of compaction in the remote store, one at a time: they fetch, clean and put whole segments.
 
-They share the local cleaner's settings for memory, and the copies' bound on bytes per second.
+They share the local cleaner's memory as one more of its rounds, and the copies' bound on bytes per second.
 """
 
 import random
 from collections.abc import Callable
-from typing import Final
 
 from headrace.log.cleaner import Limits
 from headrace.log.partition_log import PartitionLog
 from headrace.records.cleaning import KeyTable
+from headrace.replication.cleaning import TABLE_BYTES_MAX, shares
 from headrace.replication.tier_rounds import IsWanted, TierRounds
 from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.compaction import SCRATCH, RemoteCleanable, Tools, compact
 from headrace.tiered.remote_log import RemoteLog
-
-TABLE_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class TierCompaction:
@@ -30,8 +28,9 @@ class TierCompaction:
         self, found: RemoteCleanable, remote: RemoteLog, *, new_id: Callable[[], bytes], leads: IsWanted
     ) -> bool:
         """One round; whether it was done to its end."""
+        parts = shares(self._config, self._config.int("log.cleaner.threads"))
         table = KeyTable(
-            min(self._config.int("log.cleaner.dedupe.buffer.size"), TABLE_BYTES_MAX),
+            min(self._config.int("log.cleaner.dedupe.buffer.size") // parts, TABLE_BYTES_MAX),
             self._config.float("log.cleaner.io.buffer.load.factor"),
             (self._rng.getrandbits(64), self._rng.getrandbits(64)),
         )
@@ -41,7 +40,7 @@ class TierCompaction:
             disk=found.log.storage.disk,
             scratch=scratch_of(found.log),
             table=table,
-            limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size")),
+            limits=Limits(window_bytes=self._config.int("log.cleaner.io.buffer.size") // parts),
             new_id=new_id,
             is_leading=leads,
             note_bytes_max=self._config.int("remote.log.metadata.custom.metadata.max.bytes"),

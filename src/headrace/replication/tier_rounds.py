@@ -18,7 +18,7 @@ from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
 from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition, partition_prefix
 from headrace.tiered.removal import orphans
 from headrace.tiered.steps import Room, Steps, Tell, Teller
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, begun
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class TierRounds:
 
     async def sweep(self, name: TopicIdPartition, remote: RemoteLog, is_wanted: IsWanted) -> None:
         """Remove objects that no record knows: put by somebody who did not know that another leads."""
-        names = await self.in_thread(lambda: [each for each, _ in self.store.list(partition_prefix(name))])
+        names = await self.in_thread(lambda: begun(self.store, partition_prefix(name)))
         if not names or not await self.records.catch_up(name, is_wanted):
             return
         lost = orphans(names, remote)

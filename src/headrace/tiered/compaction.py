@@ -16,13 +16,14 @@ The local cleaner puts segments together, so a copy may begin before the one bef
 later one counts: it was cleaned later, and its batches are the other's or what is left of them.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from headrace.log.batch_scan import scan_headers
+from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner import Limits, producers_of
 from headrace.log.cleaner_groups import index_bytes
 from headrace.log.cleaner_mapping import Mapping
@@ -34,6 +35,8 @@ from headrace.log.file_names import CLEANED, LOG, SNAPSHOT, TXN_INDEX
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX
 from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.records.batch import read_header
+from headrace.records.batch_walk import walk_batches
 from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_writer import SegmentWriter
 from headrace.settings.topic import TopicConfig
@@ -175,24 +178,16 @@ def _fill(found: RemoteCleanable, mapping: Mapping, tools: Tools) -> Generator[W
         yield partial(_drop, tools.disk, file)
 
 
-def _bytes_before(file: File, size: int, following: RemoteSegment | None) -> int:
-    """How much of a segment lies before where the next one starts."""
-    if following is None:
-        return size
-    starts = (
-        at for at, header in scan_headers(file, 0, size) if header.base_offset >= following.start_offset
-    )
-    return next(starts, size)
-
-
 def _rewrite(
     rewriting: Rewriting, group: list[RemoteSegment], tools: Tools
 ) -> Generator[Work | Room, int, None]:
     yield rewriting.begin
     for segment, following in zip_longest(group, group[1:]):
         file = yield from _fetched(segment, tools)
-        size = _bytes_before(file, segment.size, following)
-        rewriting.open(file, size, is_last=following is None)
+        cut = Cut(file, segment.size, segment.end_offset + 1 if following is None else following.start_offset)
+        if cut.offset <= segment.end_offset:
+            yield cut.find
+        rewriting.open(file, cut.size, is_last=following is None)
         while not rewriting.is_done:
             yield partial(rewriting.step, tools.limits.piece_bytes)
         yield partial(_drop, tools.disk, file)
@@ -301,6 +296,33 @@ def _replace(
 
 
 # -- in a thread ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Cut:
+    """How much of a segment's file lies before `offset`: all of it, unless it is looked for."""
+
+    file: File
+    size: int
+    offset: int
+
+    def find(self) -> int:
+        """Batches may be small and many: they are walked over by a kernel, which holds up nobody."""
+        position, count = 0, PIECE_BYTES
+        while position < self.size:
+            data = self.file.read(position, min(count, self.size - position))
+            walk = walk_batches(data)
+            number = bisect_right(walk.ends, self.offset)
+            if number < len(walk.starts) and read_header(data, walk.starts[number]).base_offset < self.offset:
+                number += 1  # it begins before the offset, and ends behind it
+            if number < len(walk.starts):
+                self.size = position + walk.starts[number]
+                return 0
+            if not walk.end and count >= self.size - position:
+                raise InvalidBytesError(f"{self.file.path}: the batch at byte {position} is cut off")
+            position += walk.end
+            count = PIECE_BYTES if walk.end else 2 * count
+        return 0
 
 
 def _begin(table: KeyTable, start: int, end: int) -> int:

@@ -8,7 +8,8 @@ that was never finished is deleted without one.
 
 Kafka's record has one field for it. A compacted topic's segments also have a mark there of how far compaction
 had been: "clean-to=OFFSET", and the note behind a ";". A note that begins like a mark is put behind an empty
-one. With a removal the field says where the log starts from then on: "log-start=OFFSET@EPOCH".
+one. With a removal the field says where the log starts from then on: "log-start=OFFSET@EPOCH"; with an
+announcement that is repeated, that the copy was "given-up".
 """
 
 from dataclasses import dataclass, field, replace

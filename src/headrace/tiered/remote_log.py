@@ -7,9 +7,10 @@ first try may come after all, long after a successor has removed that copy: the 
 remembered for it.
 
 A leader that takes over finds copies that its predecessor began. Whether that one is still at it, nobody can
-tell, and it must not finish a copy that is being removed. So the new leader gives the copy up first, by an
-update to COPY_STARTED: from then on a finish does not count, and one that came before is seen before
-anything is removed.
+tell, and it must not finish a copy that is being removed. So the new leader gives the copy up first: it
+repeats the announcement with a mark (`segment_mark.GIVEN_UP`). From then on a finish does not count, and one
+that came before is seen before anything is removed. To Apache Kafka an announcement that is repeated says
+nothing new. Logs also have updates to COPY_STARTED, which told this once, and which Kafka's classes refuse.
 
 Offsets do not tell whose records they are: a leader that lost an unclean election may have copied records
 that the log no longer has. So whoever asks passes the lineage of leader epochs of the log it asks for, and a
@@ -32,7 +33,7 @@ from typing import Final
 
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
-from headrace.tiered.segment_mark import told_start
+from headrace.tiered.segment_mark import GIVEN_UP, told_start
 
 REMOVED_KNOWN_MAX: Final = 100
 """Of one partition. Late are records of copies that were given up, not of old ones that go in thousands."""
@@ -96,7 +97,9 @@ class RemoteLog:
     def apply(self, segment: RemoteSegment) -> None:
         """A record that tells all of a segment; what is known already only moves on."""
         known = self._segments.get(segment.segment_id)
-        if known is None:
+        if segment.custom_metadata == GIVEN_UP:
+            self._give_up(known)
+        elif known is None:
             if segment.state is not SegmentState.DELETE_FINISHED and segment.segment_id not in self._removed:
                 self._enter(segment)
         elif segment.state in MOVES[known.state]:
@@ -108,8 +111,7 @@ class RemoteLog:
         if known is None:
             return
         if update.state is known.state is SegmentState.COPY_STARTED:
-            self._given_up.add(known.segment_id)
-            self.version += 1
+            self._give_up(known)
             return
         if update.state not in MOVES[known.state]:
             return
@@ -120,6 +122,12 @@ class RemoteLog:
             else:
                 moved = replace(moved, custom_metadata=update.custom_metadata)
         self._enter(moved)
+
+    def _give_up(self, known: RemoteSegment | None) -> None:
+        """A copy that is finished, or gone, cannot be given up."""
+        if known is not None and known.state is SegmentState.COPY_STARTED:
+            self._given_up.add(known.segment_id)
+            self.version += 1
 
     def _enter(self, segment: RemoteSegment) -> None:
         if segment.state is SegmentState.COPY_FINISHED and segment.segment_id in self._given_up:

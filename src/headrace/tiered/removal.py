@@ -45,7 +45,7 @@ def remove(segment: RemoteSegment, store: RemoteStore, teller: Teller, mark: byt
 def give_up(segment: RemoteSegment, remote: RemoteLog, store: RemoteStore, teller: Teller) -> Steps:
     """Remove what is left of a copy, unless it turns out to be finished."""
     if not remote.is_given_up(segment):
-        if not (yield teller.update(segment, SegmentState.COPY_STARTED)):
+        if not (yield teller.give_up(segment)):
             return False
         if not remote.is_given_up(segment):
             return True

@@ -4,6 +4,8 @@ from typing import Final
 
 CLEAN_TO: Final = b"clean-to="
 LOG_START: Final = b"log-start="
+GIVEN_UP: Final = b"given-up"
+"""With a repeated announcement: the copy can no longer be finished. Announcements have no note of a store."""
 SEPARATOR: Final = b";"
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from headrace.tiered.remote_log import SegmentUpdate
 from headrace.tiered.remote_segment import RemoteSegment, SegmentState
+from headrace.tiered.segment_mark import GIVEN_UP
 
 Work = Callable[[], int]
 
@@ -53,6 +54,11 @@ class Teller:
 
     def update(self, segment: RemoteSegment, state: SegmentState, mark: bytes | None = None) -> Tell:
         return Tell(replace(self._update(segment, state), custom_metadata=mark))
+
+    def give_up(self, copied: RemoteSegment) -> Tell:
+        """Another leader's copy can no longer be finished: its announcement once more, with a mark."""
+        again = copied.moved_to(SegmentState.COPY_STARTED, broker_id=self.broker_id, event_ms=self.now_ms())
+        return Tell(replace(again, custom_metadata=GIVEN_UP))
 
     def _update(self, segment: RemoteSegment, state: SegmentState) -> SegmentUpdate:
         return SegmentUpdate(segment.partition, segment.segment_id, state, self.broker_id, self.now_ms())

@@ -79,6 +79,15 @@ def puts(store: RemoteStore, objects: Mapping[str, bytes]) -> list[Callable[[], 
     return [partial(store.put_bytes, name, data) for name, data in objects.items()]
 
 
+def begun(store: RemoteStore, prefix: str) -> list[str]:
+    """The names with this prefix under which anything is stored, also what a put that did not come to its end
+    has left: `delete` removes both. A store that keeps such remains where `list` does not show them has a
+    call of this name.
+    """
+    own = getattr(store, "begun", None)
+    return list(own(prefix)) if own is not None else [name for name, _ in store.list(prefix)]
+
+
 def read_into(store: RemoteStore, name: str, start: int, buffer: memoryview) -> int:
     """Fill a buffer from `start` on; how many bytes came. A store that can do so itself, without a copy, has
     a call of this name.

@@ -9,7 +9,7 @@ from headrace.log.disk import File
 from headrace.testing.disk import Crash
 from headrace.testing.disk_faults import ProcessEndedError
 from headrace.testing.machine import SimulatedMachine
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.store import RemoteStore, RemoteStoreError, begun
 
 
 class TroubledStore:
@@ -54,6 +54,11 @@ class TroubledStore:
         if not self._is_calm() and self._rng.random() < self._failure_rate:
             raise RemoteStoreError("it does not list")
         return self._store.list(prefix)
+
+    def begun(self, prefix: str) -> Iterator[str]:
+        if not self._is_calm() and self._rng.random() < self._failure_rate:
+            raise RemoteStoreError("it does not tell what was begun")
+        return iter(begun(self._store, prefix))
 
     def close(self) -> None:
         """There is nothing to let go of."""

@@ -1,14 +1,15 @@
 """A store in a folder: a disk of this machine, or a share that all brokers have mounted.
 
 An object is a file. It is written beside its place under a name that no object can have (NAME~), synced and
-renamed, so that what has an object's name is whole; removing an object also removes what a writer that was
-killed left beside it. The store's own folder is never made: where a share is not mounted that must be an
-error, and not an empty store on another disk.
+renamed, so that what has an object's name is whole. What a writer that was killed left beside it is no object
+and not listed; removing the object removes it too, and `begun` finds it. The store's own folder is never
+made: where a share is not mounted that must be an error, and not an empty store on another disk.
 
 Folders inside come with their first object and go with their last. Two writers may meet there, also from
 different machines: whoever finds the folder gone makes it again.
 """
 
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -74,9 +75,11 @@ class FolderStore:
                 self._forget_names(folder)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        with self._doing(prefix):
-            found = list(self._walk("", prefix))
-        yield from found
+        yield from ((name, size) for name, size in self._found(prefix) if not name.endswith(_UNFINISHED))
+
+    def begun(self, prefix: str) -> Iterator[str]:
+        """See `store.begun`."""
+        yield from dict.fromkeys(name.removesuffix(_UNFINISHED) for name, _ in self._found(prefix))
 
     def close(self) -> None:
         """A folder holds nothing open."""
@@ -134,9 +137,13 @@ class FolderStore:
 
     # --- listing ---
 
+    def _found(self, prefix: str) -> builtins.list[tuple[str, int]]:
+        with self._doing(prefix):
+            return [*self._walk("", prefix)]
+
     def _walk(self, folder: str, prefix: str) -> Iterator[tuple[str, int]]:
-        """The objects in a folder, whose name ends with "/", by the order of their whole names: those in
-        `a/` come behind `a-b/` and `a.log`.
+        """The objects in a folder, whose name ends with "/", and what is to become one, by the order of their
+        whole names: those in `a/` come behind `a-b/` and `a.log`.
         """
         for name in sorted(self._children(folder)):
             if name.endswith("/"):
@@ -156,7 +163,7 @@ class FolderStore:
         for child in children:
             if self._disk.is_folder(f"{self._root}/{folder}{child}"):
                 yield f"{folder}{child}/"
-            elif not child.endswith(_UNFINISHED):
+            else:
                 yield folder + child
 
     # --- names and faults ---

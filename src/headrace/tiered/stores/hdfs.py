@@ -1,13 +1,15 @@
 """HDFS, through hdfs-native: a client in Rust that needs neither a JVM nor Hadoop's native libraries.
 
 An object is a file under the URL's path. It is written as NAME~ and renamed once it is closed, so what has an
-object's name is whole; removing an object removes what a killed writer left as well. Folders come with their
-first object and go with their last: a folder that somebody writes in is not empty, and goes later.
+object's name is whole; removing an object removes what a killed writer left as well, and `begun` finds it.
+Folders come with their first object and go with their last: a folder that somebody writes in is not empty,
+and goes later.
 
 Where HADOOP_CONF_DIR names Hadoop's own configuration it is read; settings go before it, under Hadoop's
 names. Kerberos comes from the ticket cache, or from `kerberos.principal` with `kerberos.keytab`.
 """
 
+import builtins
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -83,10 +85,16 @@ class HdfsStore:
             self._remove_if_empty(folder)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        yield from ((name, size) for name, size in self._found(prefix) if not name.endswith(_UNFINISHED))
+
+    def begun(self, prefix: str) -> Iterator[str]:
+        """See `store.begun`."""
+        yield from dict.fromkeys(name.removesuffix(_UNFINISHED) for name, _ in self._found(prefix))
+
+    def _found(self, prefix: str) -> builtins.list[tuple[str, int]]:
         folder = f"{self._root}/{prefix.rpartition('/')[0]}".rstrip("/") or "/"
         with self._doing(prefix):
-            found = sorted(self._objects(folder))
-        yield from ((name, size) for name, size in found if name.startswith(prefix))
+            return sorted(each for each in self._files(folder) if each[0].startswith(prefix))
 
     def close(self) -> None:
         """Connections end when the client is dropped."""
@@ -114,11 +122,11 @@ class HdfsStore:
                 return
             folder = folder.rpartition("/")[0]
 
-    def _objects(self, folder: str) -> Iterator[tuple[str, int]]:
+    def _files(self, folder: str) -> Iterator[tuple[str, int]]:
         try:
             entries: Iterator[FileStatus] = self._client.list_status(folder, recursive=True)
             for entry in entries:
-                if not entry.isdir and not entry.path.endswith(_UNFINISHED):
+                if not entry.isdir:
                     yield entry.path.removeprefix(f"{self._root}/"), entry.length
         except FileNotFoundError:
             return

@@ -6,8 +6,8 @@ on the way. It is imported when a store is opened and not before.
 
 Credentials come from where the store's users keep them (environment, instance, workload identity; a profile
 by `profile`, which needs boto3), or from settings. A put that fails gives up its upload. Parts that were on
-their way then, or those of a process that was killed, are shown by no listing: the bucket's own rule for
-unfinished uploads removes them.
+their way then, or those of a process that was killed, are shown by no listing, and the library can neither
+list nor abort such an upload: the bucket's own rule for unfinished uploads removes them.
 """
 
 from collections.abc import Iterator, Mapping
