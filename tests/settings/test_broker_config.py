@@ -142,8 +142,8 @@ def test_dynamic_changes_are_checked_first() -> None:
 
 def test_topic_and_group_changes_are_checked_first() -> None:
     config = BrokerConfig(NODE)
-    assert check_topic_settings(config, {"retention.ms": "5"}) is None
-    wrong = check_topic_settings(config, {"remote.storage.enable": "true"})
+    assert check_topic_settings(config, "rows", {"retention.ms": "5"}) is None
+    wrong = check_topic_settings(config, "rows", {"remote.storage.enable": "true"})
     assert wrong is not None
     assert "remote.log.storage.system.enable" in str(wrong)
     assert check_group_settings(config, {"consumer.session.timeout.ms": "50000"}) is None
