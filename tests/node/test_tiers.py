@@ -51,9 +51,9 @@ class TieredWorld(NodeWorld):
     def objects(self) -> list[str]:
         return [name for name, _ in self.store.list("")]
 
-    def write(self, topic: str, count: int, *, producer_id: int = 7) -> None:
+    def write(self, topic: str, count: int, *, producer_id: int = 7, number: int = 0) -> None:
         """So many batches of 600 bytes; three make a segment."""
-        partition = self.partition(topic)
+        partition = self.partition(topic, number)
         log = partition.log
         assert log is not None
         for _ in range(count):
@@ -251,16 +251,18 @@ async def test_a_topic_may_stop_copying_and_stay_readable(world: TieredWorld) ->
 
 @tiered
 async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredWorld) -> None:
+    """Somebody put an object when the segment had been removed already."""
     await world.create_topic("rows", configs=TOPIC)
-    world.write("rows", 4)
-    await world.copied_to("rows", 3)
-    (segment,) = world.segments("rows")
-    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
-    world.store.put_bytes(stray, b"late")
+    world.write("rows", 7)
+    await world.copied_to("rows", 6)
+    late = world.segments("rows")[0]
+    world.partition("rows").delete_records(3)
+    await world.until(lambda: len(world.segments("rows")) == 1)
+    world.store.put_bytes(late.object_name(".log"), b"late")
     await world.stop()
     await world.start()
-    await world.until(lambda: stray not in world.objects())
-    await world.copied_to("rows", 3)
+    await world.until(lambda: late.object_name(".log") not in world.objects())
+    await world.copied_to("rows", 6)
     world.check_no_orphans("rows")
 
 

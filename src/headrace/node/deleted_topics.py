@@ -137,7 +137,7 @@ class DeletedTopics:
                 remove(segment, self._rounds.store, self._rounds.teller), is_wanted
             ):
                 return
-        await self._rounds.sweep(partition, remote, is_wanted)
+        await self._rounds.sweep(partition, remote, is_wanted, is_deleted=True)
         again = bool(segments) or partition not in self._sweep_at_s
         self._sweep_at_s[partition] = self._loop.time() + SWEEP_S if again else float("inf")
         if segments:

@@ -190,16 +190,18 @@ def _bytes_in_both(log: PartitionLog, readable: Readable, start: int) -> int:
 
 
 def orphans(names: Iterable[str], remote: RemoteLog) -> list[str]:
-    """Of the names of a partition's objects in the store, those that belong to no segment of the records.
+    """Of the names of a partition's objects in the store, those that belong to no segment that is known.
 
     The records must have been read to their end after the names were listed: a copy is announced before its
-    first object is put. So what has no record was put by somebody who was slower than the removal of what it
-    was at.
+    first object is put. So an object whose segment is not known was put by somebody who was slower than the
+    removal of what it was at, and the records tell of that removal. Where they do not even mention the
+    segment, they are not all there, and the object may be the only one that has its records: see
+    `replication.tier_rounds`.
     """
     known = {uuid_text(segment.segment_id) for segment in remote}
-    return [name for name in names if _id_in(name) not in known]
+    return [name for name in names if id_in(name) not in known]
 
 
-def _id_in(name: str) -> str:
+def id_in(name: str) -> str:
     """The segment's id in the name of an object, behind the offset's digits; it may begin with a dash."""
     return name.rpartition("/")[2][OFFSET_DIGITS + 1 :].partition(".")[0]
