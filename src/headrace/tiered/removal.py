@@ -9,6 +9,8 @@ whoever leads next. What has to go (`Removals.of`):
 - copies of a lineage that lost: a leader elected uncleanly has other records at those offsets. Where it has
   none, its own epochs are in doubt (`lineage`), and nothing goes;
 - copies whose place another has taken;
+- everything, once tiering is turned off; the last ones first. Turned on again before all are gone, those
+  that are left reach up to some offset without a hole, and copying goes on from there;
 - what is left of copies that were not finished and of removals that were not finished. A copy of another
   leader is given up first, so that it cannot be finished meanwhile (see `remote_log`).
 """
@@ -86,7 +88,8 @@ class Removals:
         itself.
         """
         if not log.config.remote_storage_enable:
-            return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
+            doomed_all = _left_alone(remote, in_progress, lambda _: True)
+            return cls(log.local_start_offset, tuple(reversed(doomed_all)))
         readable = [(segment, lineage_end(log.epochs, segment)) for segment in remote.readable(log.epochs)]
         start = first_there(log, remote)
         if log.config.deletes:
