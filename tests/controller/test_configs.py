@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.base.internal_topics import NEVER_TIERED
 from headrace.controller.configs import Operation, alter_configs, incremental_alter_configs
 from headrace.controller.core import ControllerCore
 from headrace.controller.new_topics import create_topics
@@ -14,7 +15,11 @@ from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
 from headrace.wire.schemas import alter_configs as legacy
 from headrace.wire.schemas import incremental_alter_configs as incremental
 from headrace.wire.schemas import metadata_records as wire
-from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.wire.schemas.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tests.controller.building import apply, new_core
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -197,3 +202,37 @@ def test_the_deprecated_form_says_what_all_settings_shall_be(core: ControllerCor
     assert put(TOPIC, "t1").error_code == 0
     assert CLUSTER_DEFAULT not in core.image.configs
     assert core.image.topic_config_of("t1") == {}
+
+
+@pytest.mark.parametrize("name", sorted(NEVER_TIERED - {"__cluster_metadata"}))
+def test_the_systems_own_topics_cannot_be_tiered(name: str) -> None:
+    core = new_core(1, remote_log_storage_system_enable="true")
+    tiered = [CreatableTopicConfig("remote.storage.enable", "true")]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=tiered)
+    created = apply(core, create_topics(core.cluster, CreateTopicsRequest([topic]), rng=Random(1))).topics[0]
+    assert (created.error_code, name in core.image.topics_by_name) == (40, False)
+    topic.configs = []
+    apply(core, create_topics(core.cluster, CreateTopicsRequest([topic]), rng=Random(1)))
+    refused = alter(core, TOPIC, name, ("remote.storage.enable", SET, "true"))
+    assert refused.error_code == 40
+    assert f"{name} is one of the system's own topics" in refused.error_message
+    whole = legacy.AlterConfigsResource(
+        TOPIC, name, [legacy.AlterableConfig("remote.storage.enable", "true")]
+    )
+    (replaced,) = apply(core, alter_configs(core.cluster, legacy.AlterConfigsRequest([whole]))).responses
+    assert replaced.error_code == 40
+    assert alter(core, TOPIC, name, ("remote.storage.enable", SET, "false")).error_code == 0
+
+
+def test_what_an_older_version_let_be_tiered_is_not_and_can_be_mended() -> None:
+    core = new_core(1, remote_log_storage_system_enable="true")
+    topic = CreatableTopic(name="__consumer_offsets", num_partitions=1, replication_factor=1)
+    apply(core, create_topics(core.cluster, CreateTopicsRequest([topic]), rng=Random(1)))
+    for name in ("remote.storage.enable", "remote.log.delete.on.disable"):
+        record = wire.ConfigRecord(
+            resource_type=TOPIC, resource_name="__consumer_offsets", name=name, value="true"
+        )
+        core.replay([record])
+    assert not core.cluster.topic_config("__consumer_offsets").is_tiered
+    assert alter(core, TOPIC, "__consumer_offsets", ("segment.ms", SET, "9")).error_code == 0
+    assert alter(core, TOPIC, "__consumer_offsets", ("remote.storage.enable", DELETE, None)).error_code == 0

@@ -16,10 +16,11 @@ from headrace.wire.schemas.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.schemas.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from tests.controller.building import apply, new_core
 
+RECORDS = "__remote_log_metadata"
 ZERO = bytes(16)
 STRANGE = b"x" * 16
 
@@ -83,6 +84,38 @@ def test_deleting_can_be_forbidden() -> None:
     with pytest.raises(ApiError) as refused:
         delete(core, ("a", ZERO))
     assert refused.value.code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def with_tiers() -> ControllerCore:
+    core = new_core(1, remote_log_storage_system_enable="true")
+    tiered = [CreatableTopicConfig("remote.storage.enable", "true")]
+    topics = [
+        CreatableTopic(name="a", num_partitions=1, replication_factor=1, configs=tiered),
+        CreatableTopic(name=RECORDS, num_partitions=2, replication_factor=1),
+    ]
+    apply(core, create_topics(core.cluster, CreateTopicsRequest(topics=topics), rng=Random(1)))
+    return core
+
+
+def test_what_tells_of_tiered_topics_stays_while_there_are_any() -> None:
+    core = with_tiers()
+    by_id = (None, core.image.topics_by_name[RECORDS].id)
+    for state in ((RECORDS, ZERO), by_id):
+        (result,) = delete(core, state)
+        assert result.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+        assert "in the remote store of 1 topics (a)" in str(result.error_message)
+    results = delete(core, names=("a", RECORDS))
+    assert [r.error_code for r in results] == [0, 73], "what the deleted one left is told by it, too"
+    assert [r.error_code for r in delete(core, by_id)] == [0]
+
+
+def test_what_tells_of_tiered_topics_keeps_its_partitions() -> None:
+    core = with_tiers()
+    for at in (None, [[1]]):
+        result = add(core, RECORDS, 3, at)
+        assert result.error_code == ErrorCode.INVALID_PARTITIONS
+        assert f"{RECORDS} keeps its 2 partitions" in str(result.error_message)
+    assert len(core.image.topics_by_name[RECORDS].partitions) == 2
 
 
 def add(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from headrace.node import lifecycle
+from headrace.node.config import load
+from headrace.node.fleet import format_fleet
+from headrace.transport.system_network import free_ports
 
 PROGRAM = """
 import sys
@@ -86,6 +90,24 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             told = first_line(second)
             assert f"PLAINTEXT://127.0.0.1:{port}" in told
             assert second.wait(SECONDS) == 3
+
+
+def test_a_controller_alone_lets_topics_be_tiered_and_needs_no_store(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    settings = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{port}",
+        "remote.log.storage.system.enable": "true",
+    }
+    config = load(data=str(tmp_path), overrides=settings)
+    format_fleet([config], random.SystemRandom())
+    with process_of(tmp_path, *(f"{name}={value}" for name, value in settings.items())) as process:
+        assert first_line(process).startswith("ready")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
 
 
 def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

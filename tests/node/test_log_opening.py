@@ -57,7 +57,10 @@ def test_tiering_is_not_switched_off_while_topics_have_it() -> None:
     bench = Bench("/a")
     bench.open()
     bench.create("t", 1)
+    bench.create("__consumer_offsets", 2)
     check_tiering(bench.config, bench.image)
+    bench.configure("__consumer_offsets", "remote.storage.enable", "true")
+    check_tiering(bench.config, bench.image)  # the system's own are never tiered, whatever was written down
     bench.configure("t", "remote.storage.enable", "true")
     with pytest.raises(SettingError, match=r"remote\.log\.storage\.system\.enable: .*remote store \(t\)"):
         check_tiering(bench.config, bench.image)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
+import pytest
+
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.log.append import Origin
@@ -54,9 +56,9 @@ class TieredWorld(NodeWorld):
     def objects(self) -> list[str]:
         return [name for name, _ in self.store.list("")]
 
-    def write(self, topic: str, count: int, *, producer_id: int = 7) -> None:
+    def write(self, topic: str, count: int, *, producer_id: int = 7, number: int = 0) -> None:
         """So many batches of 600 bytes; three make a segment."""
-        partition = self.partition(topic)
+        partition = self.partition(topic, number)
         log = partition.log
         assert log is not None
         for _ in range(count):
@@ -81,11 +83,15 @@ class TieredWorld(NodeWorld):
     async def copied_to(self, topic: str, offset: int) -> None:
         await self.until(lambda: (self.log(topic).tiered_to or 0) >= offset, f"copied to {offset}")
 
-    async def configure(self, topic: str, **settings: str) -> None:
+    async def configure(self, topic: str, **settings: str | None) -> None:
         assert await self.try_to_configure(topic, **settings) == 0
 
-    async def try_to_configure(self, topic: str, **settings: str) -> int:
-        changes = [AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
+    async def try_to_configure(self, topic: str, **settings: str | None) -> int:
+        """Change a topic's settings; None takes one back."""
+        changes = [
+            AlterableConfig(name.replace("_", "."), int(value is None), value)
+            for name, value in settings.items()
+        ]
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, topic, changes)])
 
         async def ask() -> Any:
@@ -267,6 +273,83 @@ async def test_turning_tiering_off_takes_everything_back(world: TieredWorld) -> 
     assert world.objects() == []
 
 
+async def with_a_short_tail(world: TieredWorld) -> None:
+    await world.start()
+    await world.create_topic("rows", configs=TOPIC)
+    world.write("rows", 10)
+    await world.until(lambda: world.log("rows").local_start_offset == 9)
+
+
+def seldom() -> TieredWorld:
+    """A node that looks for what to remove every ten minutes only."""
+    return TieredWorld({"remote.log.manager.task.interval.ms": "600000"})
+
+
+OFF = {"remote_storage_enable": "false", "remote_log_delete_on_disable": "true"}
+
+
+def test_turned_off_the_copies_go_at_once() -> None:
+    async def script(world: TieredWorld) -> None:
+        await with_a_short_tail(world)
+        await world.configure("rows", **OFF)
+        await world.until(lambda: not world.objects(), timeout_s=5)
+        await world.stop()
+
+    with seldom() as world:
+        world.run(script(world))
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("ends", [False, True])
+def test_turned_off_the_copies_go_whatever_is_set_later(both: bool, ends: bool) -> None:
+    async def script(world: TieredWorld) -> None:
+        await with_a_short_tail(world)
+        await world.configure("rows", **OFF)
+        unset = {"remote_log_delete_on_disable": None, **({"remote_storage_enable": None} if both else {})}
+        await world.configure("rows", **unset)
+        assert world.objects() != [], "nobody has heard of it yet"
+        if ends:
+            world.kill()
+            await world.start()
+        await world.until(lambda: not world.objects(), timeout_s=1_000 if ends else 5)
+        log = world.log("rows")
+        assert (log.log_start_offset, log.local_start_offset) == (9, 9)
+        await world.stop()
+
+    with seldom() as world:
+        world.run(script(world))
+
+
+@pytest.mark.parametrize("pause_ms", range(0, 200, 10))
+@pytest.mark.parametrize("unset", [False, True])
+def test_turned_on_again_nothing_is_lost(pause_ms: int, unset: bool) -> None:
+    """What was to go is the log's again, as far as it was not removed."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic("rows", configs=TOPIC | {"local.retention.ms": "-2"})
+        world.write("rows", 30)
+        await world.copied_to("rows", 27)
+        await world.configure("rows", **OFF)
+        if unset:
+            await world.configure("rows", remote_log_delete_on_disable=None)
+        await world.pass_time(pause_ms)
+        await world.configure("rows", remote_storage_enable="true", local_retention_ms="1")
+        world.write("rows", 4)
+        await world.until(lambda: world.log("rows").local_start_offset >= 30, "a short tail again")
+        log = world.log("rows")
+        copies = world.segments("rows", SegmentState.COPY_FINISHED)
+        held = {n for each in copies for n in range(each.start_offset, each.end_offset + 1)}
+        assert set(range(log.log_start_offset, log.local_start_offset)) <= held
+        assert log.log_start_offset == 0, "all of it was on the disk"
+        await world.until(lambda: len(world.segments("rows")) == len(copies))
+        world.check_no_orphans("rows")
+        await world.stop()
+
+    with TieredWorld({"log.retention.check.interval.ms": "10"}) as world:
+        world.run(script(world))
+
+
 @tiered
 async def test_a_topic_may_stop_copying_and_stay_readable(world: TieredWorld) -> None:
     await world.create_topic("rows", configs=TOPIC | {"local.retention.bytes": "-2"})
@@ -282,16 +365,18 @@ async def test_a_topic_may_stop_copying_and_stay_readable(world: TieredWorld) ->
 
 @tiered
 async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredWorld) -> None:
+    """Somebody put an object when the segment had been removed already."""
     await world.create_topic("rows", configs=TOPIC)
-    world.write("rows", 4)
-    await world.copied_to("rows", 3)
-    (segment,) = world.segments("rows")
-    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
-    world.store.put_bytes(stray, b"late")
+    world.write("rows", 7)
+    await world.copied_to("rows", 6)
+    late = world.segments("rows")[0]
+    world.partition("rows").delete_records(3)
+    await world.until(lambda: len(world.segments("rows")) == 1)
+    world.store.put_bytes(late.object_name(".log"), b"late")
     await world.stop()
     await world.start()
-    await world.until(lambda: stray not in world.objects())
-    await world.copied_to("rows", 3)
+    await world.until(lambda: late.object_name(".log") not in world.objects())
+    await world.copied_to("rows", 6)
     world.check_no_orphans("rows")
 
 

@@ -252,5 +252,5 @@ def refused_broker(properties: dict[str, str]) -> str:
 
 def refused_topic(overrides: dict[str, str]) -> str:
     tiering = BrokerConfig(NODE | {"remote.log.storage.system.enable": "true"})
-    wrong = check_topic_settings(tiering, overrides)
+    wrong = check_topic_settings(tiering, "rows", overrides)
     return "" if wrong is None else str(wrong)

@@ -142,8 +142,8 @@ def test_dynamic_changes_are_checked_first() -> None:
 
 def test_topic_and_group_changes_are_checked_first() -> None:
     config = BrokerConfig(NODE)
-    assert check_topic_settings(config, {"retention.ms": "5"}) is None
-    wrong = check_topic_settings(config, {"remote.storage.enable": "true"})
+    assert check_topic_settings(config, "rows", {"retention.ms": "5"}) is None
+    wrong = check_topic_settings(config, "rows", {"remote.storage.enable": "true"})
     assert wrong is not None
     assert "remote.log.storage.system.enable" in str(wrong)
     assert check_group_settings(config, {"consumer.session.timeout.ms": "50000"}) is None
@@ -159,3 +159,32 @@ def test_topic_and_group_changes_are_checked_first() -> None:
         assert wrong is not None
         assert wrong.setting in overrides
     assert check_group_settings(config, {"share.auto.offset.reset": "by_duration:P1DT2H"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("num.partitions", "many", "'many'"),
+        ("num.partitions", "0", "0"),
+        ("replication.factor", "40000", "40000"),
+        ("retention.ms", "0", "0"),
+        ("min.isr", "4", "4 must not be above replication.factor, 3"),
+    ],
+)
+def test_what_is_said_of_the_remote_tiers_topic_is_checked_at_the_start(
+    name: str, text: str, told: str
+) -> None:
+    prefix = "rlmm.config.remote.log.metadata.topic."
+    enabled = NODE | {"remote.log.storage.system.enable": "true", prefix + "replication.factor": "3"}
+    BrokerConfig(enabled)
+    with pytest.raises(SettingError) as wrong:
+        BrokerConfig(enabled | {prefix + name: text})
+    assert wrong.value.setting == prefix + name
+    assert told in wrong.value.reason
+
+
+def test_the_remote_tiers_topic_may_have_another_prefix() -> None:
+    own = {"remote.log.storage.system.enable": "true", "remote.log.metadata.manager.impl.prefix": "ours."}
+    BrokerConfig(NODE | own | {"rlmm.config.remote.log.metadata.topic.num.partitions": "many"})
+    with pytest.raises(SettingError, match=r"ours\.remote\.log\.metadata\.topic\.num\.partitions: 'many'"):
+        BrokerConfig(NODE | own | {"ours.remote.log.metadata.topic.num.partitions": "many"})

@@ -20,6 +20,7 @@ HANDED_ON = {
     "log.dir",
     "metadata.log.dir",
     "process.roles",
+    "remote.log.metadata.manager.impl.prefix",
     "security.inter.broker.protocol",
 }
 

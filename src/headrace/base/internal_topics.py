@@ -10,3 +10,6 @@ REMOTE_LOG_TOPIC: Final = "__remote_log_metadata"
 """Kafka does not count this one among its internal topics."""
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+
+NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_TOPIC, METADATA_TOPIC}
+"""Who reads these reads them from a disk; and what is in the remote store is told by one of them."""

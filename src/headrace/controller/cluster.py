@@ -7,7 +7,7 @@ from headrace.metadata.image import ClusterImage
 from headrace.metadata.resources import CLUSTER_DEFAULT, ResourceType
 from headrace.metadata.topics import PartitionImage, TopicImage
 from headrace.settings.broker_config import BrokerConfig
-from headrace.settings.topic import TopicConfig, resolve_topic_config
+from headrace.settings.topic import TopicConfig, overrides_in_force, resolve_topic_config
 
 
 class Cluster:
@@ -30,7 +30,7 @@ class Cluster:
 
     def topic_config(self, name: str) -> TopicConfig:
         """A topic's settings in force. Equal overrides share one result: most topics have none."""
-        overrides = self.image.topic_config_of(name)
+        overrides = overrides_in_force(name, self.image.topic_config_of(name))
         key = frozenset(overrides.items())
         found = self._resolved.get(key)
         if found is None:

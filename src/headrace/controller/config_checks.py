@@ -14,14 +14,14 @@ from headrace.settings import changes
 from headrace.settings.broker_config import BrokerConfig, broker_setting
 from headrace.settings.definition import Kind, Setting, SettingError, parse, unknown_setting
 from headrace.settings.group import GROUP
-from headrace.settings.topic import TOPIC
+from headrace.settings.topic import TOPIC, overrides_in_force
 
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 
-def check_topic_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+def check_topic_settings(config: BrokerConfig, topic: str, settings: Mapping[str, str]) -> None:
     """INVALID_CONFIG unless a topic can have these settings on this cluster."""
-    _raise(changes.check_topic_settings(config, settings))
+    _raise(changes.check_topic_settings(config, topic, settings))
 
 
 def check_settings(
@@ -29,10 +29,10 @@ def check_settings(
 ) -> None:
     """Whether a resource may have all of `settings`, its own once those in `changed` have been changed."""
     if key.resource_type == ResourceType.TOPIC:
-        check_topic_settings(cluster.config, settings)
-        _raise(
-            changes.check_tier_kept(cluster.config, cluster.image.topic_config_of(key.name), after=settings)
-        )
+        counted = settings if "remote.storage.enable" in changed else overrides_in_force(key.name, settings)
+        check_topic_settings(cluster.config, key.name, counted)
+        before = cluster.image.topic_config_of(key.name)
+        _raise(changes.check_tier_kept(cluster.config, key.name, before, after=settings))
     elif key.resource_type == ResourceType.BROKER:
         _check_broker_settings(cluster, key, settings, changed)
     elif key.resource_type == ResourceType.GROUP:

@@ -130,7 +130,7 @@ def _settings(cluster: Cluster, topic: CreatableTopic) -> dict[str, str]:
         message = f"no value is given for {', '.join(nulls)}; leave a setting out to have its default"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     settings = {config.name: config.value for config in topic.configs if config.value is not None}
-    check_topic_settings(cluster.config, settings)
+    check_topic_settings(cluster.config, topic.name, settings)
     return settings
 
 

@@ -1,4 +1,9 @@
-"""DeleteTopics and CreatePartitions: what becomes of topics that exist."""
+"""DeleteTopics and CreatePartitions: what becomes of topics that exist.
+
+`__remote_log_metadata` alone tells what is in the remote store. A tiered partition's records lie in the
+partition of it that follows from their number, so that number never changes; and it cannot be deleted while
+topics are tiered.
+"""
 
 import random
 from collections import Counter
@@ -6,6 +11,7 @@ from collections import Counter
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_TOPIC_ID, TopicId, uuid_text
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.controller.assignments import check_assignment, new_partition
 from headrace.controller.cluster import Cluster
 from headrace.controller.decision import Decision, check_size
@@ -48,6 +54,8 @@ def delete_topics(cluster: Cluster, request: DeleteTopicsRequest) -> Decision[De
                     f"the request has this {what} more than once, so the topic is kept: list it once",
                 )
             topic = _find(cluster, state)
+            if topic.name == REMOTE_LOG_TOPIC:
+                _check_nothing_is_tiered(cluster)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
@@ -83,6 +91,18 @@ def _find(cluster: Cluster, state: DeleteTopicState) -> TopicImage:
             ErrorCode.INVALID_REQUEST, f"topic '{state.name}' is given with an id too: give one of the two"
         )
     return _named(cluster, state.name)
+
+
+def _check_nothing_is_tiered(cluster: Cluster) -> None:
+    tiered = sorted(name for name in cluster.image.topics_by_name if cluster.topic_config(name).is_tiered)
+    if tiered:
+        raise ApiError(
+            ErrorCode.TOPIC_DELETION_DISABLED,
+            f"{REMOTE_LOG_TOPIC} tells what lies in the remote store of {len(tiered)} topics "
+            f"({', '.join(tiered[:5])}{', …' if len(tiered) > 5 else ''}), of which nothing could be read "
+            "without it: delete these, or their tiering (remote.storage.enable=false and "
+            "remote.log.delete.on.disable=true), before",
+        )
 
 
 def _named(cluster: Cluster, name: str) -> TopicImage:
@@ -129,6 +149,12 @@ def _more_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"topic '{topic.name}' has {present} partitions and cannot go down to {topic.count}: "
             "partitions are never taken away",
+        )
+    if topic.name == REMOTE_LOG_TOPIC:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{REMOTE_LOG_TOPIC} keeps its {present} partitions: their number says where a topic's records "
+            "are, so with another one what lies in the remote store would not be found any more",
         )
     additional = topic.count - present
     check_size(range(additional))

@@ -112,7 +112,8 @@ async def _serve(
             on_progress=on_progress,
             on_failure=partial(_on_failure, stop),
             attention=Attention(loop, time.perf_counter_ns, getattr(os, "sched_yield", int)),
-            remote_store=open_store(config, disk),
+            # A controller alone decides which topics may be tiered, and never touches what is in the store.
+            remote_store=open_store(config, disk) if "broker" in config.roles else None,
         )
     )
     # A node of a cluster may wait for the others for as long as it takes: a signal ends that, too.

@@ -16,6 +16,7 @@ from headrace.metadata.image import ClusterImage
 from headrace.node.strays import is_at_home, set_strays_aside
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
+from headrace.settings.topic import overrides_in_force
 
 Say = Callable[[str], None]
 
@@ -61,17 +62,18 @@ def check_tiering(config: BrokerConfig, image: ClusterImage) -> None:
     reach, and nobody would clean up behind them. Kafka refuses to start, too."""
     if config.bool("remote.log.storage.system.enable"):
         return
-    tiered = sorted(
-        topic.name
-        for topic in image.topics_by_id.values()
-        if image.topic_config_of(topic.name).get("remote.storage.enable", "").lower() == "true"
-    )
+    tiered = sorted(topic.name for topic in image.topics_by_id.values() if _is_tiered(image, topic.name))
     if tiered:
         raise SettingError(
             "remote.log.storage.system.enable",
             f"false, but topics have records in a remote store ({', '.join(tiered[:5])}"
             f"{', …' if len(tiered) > 5 else ''}): delete them, or their remote.storage.enable, before",
         )
+
+
+def _is_tiered(image: ClusterImage, topic: str) -> bool:
+    own = overrides_in_force(topic, image.topic_config_of(topic))
+    return own.get("remote.storage.enable", "").lower() == "true"
 
 
 def _progress_text(progress: RecoveryProgress) -> str:

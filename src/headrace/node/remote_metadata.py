@@ -11,7 +11,7 @@ was acknowledged to the other is known then.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -22,7 +22,8 @@ from headrace.controller.requests import ControllerRequests
 from headrace.metadata.image import ClusterImage
 from headrace.metadata.topics import TopicImage
 from headrace.node.broker_ways import BrokerWays
-from headrace.node.remote_metadata_reading import Reading
+from headrace.node.remote_metadata_reading import EARLIEST, LATEST, Reading, fetch_partition, fetch_request
+from headrace.node.remote_metadata_search import Search
 from headrace.node.world import World
 from headrace.records.batch import Record, build_batch
 from headrace.server.automatic_topics import automatic_topic
@@ -33,14 +34,11 @@ from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition
 from headrace.tiered.segment_records import encode_record
 from headrace.transport.backoff import Backoff
 from headrace.wire.schemas.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 logger = logging.getLogger(__name__)
 
 ALL_IN_SYNC: Final = -1
-CONSUMER: Final = -1
-LATEST: Final = -1
 RETRY_MS: Final = (100, 5_000)
 CREATE_TIMEOUT_MS: Final = 30_000
 CREATE_AGAIN_S: Final = 5.0
@@ -168,7 +166,7 @@ class RemoteMetadata:
         failures = 0
         while is_wanted() and not self._stopped:
             try:
-                end = await self._ask_end(number)
+                end = await self.reading.ask_offset(number, LATEST, self._write_ways)
             except (ConnectionError, ApiError, InvalidBytesError) as error:
                 failures += 1
                 logger.debug("the end of %s-%d is not known: %s", REMOTE_LOG_TOPIC, number, error)
@@ -177,20 +175,30 @@ class RemoteMetadata:
             return await self._read_to(number, end, is_wanted)
         return False
 
-    async def _ask_end(self, number: int) -> int:
-        leader, epoch = self.reading.leader_of(number)
-        if leader == NO_LEADER:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
-        wish = ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=LATEST)
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER, topics=[ListOffsetsTopic(REMOTE_LOG_TOPIC, [wish])], timeout_ms=RETRY_MS[1]
-        )
-        response = await self._write_ways.send(leader, request)
-        (found,) = response.topics[0].partitions
-        if found.error_code:
-            raise ApiError(ErrorCode(found.error_code))
-        end: int = found.offset
-        return end
+    async def told_of(
+        self, partition: TopicIdPartition, ids: Collection[str], is_wanted: Callable[[], bool]
+    ) -> dict[str, bool] | None:
+        """Which of these segments of a partition were ever mentioned, and whether their removal was told.
+        None: nobody wants to know any more.
+        """
+        number, search, failures = self.home_of(partition), Search(ids), 0
+        while number is not None and is_wanted() and not self._stopped:
+            try:
+                search.begin(await self.reading.ask_offset(number, EARLIEST, self._write_ways))
+                end = await self.reading.ask_offset(number, LATEST, self._write_ways)
+                while search.position < end and is_wanted():
+                    leader, epoch = self.reading.leader_of(number)
+                    asked = [fetch_partition(number, epoch, search.position)]
+                    request = fetch_request(self._require_topic(), asked, wait_ms=0)
+                    error_code = await self._write_ways.send(leader, request, read=search.take)
+                    if error_code:
+                        raise ApiError(error_code)
+                return search.found if search.position >= end else None
+            except (ConnectionError, ApiError, InvalidBytesError) as error:
+                failures += 1
+                logger.info("%s-%d cannot be searched: %s", REMOTE_LOG_TOPIC, number, error)
+                await asyncio.sleep(self._backoff.wait_ms(failures) / 1000)
+        return None
 
     async def write(self, record: RemoteSegment | SegmentUpdate, is_wanted: Callable[[], bool]) -> bool:
         """Write a record, and return when it was read back. False: it is not known whether it was written,

@@ -8,7 +8,7 @@ needs any more is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headrace.base.error_codes import ErrorCode
@@ -32,6 +32,7 @@ from headrace.wire.schemas.fetch import (
     FetchTopic,
     PartitionData,
 )
+from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ PAUSE_S: Final = 0.1
 """After an answer that brought nothing but an error."""
 
 NO_SESSION: Final = -1
+CONSUMER: Final = -1
+LATEST: Final = -1
+EARLIEST: Final = -2
+ANSWER_MS: Final = 5_000
 
 
 class Reading:
@@ -66,6 +71,7 @@ class Reading:
         self.positions: dict[int, int] = {}
         self._waiters: dict[int, list[tuple[int, asyncio.Future[bool]]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._astray: set[int] = set()
         self._stopped = False
 
     @property
@@ -141,6 +147,7 @@ class Reading:
                     return
                 try:
                     advanced = await self._ways.send(leader, request, read=self._take)
+                    await self._begin_anew()
                 except (ConnectionError, ApiError, InvalidBytesError) as error:
                     logger.debug("remote log metadata cannot be read from broker %d: %s", leader, error)
                     advanced = False
@@ -148,6 +155,40 @@ class Reading:
                     await asyncio.sleep(PAUSE_S)
         finally:
             del self._tasks[leader]
+
+    async def _begin_anew(self) -> None:
+        """Go to the start of partitions that do not have the offset to read on from."""
+        while self._astray:
+            number = self._astray.pop()
+            start = await self.ask_offset(number, EARLIEST, self._ways)
+            if number not in self.positions:
+                continue
+            logger.error(
+                "%s-%d starts at offset %d, and was to be read from %d on: what lies between is lost, or what"
+                " was read before. Its retention.ms must be longer than that of every tiered topic",
+                REMOTE_LOG_TOPIC,
+                number,
+                start,
+                self.positions[number],
+            )
+            self._forget(number)
+            self.positions[number] = start
+
+    async def ask_offset(self, number: int, timestamp: int, ways: BrokerWays) -> int:
+        """Where a partition of the topic starts (EARLIEST) or ends (LATEST), as its leader says."""
+        leader, epoch = self.leader_of(number)
+        if leader == NO_LEADER:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        wish = ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=[ListOffsetsTopic(REMOTE_LOG_TOPIC, [wish])], timeout_ms=ANSWER_MS
+        )
+        response = await ways.send(leader, request)
+        (found,) = response.topics[0].partitions
+        if found.error_code:
+            raise ApiError(ErrorCode(found.error_code))
+        offset: int = found.offset
+        return offset
 
     def _request(self, leader: int) -> FetchRequest | None:
         topic = self.topic
@@ -157,22 +198,8 @@ class Reading:
         for number, position in self.positions.items():
             found, epoch = self.leader_of(number)
             if found == leader:
-                partitions.append(
-                    FetchPartition(
-                        partition=number,
-                        current_leader_epoch=epoch,
-                        fetch_offset=position,
-                        partition_max_bytes=PARTITION_BYTES,
-                    )
-                )
-        if not partitions:
-            return None
-        return FetchRequest(
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            session_epoch=NO_SESSION,
-            topics=[FetchTopic(topic=topic.name, topic_id=topic.id, partitions=partitions)],
-        )
+                partitions.append(fetch_partition(number, epoch, position))
+        return fetch_request(topic, partitions, wait_ms=WAIT_MS) if partitions else None
 
     def _take(self, frame: memoryview, version: int) -> bool:
         """Take an answer in; False where it brought an error."""
@@ -189,21 +216,14 @@ class Reading:
     def _take_partition(self, data: PartitionData) -> bool:
         number = data.partition_index
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            logger.error("%s-%d no longer has what was read of it: reading it anew", REMOTE_LOG_TOPIC, number)
-            self._forget(number)
-            self.positions[number] = max(data.log_start_offset, 0)
+            self._astray.add(number)
             return False
         if data.error_code:
             return False
-        for chunk in _chunks(data.records):
-            for at, header in batches(chunk):
-                if header.next_offset <= self.positions[number]:
-                    continue
-                if not header.is_control:
-                    for record in read_records(chunk, at):
-                        if record.offset >= self.positions[number] and record.value is not None:
-                            self._apply(number, record.value)
-                self.positions[number] = header.next_offset
+        for values, following in values_from(data, self.positions[number]):
+            for value in values:
+                self._apply(number, value)
+            self.positions[number] = following
         self._wake(number)
         return True
 
@@ -219,6 +239,36 @@ class Reading:
         if record is not None:
             self._logs.apply(record)
             self._on_change(record.partition)
+
+
+def fetch_partition(number: int, epoch: int, position: int) -> FetchPartition:
+    return FetchPartition(
+        partition=number,
+        current_leader_epoch=epoch,
+        fetch_offset=position,
+        partition_max_bytes=PARTITION_BYTES,
+    )
+
+
+def fetch_request(topic: TopicImage, partitions: list[FetchPartition], *, wait_ms: int) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        session_epoch=NO_SESSION,
+        topics=[FetchTopic(topic=topic.name, topic_id=topic.id, partitions=partitions)],
+    )
+
+
+def values_from(data: PartitionData, position: int) -> Iterator[tuple[list[bytes], int]]:
+    """What was fetched from `position` on, batch by batch: its records' values, and where the next begins."""
+    for chunk in _chunks(data.records):
+        for at, header in batches(chunk):
+            if header.next_offset > position:
+                records = () if header.is_control else read_records(chunk, at)
+                yield (
+                    [r.value for r in records if r.offset >= position and r.value is not None],
+                    header.next_offset,
+                )
 
 
 def _chunks(records: Any) -> list[Any]:

@@ -108,7 +108,9 @@ class Tiers:
             if topic is not None:
                 for number in numbers:
                     self.tiering.note_leader(TopicPartition(topic.name, number))
-        if delta.topics_deleted or delta.topics_changed:
+        if delta.topic_configs_changed:
+            self.tiering.look_soon()
+        if delta.topics_deleted or delta.topics_changed or delta.topic_configs_changed:
             self._deleted.note()
         if delta.topics_deleted or delta.configs_changed:
             self._index_upkeep.note()

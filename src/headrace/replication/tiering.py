@@ -74,7 +74,7 @@ class _Tended:
 
     versions: tuple[int, int] = (-1, -1)
     is_refused: bool = False  # in this leadership the store's note was too large; Kafka gives up as well
-    looked_at: tuple[int, int] = (-1, -1)
+    looked_at: tuple[int, int, bool] = (-1, -1, False)
     look_at_s: float = 0.0
     sweep_at_s: float = 0.0
     failures: int = 0
@@ -83,6 +83,7 @@ class _Tended:
     compact_at: int = -1
     rounds: "dict[Kind, asyncio.Task[None]]" = field(default_factory=dict)
     in_progress: set[bytes] = field(default_factory=set)
+    takes_back: bool = False  # a round removes everything, because tiering was turned off
     replaced_at_s: dict[bytes, float] = field(default_factory=dict)
 
 
@@ -150,9 +151,16 @@ class Tiering:
                 name = _name(partition)
                 seen.add(name)
                 self._look_at(partition, name, self._tended.setdefault(name, _Tended()))
+            elif partition.is_leader:
+                _start_here(partition)
         for name in self._tended.keys() - seen:
             if not self._tended[name].rounds:
                 del self._tended[name]
+
+    def look_soon(self) -> None:
+        """Settings have changed, or a round has ended, and others may begin."""
+        if self._next_look is None and not self._stopping:
+            self._next_look = self._loop.call_later(NEXT_S, self._look_on)
 
     def note(self, name: TopicIdPartition) -> None:
         """Records about a partition were read, or all of them: it may be known now."""
@@ -179,11 +187,13 @@ class Tiering:
         if log is None or remote is None:
             return None
         versions = remote.version, log.epochs.version
-        if versions != tended.versions or log.tiered_to is None:
+        # Of a copy that is going nobody counts on the store, also where tiering is turned on again meanwhile.
+        counts = log.config.remote_storage_enable and not tended.takes_back
+        if versions != tended.versions or counts is (log.tiered_to is None):
             tended.versions = versions
             if partition.knows_remote:
                 settle(partition, log, remote)
-            if log.config.remote_storage_enable:
+            if counts:
                 log.tiered_from = first_remote(log, remote)
                 log.copied_to, log.removed_to = remote.end_offset(log.epochs) or 0, remote.removed_to
                 log.tiered_to = max(log.copied_to, log.log_start_offset)
@@ -234,8 +244,10 @@ class Tiering:
         return kind not in tended.rounds and self._running[kind] < limit
 
     def _removal_is_due(self, log: PartitionLog, remote: RemoteLog, tended: _Tended, now_s: float) -> bool:
-        """By the interval, and at once where a leadership, the records or the log's start are new."""
-        return now_s >= tended.look_at_s or (remote.version, log.log_start_offset) != tended.looked_at
+        """By the interval, and at once where a leadership, the records or the log's start are new, or tiering
+        was turned off or on.
+        """
+        return now_s >= tended.look_at_s or _looked_at(log, remote) != tended.looked_at
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
@@ -279,8 +291,7 @@ class Tiering:
     def _ended(self, kind: Kind, tended: _Tended) -> None:
         del tended.rounds[kind]
         self._running[kind] -= 1
-        if self._next_look is None and not self._stopping:
-            self._next_look = self._loop.call_later(NEXT_S, self._look_on)
+        self.look_soon()
 
     def _look_on(self) -> None:
         self._next_look = None
@@ -361,11 +372,19 @@ class Tiering:
         return {each for each, at_s in tended.replaced_at_s.items() if now_s < at_s + delay_s}
 
     async def _remove_all(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
+        try:
+            await self._remove(partition, name, tended)
+        finally:
+            tended.takes_back = False
+
+    async def _remove(self, partition: Partition, name: TopicIdPartition, tended: _Tended) -> None:
         leads = self._leads(partition)
         log, remote = partition.local_log(), self._records.logs.get(name)
         if remote is None:
             return
-        tended.looked_at = remote.version, log.log_start_offset
+        tended.looked_at = _looked_at(log, remote)
+        is_on = log.config.remote_storage_enable
+        tended.takes_back = not is_on
         spared = tended.in_progress | self._still_read(log, remote, tended)
         found = Removals.of(log, remote, now_ms=self._teller.now_ms(), in_progress=spared)
         mark = found.mark(log)
@@ -377,12 +396,12 @@ class Tiering:
                 steps = give_up(segment, remote, self._store, self._teller)
             else:
                 steps = remove(segment, self._store, self._teller, mark)
-            if not await self._rounds.run(steps, leads):
+            if log.config.remote_storage_enable is not is_on or not await self._rounds.run(steps, leads):
                 return
         if self._loop.time() >= tended.sweep_at_s:
             await self._rounds.sweep(name, remote, leads)
             tended.sweep_at_s = self._loop.time() + SWEEP_S
-        tended.looked_at = remote.version, log.log_start_offset
+        tended.looked_at = remote.version, log.log_start_offset, is_on
         interval_s = self._config.int("remote.log.manager.task.interval.ms") / 1000
         tended.look_at_s = self._loop.time() + interval_s
 
@@ -393,3 +412,16 @@ def _name(partition: Partition) -> TopicIdPartition:
 
 def _is_tiered(log: PartitionLog | None) -> bool:
     return log is not None and log.config.is_tiered
+
+
+def _looked_at(log: PartitionLog, remote: RemoteLog) -> tuple[int, int, bool]:
+    """What decides on removals, besides the time."""
+    return remote.version, log.log_start_offset, log.config.remote_storage_enable
+
+
+def _start_here(partition: Partition) -> None:
+    """Have a log that is tiered no more start on this disk: what lies before it in the store is going."""
+    log = partition.log
+    if log is not None and log.failure is None and log.log_start_offset < log.segments.first.base_offset:
+        log.advance_log_start(min(log.segments.first.base_offset, log.high_watermark))
+        partition.on_advance(partition.topic_partition)

@@ -11,6 +11,7 @@ from headrace.base.internal_topics import (
     TRANSACTIONS_TOPIC,
 )
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.remote_log_topic import remote_log_topic_setting
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig
 
 _DEFAULT: Final = -1
@@ -66,22 +67,20 @@ def automatic_topic(config: BrokerConfig, name: str, *, brokers: int = 0) -> Cre
 
 
 def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str | int], tuple[int, int]]:
-    """Its settings are a plugin's in Kafka, so they are known by a prefix. Where none says how many replicas,
-    there are three, or one on each broker.
+    """Where no setting says how many replicas, there are three, or one on each broker.
 
     What it tells has consequences: by its records what was synced leaves a disk, and objects without a record
     are removed. So each is synced itself, which costs little: there are a few to a segment.
     """
-    prefix = config.str("remote.log.metadata.manager.impl.prefix") + "remote.log.metadata.topic."
 
-    def number(name: str, default: int) -> int:
-        text = config.static.get(prefix + name)
-        return default if text is None else int(text)
+    def number(name: str, default: int = 0) -> int:
+        value = remote_log_topic_setting(config, name)
+        return default if value is None else value
 
     replicas = number("replication.factor", min(_REMOTE_LOG_REPLICAS, max(brokers, 1)))
     settings: dict[str, str | int] = {
         "cleanup.policy": "delete",
-        "retention.ms": number("retention.ms", -1),
+        "retention.ms": number("retention.ms"),
         "remote.storage.enable": "false",
         "unclean.leader.election.enable": "false",
         "flush.messages": 1,
@@ -89,4 +88,4 @@ def _remote_log_topic(config: BrokerConfig, brokers: int) -> tuple[dict[str, str
     least = number("min.isr", 2 if replicas > 2 else 1)  # one broker may always be away
     if least > 1:
         settings["min.insync.replicas"] = least
-    return settings, (number("num.partitions", 50), replicas)
+    return settings, (number("num.partitions"), replicas)

@@ -6,6 +6,7 @@ Each rule names the setting to change. Kafka refuses to start for the same reaso
 from typing import TYPE_CHECKING, Final
 
 from headrace.settings.definition import SettingError
+from headrace.settings.remote_log_topic import check_remote_log_topic
 
 if TYPE_CHECKING:
     from headrace.settings.broker_config import BrokerConfig
@@ -46,6 +47,8 @@ def check_together(config: "BrokerConfig") -> None:
     _check_numbers(config)
     _check_log(config)
     _check_network(config)
+    if config.bool("remote.log.storage.system.enable"):
+        check_remote_log_topic(config)
 
 
 def _check_identity(config: "BrokerConfig") -> None:

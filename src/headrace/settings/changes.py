@@ -6,12 +6,18 @@ Each function is given the settings as they would be afterwards and returns what
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.base.internal_topics import NEVER_TIERED
 from headrace.settings.broker_config import BrokerConfig, broker_setting, parse_broker_setting
 from headrace.settings.broker_rules import check_together
 from headrace.settings.definition import Kind, SettingError, Update, Value, parse, unknown_setting
 from headrace.settings.group import GROUP
 from headrace.settings.names import listener_setting
-from headrace.settings.topic import check_local_retention, check_topic_config, resolve_topic_config
+from headrace.settings.topic import (
+    check_local_retention,
+    check_topic_config,
+    overrides_in_force,
+    resolve_topic_config,
+)
 
 # Kafka starts and ends threads a few at a time: one change at most doubles or halves how many there are.
 _POOLS: Final = (
@@ -25,12 +31,20 @@ _POOLS: Final = (
 _PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
 
 
-def check_topic_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> SettingError | None:
+def check_topic_settings(
+    broker: BrokerConfig, topic: str, overrides: Mapping[str, str]
+) -> SettingError | None:
     """What is wrong with a topic's own settings on such a broker."""
     try:
         config = check_topic_config(broker, overrides)
     except SettingError as wrong:
         return wrong
+    if config.remote_storage_enable and topic in NEVER_TIERED:
+        return SettingError(
+            "remote.storage.enable",
+            f"{topic} is one of the system's own topics, which are read from the brokers' disks alone and"
+            " cannot be tiered: leave this setting out",
+        )
     if config.remote_storage_enable and not broker.bool("remote.log.storage.system.enable"):
         return SettingError(
             "remote.storage.enable", "tiering is off: set remote.log.storage.system.enable=true"
@@ -39,10 +53,10 @@ def check_topic_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> 
 
 
 def check_tier_kept(
-    broker: BrokerConfig, before: Mapping[str, str], *, after: Mapping[str, str]
+    broker: BrokerConfig, topic: str, before: Mapping[str, str], *, after: Mapping[str, str]
 ) -> SettingError | None:
     """A topic that is no longer tiered would leave what is in the remote store to nobody (KIP-950)."""
-    was, will_be = resolve_topic_config(broker, before), resolve_topic_config(broker, after)
+    was, will_be = (resolve_topic_config(broker, overrides_in_force(topic, each)) for each in (before, after))
     if was.remote_storage_enable and not (
         will_be.remote_storage_enable or will_be.remote_log_delete_on_disable
     ):

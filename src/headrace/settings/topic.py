@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from headrace.base.internal_topics import NEVER_TIERED
 from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value, parse, unknown_setting
 from headrace.settings.topic_table import TOPIC
 
@@ -17,12 +18,15 @@ __all__ = [
     "TopicConfig",
     "check_local_retention",
     "check_topic_config",
+    "overrides_in_force",
     "parse_topic_overrides",
     "resolve_topic_config",
     "topic_value",
 ]
 
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+
+_TIERING: Final = ("remote.storage.enable", "remote.log.delete.on.disable")
 
 
 class BrokerSettings(Protocol):
@@ -102,6 +106,15 @@ def check_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> 
     config = resolve_topic_config(broker, overrides)
     _check_together(config)
     return config
+
+
+def overrides_in_force(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Of a topic's own settings those that count. The system's own topics stay on the disks, whatever an
+    older version let be written down of them.
+    """
+    if topic not in NEVER_TIERED or not any(name in overrides for name in _TIERING):
+        return overrides
+    return {name: text for name, text in overrides.items() if name not in _TIERING}
 
 
 def resolve_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:

@@ -9,6 +9,8 @@ whoever leads next. What has to go (`Removals.of`):
 - copies of a lineage that lost: a leader elected uncleanly has other records at those offsets. Where it has
   none, its own epochs are in doubt (`lineage`), and nothing goes;
 - copies whose place another has taken;
+- everything, once tiering is turned off; the last ones first. Turned on again before all are gone, those
+  that are left reach up to some offset without a hole, and copying goes on from there;
 - what is left of copies that were not finished and of removals that were not finished. A copy of another
   leader is given up first, so that it cannot be finished meanwhile (see `remote_log`).
 """
@@ -86,7 +88,8 @@ class Removals:
         itself.
         """
         if not log.config.remote_storage_enable:
-            return cls(log.local_start_offset, tuple(_left_alone(remote, in_progress, lambda _: True)))
+            doomed_all = _left_alone(remote, in_progress, lambda _: True)
+            return cls(log.local_start_offset, tuple(reversed(doomed_all)))
         readable = [(segment, lineage_end(log.epochs, segment)) for segment in remote.readable(log.epochs)]
         start = first_there(log, remote)
         if log.config.deletes:
@@ -190,16 +193,18 @@ def _bytes_in_both(log: PartitionLog, readable: Readable, start: int) -> int:
 
 
 def orphans(names: Iterable[str], remote: RemoteLog) -> list[str]:
-    """Of the names of a partition's objects in the store, those that belong to no segment of the records.
+    """Of the names of a partition's objects in the store, those that belong to no segment that is known.
 
     The records must have been read to their end after the names were listed: a copy is announced before its
-    first object is put. So what has no record was put by somebody who was slower than the removal of what it
-    was at.
+    first object is put. So an object whose segment is not known was put by somebody who was slower than the
+    removal of what it was at, and the records tell of that removal. Where they do not even mention the
+    segment, they are not all there, and the object may be the only one that has its records: see
+    `replication.tier_rounds`.
     """
     known = {uuid_text(segment.segment_id) for segment in remote}
-    return [name for name in names if _id_in(name) not in known]
+    return [name for name in names if id_in(name) not in known]
 
 
-def _id_in(name: str) -> str:
+def id_in(name: str) -> str:
     """The segment's id in the name of an object, behind the offset's digits; it may begin with a dash."""
     return name.rpartition("/")[2][OFFSET_DIGITS + 1 :].partition(".")[0]
