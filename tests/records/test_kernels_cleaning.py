@@ -202,12 +202,12 @@ def test_a_packed_batch_is_packed_again(twin, codec):
         kept_offsets=(),
         room_bytes=10,
     )
-    writer.put(batch, Wish(False, False, False), body, header)
+    writer.put(batch, Wish(False, False, False, False), body, header)
     found = bytes(writer.take())
     assert read_header(found).codec == codec
     kept = [record._replace(offset=0) for record in read_records(found)]
     assert kept == rows[6:]
-    writer.put(batch, Wish(True, True, False), b"", header)
+    writer.put(batch, Wish(True, True, False, False), b"", header)
     empty = read_header(writer.take())
     assert (empty.record_count, empty.codec, empty.last_offset, empty.size) == (0, 0, 8, 61)
 
@@ -272,7 +272,7 @@ def cleaned_packed(data, table, *, kept, together):
             header = read_header(data, at)
             batch = data[at : at + header.size]
             body = records_section(batch, header, limit_bytes=1 << 20)
-            writer.put(batch, Wish(False, header.last_offset in kept, False), body, header)
+            writer.put(batch, Wish(False, header.last_offset in kept, False, False), body, header)
             at += header.size
             continue
         writer.look_up(data, found)

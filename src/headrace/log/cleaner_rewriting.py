@@ -1,9 +1,10 @@
 """The second half of a round: a group of segments written anew, as one, without what is superseded.
 
 The new segment's files carry `.cleaned` until they are whole and synced. Offsets never change. The last batch
-of a group always stays, without records if need be: so the new segment ends where the old ones did, a crash
-between two renames cannot bring one of them back, and no hole opens between segments. So does the last batch
-of each producer that the log remembers, whose sequence would otherwise be lost with it.
+of each producer that the log remembers stays, without records if need be: its sequence would be lost with it.
+Of the last batch of a group at least the place stays, a batch of nobody and of no time with the same offsets:
+so the new segment ends where the old ones did, a crash between two renames cannot bring one of them back, and
+no hole opens between segments.
 
 What the first half remembers of a segment (`cleaning_runs`) says which of its parts need no second look.
 Steps block and run in a thread; a new file is on its way to the disk while it grows, so that no sync takes
@@ -203,8 +204,13 @@ class Rewriting:
         for number in range(found.batches):
             at, size, *_ = found.row(number)
             moved += self._have_room(size)
-            keep_empty = at + size == last_end or self._is_last_of_producer(window.data, at)
-            writer.put_unpacked(window.data, found, number, keep_empty=keep_empty)
+            writer.put_unpacked(
+                window.data,
+                found,
+                number,
+                keep_empty=self._is_last_of_producer(window.data, at),
+                keep_place=at + size == last_end,
+            )
             window.at = at + size
         return moved
 
@@ -225,20 +231,19 @@ class Rewriting:
         header, batch = window.batch()
         moved = self._have_room(header.size)
         is_last = window.at + header.size == last_end
+        is_producers = header.last_offset in self._producers.last_offsets
         if header.is_control:
             writer.put(batch, self._wish_for_marker(header, batch, is_last), batch[61:], header)
         elif self._transactions.is_aborted(header):
-            keep_empty = is_last or header.last_offset in self._producers.last_offsets
-            writer.put(batch, Wish(True, keep_empty, False), b"", header)
+            writer.put(batch, Wish(True, is_producers, is_last, False), b"", header)
         elif not header.codec:
             # As any other batch, now that it is known that its transaction was committed.
             end = window.at + header.size
             writer.clean(window.data, window.at, end, last_end=last_end, others=CODEC_MASK | CONTROL)
         else:
-            keep_empty = is_last or header.last_offset in self._producers.last_offsets
             needed = header.base_offset <= writer.latest
             body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX) if needed else b""
-            writer.put(batch, Wish(False, keep_empty, False), body, header)
+            writer.put(batch, Wish(False, is_producers, is_last, False), body, header)
         window.at += header.size
         return moved
 
@@ -251,7 +256,8 @@ class Rewriting:
         tells_epoch = self._producers.marker_epochs.get(header.producer_id) == header.producer_epoch
         return Wish(
             drop_records=drops,
-            keep_empty=is_last or tells_epoch or header.last_offset in self._producers.last_offsets,
+            keep_empty=tells_epoch or header.last_offset in self._producers.last_offsets,
+            keep_place=is_last,
             set_horizon=is_over and not drops,
         )
 

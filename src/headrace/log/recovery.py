@@ -381,7 +381,7 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> tuple[int, bool]:
                 raise InvalidBytesError(f"the epoch of the batch at byte {position} is an older one")
             if renews and header.last_offset >= log.recovery_point:
                 file.write(position, (batch,))
-            segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
+            segment.note_batches(((header.size, header.last_offset, header.record_timestamp_max),))
             end_offset = header.next_offset
             log.epochs.note(header.leader_epoch, header.base_offset)
             completed = log.producers.apply(header, batch)
