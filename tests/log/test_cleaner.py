@@ -129,6 +129,28 @@ def test_tombstones_stay_for_delete_retention_and_not_longer(logs):
     assert keyed(log) == [(3, b"b", b"2")]
 
 
+@pytest.mark.parametrize("codec", [0, 1, 4])
+@pytest.mark.parametrize("retention_ms", [LONG_MAX, LONG_MAX - NOW_MS])
+def test_delete_markers_may_stay_for_ever(logs, codec, retention_ms):
+    settings = {**SETTINGS, "delete_retention_ms": retention_ms}
+    log = logs.open(**settings)
+    put(log, (b"a", b"1"), (b"b", b"1"), codec=codec)
+    append(log, sequenced(7, 0, 0, transactional=True))
+    append_marker(log, 7, 0, commit=True)
+    append(log, sequenced(7, 0, 1))
+    put(log, (b"a", None), (b"b", b"2"), codec=codec)
+    put(log, (b"c", None), now_ms=-1, codec=codec)
+    log.roll(NOW_MS)
+    for number in range(4):
+        log.cleaned_to = None
+        assert clean_log(log, now_ms=NOW_MS + number * 10**6 * DAY_MS).is_whole
+    log = logs.reopen(log, **settings)
+    log.advance_high_watermark(log.log_end_offset)
+    found = [(record.key, record.value, record.timestamp) for record in committed(log)][-3:]
+    assert found == [(b"a", None, NOW_MS), (b"b", b"2", NOW_MS), (b"c", None, -1)]
+    assert [h.is_control for h, _ in chunks(log) if h.delete_horizon_ms is not None] == [True, False, False]
+
+
 def test_a_producers_last_batch_stays_without_records(logs):
     log = logs.open(**SETTINGS)
     append(log, sequenced(7, 0, 0, 2))

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.log.system_disk import SystemDisk
 from headrace.records.batch import Record, build_batch
+from headrace.settings.definition import LONG_MAX
 from tests.log.building import NOW_MS, LogBuilder, append, batch_of, sequenced
 from tests.log.cleaning import SETTINGS, KeyedLog, chunks, clean_log
 from tests.log.test_kafka_tools import dump, files, pytestmark  # noqa: F401 - what it needs, this needs
@@ -77,3 +78,22 @@ def test_nor_where_the_youngest_batch_of_a_segment_has_no_record_left(tmp_path, 
         segment.time_index()
     logs.reopen(again, **SETTINGS)
     assert dumped(tmp_path / "events-3")[1] == []
+
+
+def test_nor_where_delete_markers_stay_for_ever(tmp_path):
+    settings = {**SETTINGS, "delete_retention_ms": LONG_MAX}
+    logs = LogBuilder(SystemDisk(), str(tmp_path))
+    log = logs.open(**settings)
+    for codec in range(5):
+        row = Record(0, NOW_MS + codec, b"key %d" % codec, None)
+        append(log, build_batch([row], codec=codec), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    clean_log(log)
+    logs.reopen(log, **settings)
+    text, told = dumped(tmp_path / "events-3")
+    assert told == []
+    assert len(re.findall(r"deleteHorizonMs: OptionalLong\[\d+\]", text)) == 5
+    assert [int(time) for time in re.findall(r"offset: \d CreateTime: (\d+)", text)] == [
+        *range(NOW_MS, NOW_MS + 5)
+    ]

@@ -12,6 +12,7 @@ from headrace.records.cleaning_layout import Code, Job
 from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.codecs import compress
 from headrace.records.header import join_batch
+from headrace.settings.definition import LONG_MAX
 
 NOW_MS = 1_700_000_000_000
 
@@ -68,12 +69,12 @@ def table_of(data, *, start=0, size_bytes=24 * 200, load_factor=0.9):
     return table, table.add(data, 0, len(data))
 
 
-def writer_for(data, table, kept, *, room_bytes):
+def writer_for(data, table, kept, *, room_bytes, retention_ms=1000):
     return SegmentWriter(
         table,
         base_offset=read_header(data).base_offset,
         now_ms=NOW_MS,
-        delete_retention_ms=1000,
+        delete_retention_ms=retention_ms,
         index_interval_bytes=300,
         index_bytes_max=200,
         kept_offsets=kept,
@@ -81,8 +82,8 @@ def writer_for(data, table, kept, *, room_bytes):
     )
 
 
-def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
-    writer = writer_for(data, table, kept, room_bytes=window)
+def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16, retention_ms=1000):
+    writer = writer_for(data, table, kept, room_bytes=window, retention_ms=retention_ms)
     out, at = b"", 0
     while True:
         code, at = writer.clean(data, at, len(data), last_end=last_end)
@@ -105,7 +106,9 @@ def test_twins_leave_the_same_bytes(seed, monkeypatch):
             table, ended = table_of(data, start=base + seed, size_bytes=24 * slots)
             told = ended, bytes(table.data), table.latest, len(table), table.records
             kept = [header.last_offset for header in _headers(data)][::3]
-            answers.append((told, cleaned(data, table, kept=kept, last_end=len(data))))
+            retention_ms = 1000 if seed % 3 else LONG_MAX
+            found = cleaned(data, table, kept=kept, last_end=len(data), retention_ms=retention_ms)
+            answers.append((told, found))
     assert answers[0] == answers[2]
     assert answers[1] == answers[3]
     assert answers[1][0][0][0] is Code.FULL or len(answers[1][0][1]) < 24 * 6

@@ -28,6 +28,9 @@ from headrace.records.header import (
 ROOM_FACTOR: Final = 3
 """New timestamps make a batch of the smallest delete markers grow so much, and no more."""
 
+HORIZON_MS_MAX: Final = 1 << 62
+"""As far as a horizon may lie, for ever: timestamps are written as what they lack to it, in 64 bits."""
+
 NOTHING: Final = -1
 """As the last offset that the table knows of: everything is kept."""
 
@@ -70,7 +73,7 @@ class SegmentWriter:
         job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
         if table.latest >= job[Job.NOTED_END]:
             job[Job.NOTED_END] = 0  # not all have their notes: keys are hashed again
-        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
+        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, min(now_ms + delete_retention_ms, HORIZON_MS_MAX)
         job[Job.INTERVAL] = index_interval_bytes
         self._copy_job = memoryview(bytearray(job)).cast("q")
         self._copy_job[Job.LATEST] = NOTHING
