@@ -369,6 +369,26 @@ def test_a_reader_goes_on_with_the_file_it_began_with(log):
     assert offsets_of(read_all(log)) == [1, 2]
 
 
+def test_records_without_timestamps_age_with_their_file(logs):
+    settings = {**SETTINGS, "cleanup_policy": COMPACT | {"delete"}, "retention_ms": 7 * DAY_MS}
+    log = logs.open(**settings)
+    for number in range(60):
+        put(log, (b"key %d" % (number % 30), b"v" * 40), now_ms=-1)
+    log.roll(NOW_MS)
+    for days, segment in enumerate(reversed(log.segments.from_number(0))):
+        segment.file.set_modified_ms(NOW_MS - days * DAY_MS)
+    before = {segment.base_offset: segment.largest_timestamp() for segment in log.segments}
+    assert clean_log(log).is_whole
+    ends = [segment.base_offset for segment in log.segments][1:]
+    for segment, end in zip(log.segments, ends, strict=False):
+        last = max(base for base in before if base < end)
+        assert segment.largest_timestamp() == before[last]
+    log = logs.reopen(log, **settings)
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.apply_retention(NOW_MS + 6 * DAY_MS) == len(ends) - 1
+    assert log.apply_retention(NOW_MS + 6 * DAY_MS + 1) == 1
+
+
 def test_truncation_takes_the_clean_offset_back(log):
     writer = KeyedLog(log, 1, transactions=False)
     writer.write(60)

@@ -66,7 +66,7 @@ class Rewriting:
         self._file: File | None = None
         self._written = self._on_its_way = 0
         self._source: File | None = None
-        self._size = 0
+        self._size = self._modified_ms = 0
         self._is_last = False
         self._base_offset: int | None = None
         self._parts: list[Part] | None = []
@@ -97,6 +97,7 @@ class Rewriting:
         """Go on with a segment's file; with `base_offset` by what was remembered of it."""
         self._source = file
         self._size, self._is_last = size, is_last
+        self._modified_ms = file.modified_ms()
         self._base_offset = base_offset
         self._parts = None
         self._window.open(file, 0, 0)
@@ -154,13 +155,15 @@ class Rewriting:
             self._window.open(self._source, self._part.start, self._part.end)
 
     def finish(self) -> int:
-        """Write the rest and the indexes, and sync all; bytes written.
+        """Write the rest and the indexes, and sync all; bytes written. The log is as old as the last of the
+        group was: retention goes by that where records have no timestamp.
 
         All of it is on its way before the first file is waited for: so the file system has one commit to
         make, not one for each file.
         """
         assert self._file is not None
         moved = self._write()
+        self._file.set_modified_ms(self._modified_ms)
         self._file.begin_sync(self._on_its_way, self._written - self._on_its_way)
         contents = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
         aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
