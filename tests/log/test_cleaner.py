@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace.base.errors import InvalidBytesError
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
 from headrace.log.cleaner_picking import look_at, pick
 from headrace.records.batch import Record, build_batch
@@ -355,6 +356,31 @@ def test_segments_that_retention_took_meanwhile_do_not_come_back(logs):
     assert not _end(work, piece).is_whole
     assert log.segments.first.base_offset == log.log_start_offset
     assert not [name for name in logs.names() if "cleaned" in name]
+
+
+def test_a_topic_that_was_made_again_has_no_file_of_the_last_ones_round(disk, logs):
+    """Whichever piece of work a thread was about to do when the topic was deleted."""
+    for number in range(1_000):
+        log = logs.open(**{**SETTINGS, "segment_bytes": 500})
+        writer = KeyedLog(log, 1)
+        writer.write(12)
+        writer.end_all()
+        log.roll(NOW_MS)
+        work = clean(look_at(log, NOW_MS), KeyTable(4096, 0.9, (1, 2)), Limits(500, 500), now_ms=NOW_MS)
+        piece = next(work)
+        try:
+            for _ in range(number):
+                piece = next_piece(work, piece)
+        except StopIteration:
+            break
+        disk.rename(logs.folder, f"{logs.folder}.{number}-delete")
+        log.let_go(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it was deleted"))
+        logs.open(**SETTINGS)
+        piece()
+        work.close()
+        assert not [name for name in logs.names() if "cleaned" in name]
+        disk.remove_tree(logs.folder)
+    assert number > 10
 
 
 def test_a_reader_goes_on_with_the_file_it_began_with(log):

@@ -7,8 +7,9 @@ so the new segment ends where the old ones did, a crash between two renames cann
 no hole opens between segments.
 
 What the first half remembers of a segment (`cleaning_runs`) says which of its parts need no second look.
-Steps block and run in a thread; a new file is on its way to the disk while it grows, so that no sync takes
-long.
+Files are made on the loop, in the turn in which their log is known to be there. Steps block and run in a
+thread, and know no names: a log that is deleted meanwhile takes these files with its folder. A new file is on
+its way to the disk while it grows, so that no sync takes long.
 """
 
 from collections.abc import Mapping as Map
@@ -64,6 +65,8 @@ class Rewriting:
         self._producers = producers
         self._now_ms = now_ms
         self._file: File | None = None
+        self._index_files: list[File] = []
+        self._aborted = b""
         self._written = self._on_its_way = 0
         self._source: File | None = None
         self._size = self._modified_ms = 0
@@ -85,13 +88,30 @@ class Rewriting:
     def records_kept(self) -> int:
         return self._writer.records_kept
 
-    # -- in a thread -----------------------------------------------------------------------------------------
+    # -- on the loop -----------------------------------------------------------------------------------------
 
-    def begin(self) -> int:
-        """Make the file; one that lies about is cut."""
-        self._file = self._disk.open(self._stem + LOG + CLEANED, create=True)
-        self._file.truncate(0)
-        return 0
+    def begin(self) -> None:
+        """Make the new segment's file."""
+        self._file = self._create(LOG)
+
+    def begin_indexes(self) -> None:
+        """Make the files for what `finish` is to write beside it."""
+        self._aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
+        if self._aborted:
+            self.suffixes += (TXN_INDEX,)
+        self._index_files = [self._create(suffix) for suffix in self.suffixes if suffix != LOG]
+
+    def _create(self, suffix: str) -> File:
+        """A file; one that lies about is cut. Where the topic was deleted and made again, a thread would find
+        the new one's folder under this name."""
+        file = self._disk.open(self._stem + suffix + CLEANED, create=True)
+        file.truncate(0)
+        return file
+
+    def remove(self) -> None:
+        """Give up what was made so far."""
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            self._disk.remove(self._stem + suffix + CLEANED)
 
     def open(self, file: File, size: int, *, is_last: bool, base_offset: int | None = None) -> None:
         """Go on with a segment's file; with `base_offset` by what was remembered of it."""
@@ -106,6 +126,8 @@ class Rewriting:
     def is_done(self) -> bool:
         """Whether the segment that was opened is dealt with."""
         return self._window.is_done and self._parts is not None and not self._parts
+
+    # -- in a thread -----------------------------------------------------------------------------------------
 
     def step(self, bytes_max: int) -> int:
         """Go on for about so many bytes; how many were read and written."""
@@ -165,15 +187,9 @@ class Rewriting:
         moved = self._write()
         self._file.set_modified_ms(self._modified_ms)
         self._file.begin_sync(self._on_its_way, self._written - self._on_its_way)
-        contents = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
-        aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
-        if aborted:
-            contents[TXN_INDEX] = aborted
-            self.suffixes += (TXN_INDEX,)
         files = [self._file]
-        for suffix, data in contents.items():
-            file = self._disk.open(self._stem + suffix + CLEANED, create=True)
-            file.truncate(0)
+        contents = (*self._writer.indexes(), self._aborted)[: len(self._index_files)]
+        for file, data in zip(self._index_files, contents, strict=True):
             file.write(0, (data,))
             file.begin_sync(0, len(data))
             files.append(file)
@@ -263,10 +279,3 @@ class Rewriting:
             keep_place=is_last,
             set_horizon=is_over and not drops,
         )
-
-    # -- on the loop -----------------------------------------------------------------------------------------
-
-    def remove(self) -> None:
-        """Give up what was made so far."""
-        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-            self._disk.remove(self._stem + suffix + CLEANED)

@@ -186,7 +186,7 @@ def _bytes_before(file: File, size: int, following: RemoteSegment | None) -> int
 
 
 def _rewrite(rewriting: Rewriting, group: list[RemoteSegment], tools: Tools) -> Generator[Work, int, None]:
-    yield rewriting.begin
+    rewriting.begin()
     for segment, following in zip_longest(group, group[1:]):
         file = yield from _fetched(segment, tools)
         size = _bytes_before(file, segment.size, following)
@@ -194,6 +194,7 @@ def _rewrite(rewriting: Rewriting, group: list[RemoteSegment], tools: Tools) -> 
         while not rewriting.is_done:
             yield partial(rewriting.step, tools.limits.piece_bytes)
         yield partial(_drop, tools.disk, file)
+    rewriting.begin_indexes()
     yield rewriting.finish
 
 
