@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace.base.errors import InvalidBytesError
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
 from headrace.log.cleaner_picking import look_at, pick
 from headrace.records.batch import Record, build_batch
@@ -127,6 +128,28 @@ def test_tombstones_stay_for_delete_retention_and_not_longer(logs):
     log.cleaned_to = None
     clean_log(log, now_ms=NOW_MS + 10 + DAY_MS)
     assert keyed(log) == [(3, b"b", b"2")]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+@pytest.mark.parametrize("retention_ms", [LONG_MAX, LONG_MAX - NOW_MS])
+def test_delete_markers_may_stay_for_ever(logs, codec, retention_ms):
+    settings = {**SETTINGS, "delete_retention_ms": retention_ms}
+    log = logs.open(**settings)
+    put(log, (b"a", b"1"), (b"b", b"1"), codec=codec)
+    append(log, sequenced(7, 0, 0, transactional=True))
+    append_marker(log, 7, 0, commit=True)
+    append(log, sequenced(7, 0, 1))
+    put(log, (b"a", None), (b"b", b"2"), codec=codec)
+    put(log, (b"c", None), now_ms=-1, codec=codec)
+    log.roll(NOW_MS)
+    for number in range(4):
+        log.cleaned_to = None
+        assert clean_log(log, now_ms=NOW_MS + number * 10**6 * DAY_MS).is_whole
+    log = logs.reopen(log, **settings)
+    log.advance_high_watermark(log.log_end_offset)
+    found = [(record.key, record.value, record.timestamp) for record in committed(log)][-3:]
+    assert found == [(b"a", None, NOW_MS), (b"b", b"2", NOW_MS), (b"c", None, -1)]
+    assert [h.is_control for h, _ in chunks(log) if h.delete_horizon_ms is not None] == [True, False, False]
 
 
 def test_a_producers_last_batch_stays_without_records(logs):
@@ -335,6 +358,31 @@ def test_segments_that_retention_took_meanwhile_do_not_come_back(logs):
     assert not [name for name in logs.names() if "cleaned" in name]
 
 
+def test_a_topic_that_was_made_again_has_no_file_of_the_last_ones_round(disk, logs):
+    """Whichever piece of work a thread was about to do when the topic was deleted."""
+    for number in range(1_000):
+        log = logs.open(**{**SETTINGS, "segment_bytes": 500})
+        writer = KeyedLog(log, 1)
+        writer.write(12)
+        writer.end_all()
+        log.roll(NOW_MS)
+        work = clean(look_at(log, NOW_MS), KeyTable(4096, 0.9, (1, 2)), Limits(500, 500), now_ms=NOW_MS)
+        piece = next(work)
+        try:
+            for _ in range(number):
+                piece = next_piece(work, piece)
+        except StopIteration:
+            break
+        disk.rename(logs.folder, f"{logs.folder}.{number}-delete")
+        log.let_go(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it was deleted"))
+        logs.open(**SETTINGS)
+        piece()
+        work.close()
+        assert not [name for name in logs.names() if "cleaned" in name]
+        disk.remove_tree(logs.folder)
+    assert number > 10
+
+
 def test_a_reader_goes_on_with_the_file_it_began_with(log):
     put(log, (b"a", b"1" * 50), (b"b", b"2"))
     log.roll(NOW_MS)
@@ -345,6 +393,26 @@ def test_a_reader_goes_on_with_the_file_it_began_with(log):
     clean_log(log)
     assert chunk.read() == before
     assert offsets_of(read_all(log)) == [1, 2]
+
+
+def test_records_without_timestamps_age_with_their_file(logs):
+    settings = {**SETTINGS, "cleanup_policy": COMPACT | {"delete"}, "retention_ms": 7 * DAY_MS}
+    log = logs.open(**settings)
+    for number in range(60):
+        put(log, (b"key %d" % (number % 30), b"v" * 40), now_ms=-1)
+    log.roll(NOW_MS)
+    for days, segment in enumerate(reversed(log.segments.from_number(0))):
+        segment.file.set_modified_ms(NOW_MS - days * DAY_MS)
+    before = {segment.base_offset: segment.largest_timestamp() for segment in log.segments}
+    assert clean_log(log).is_whole
+    ends = [segment.base_offset for segment in log.segments][1:]
+    for segment, end in zip(log.segments, ends, strict=False):
+        last = max(base for base in before if base < end)
+        assert segment.largest_timestamp() == before[last]
+    log = logs.reopen(log, **settings)
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.apply_retention(NOW_MS + 6 * DAY_MS) == len(ends) - 1
+    assert log.apply_retention(NOW_MS + 6 * DAY_MS + 1) == 1
 
 
 def test_truncation_takes_the_clean_offset_back(log):

@@ -30,7 +30,7 @@ def dump(*words):
         timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr  # where it says what is wrong with an index
 
 
 def files(folder, suffix):

@@ -12,6 +12,7 @@ from headrace.records.cleaning_layout import Code, Job
 from headrace.records.cleaning_writer import SegmentWriter, Wish
 from headrace.records.codecs import compress
 from headrace.records.header import join_batch
+from headrace.settings.definition import LONG_MAX
 
 NOW_MS = 1_700_000_000_000
 
@@ -68,12 +69,12 @@ def table_of(data, *, start=0, size_bytes=24 * 200, load_factor=0.9):
     return table, table.add(data, 0, len(data))
 
 
-def writer_for(data, table, kept, *, room_bytes):
+def writer_for(data, table, kept, *, room_bytes, retention_ms=1000):
     return SegmentWriter(
         table,
         base_offset=read_header(data).base_offset,
         now_ms=NOW_MS,
-        delete_retention_ms=1000,
+        delete_retention_ms=retention_ms,
         index_interval_bytes=300,
         index_bytes_max=200,
         kept_offsets=kept,
@@ -81,8 +82,8 @@ def writer_for(data, table, kept, *, room_bytes):
     )
 
 
-def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16):
-    writer = writer_for(data, table, kept, room_bytes=window)
+def cleaned(data, table, *, kept=(), last_end=-1, window=1 << 16, retention_ms=1000):
+    writer = writer_for(data, table, kept, room_bytes=window, retention_ms=retention_ms)
     out, at = b"", 0
     while True:
         code, at = writer.clean(data, at, len(data), last_end=last_end)
@@ -105,7 +106,9 @@ def test_twins_leave_the_same_bytes(seed, monkeypatch):
             table, ended = table_of(data, start=base + seed, size_bytes=24 * slots)
             told = ended, bytes(table.data), table.latest, len(table), table.records
             kept = [header.last_offset for header in _headers(data)][::3]
-            answers.append((told, cleaned(data, table, kept=kept, last_end=len(data))))
+            retention_ms = 1000 if seed % 3 else LONG_MAX
+            found = cleaned(data, table, kept=kept, last_end=len(data), retention_ms=retention_ms)
+            answers.append((told, found))
     assert answers[0] == answers[2]
     assert answers[1] == answers[3]
     assert answers[1][0][0][0] is Code.FULL or len(answers[1][0][1]) < 24 * 6
@@ -202,12 +205,12 @@ def test_a_packed_batch_is_packed_again(twin, codec):
         kept_offsets=(),
         room_bytes=10,
     )
-    writer.put(batch, Wish(False, False, False), body, header)
+    writer.put(batch, Wish(False, False, False, False), body, header)
     found = bytes(writer.take())
     assert read_header(found).codec == codec
     kept = [record._replace(offset=0) for record in read_records(found)]
     assert kept == rows[6:]
-    writer.put(batch, Wish(True, True, False), b"", header)
+    writer.put(batch, Wish(True, True, False, False), b"", header)
     empty = read_header(writer.take())
     assert (empty.record_count, empty.codec, empty.last_offset, empty.size) == (0, 0, 8, 61)
 
@@ -272,7 +275,7 @@ def cleaned_packed(data, table, *, kept, together):
             header = read_header(data, at)
             batch = data[at : at + header.size]
             body = records_section(batch, header, limit_bytes=1 << 20)
-            writer.put(batch, Wish(False, header.last_offset in kept, False), body, header)
+            writer.put(batch, Wish(False, header.last_offset in kept, False, False), body, header)
             at += header.size
             continue
         writer.look_up(data, found)

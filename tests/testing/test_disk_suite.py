@@ -268,6 +268,22 @@ def test_usage_and_time(place):
     assert disk.modified_ms(f"{folder}/a") > 1_600_000_000_000
 
 
+def test_a_file_is_as_old_as_it_is_said_to_be_until_it_is_written(place):
+    disk, folder = place
+    file = disk.open(f"{folder}/a", create=True)
+    file.write(0, [b"a"])
+    file.set_modified_ms(1_500_000_000_123)
+    file.sync()
+    disk.rename(f"{folder}/a", f"{folder}/b")
+    assert file.modified_ms() == disk.modified_ms(f"{folder}/b") == 1_500_000_000_123
+    file.write(1, [b"b"])
+    assert file.modified_ms() > 1_600_000_000_000
+    reader = disk.open(f"{folder}/b", writable=False)
+    assert reader.modified_ms() == file.modified_ms()
+    file.close()
+    assert code_of(file.modified_ms) == errno.EBADF
+
+
 def random_step(rng, disk, folder, files):
     """One operation of any kind; returns what came of it."""
     path, other = (f"{folder}/{rng.choice('abx')}{rng.choice(['', '/p', '/q'])}" for _ in range(2))

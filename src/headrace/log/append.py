@@ -261,7 +261,9 @@ def _write_run(log: "PartitionLog", chunk: memoryview, run: Batches) -> None:
         segment.append((chunk,))
     except OSError as error:
         raise undo_write(log, error) from error
-    segment.note_batches([(header.size, header.last_offset, header.max_timestamp) for _, header in run])
+    segment.note_batches(
+        [(header.size, header.last_offset, header.record_timestamp_max) for _, header in run]
+    )
     log.log_end_offset = run[-1][1].next_offset
     for at, header in run:
         if header.leader_epoch != log.epochs.latest:

@@ -167,13 +167,14 @@ def _count_live(table: KeyTable) -> int:
 
 
 def _rewrite(rewriting: Rewriting, group: list[Segment], limits: Limits) -> Generator[Work, int, None]:
-    yield rewriting.begin
+    rewriting.begin()
     for segment in group:
         rewriting.open(
             segment.file, segment.size, is_last=segment is group[-1], base_offset=segment.base_offset
         )
         while not rewriting.is_done:
             yield partial(rewriting.step, limits.piece_bytes)
+    rewriting.begin_indexes()
     yield rewriting.finish
 
 

@@ -1,13 +1,15 @@
 """The second half of a round: a group of segments written anew, as one, without what is superseded.
 
 The new segment's files carry `.cleaned` until they are whole and synced. Offsets never change. The last batch
-of a group always stays, without records if need be: so the new segment ends where the old ones did, a crash
-between two renames cannot bring one of them back, and no hole opens between segments. So does the last batch
-of each producer that the log remembers, whose sequence would otherwise be lost with it.
+of each producer that the log remembers stays, without records if need be: its sequence would be lost with it.
+Of the last batch of a group at least the place stays, a batch of nobody and of no time with the same offsets:
+so the new segment ends where the old ones did, a crash between two renames cannot bring one of them back, and
+no hole opens between segments.
 
 What the first half remembers of a segment (`cleaning_runs`) says which of its parts need no second look.
-Steps block and run in a thread; a new file is on its way to the disk while it grows, so that no sync takes
-long.
+Files are made on the loop, in the turn in which their log is known to be there. Steps block and run in a
+thread, and know no names: a log that is deleted meanwhile takes these files with its folder. A new file is on
+its way to the disk while it grows, so that no sync takes long.
 """
 
 from collections.abc import Mapping as Map
@@ -63,9 +65,11 @@ class Rewriting:
         self._producers = producers
         self._now_ms = now_ms
         self._file: File | None = None
+        self._index_files: list[File] = []
+        self._aborted = b""
         self._written = self._on_its_way = 0
         self._source: File | None = None
-        self._size = 0
+        self._size = self._modified_ms = 0
         self._is_last = False
         self._base_offset: int | None = None
         self._parts: list[Part] | None = []
@@ -84,18 +88,36 @@ class Rewriting:
     def records_kept(self) -> int:
         return self._writer.records_kept
 
-    # -- in a thread -----------------------------------------------------------------------------------------
+    # -- on the loop -----------------------------------------------------------------------------------------
 
-    def begin(self) -> int:
-        """Make the file; one that lies about is cut."""
-        self._file = self._disk.open(self._stem + LOG + CLEANED, create=True)
-        self._file.truncate(0)
-        return 0
+    def begin(self) -> None:
+        """Make the new segment's file."""
+        self._file = self._create(LOG)
+
+    def begin_indexes(self) -> None:
+        """Make the files for what `finish` is to write beside it."""
+        self._aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
+        if self._aborted:
+            self.suffixes += (TXN_INDEX,)
+        self._index_files = [self._create(suffix) for suffix in self.suffixes if suffix != LOG]
+
+    def _create(self, suffix: str) -> File:
+        """A file; one that lies about is cut. Where the topic was deleted and made again, a thread would find
+        the new one's folder under this name."""
+        file = self._disk.open(self._stem + suffix + CLEANED, create=True)
+        file.truncate(0)
+        return file
+
+    def remove(self) -> None:
+        """Give up what was made so far."""
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            self._disk.remove(self._stem + suffix + CLEANED)
 
     def open(self, file: File, size: int, *, is_last: bool, base_offset: int | None = None) -> None:
         """Go on with a segment's file; with `base_offset` by what was remembered of it."""
         self._source = file
         self._size, self._is_last = size, is_last
+        self._modified_ms = file.modified_ms()
         self._base_offset = base_offset
         self._parts = None
         self._window.open(file, 0, 0)
@@ -104,6 +126,8 @@ class Rewriting:
     def is_done(self) -> bool:
         """Whether the segment that was opened is dealt with."""
         return self._window.is_done and self._parts is not None and not self._parts
+
+    # -- in a thread -----------------------------------------------------------------------------------------
 
     def step(self, bytes_max: int) -> int:
         """Go on for about so many bytes; how many were read and written."""
@@ -153,23 +177,19 @@ class Rewriting:
             self._window.open(self._source, self._part.start, self._part.end)
 
     def finish(self) -> int:
-        """Write the rest and the indexes, and sync all; bytes written.
+        """Write the rest and the indexes, and sync all; bytes written. The log is as old as the last of the
+        group was: retention goes by that where records have no timestamp.
 
         All of it is on its way before the first file is waited for: so the file system has one commit to
         make, not one for each file.
         """
         assert self._file is not None
         moved = self._write()
+        self._file.set_modified_ms(self._modified_ms)
         self._file.begin_sync(self._on_its_way, self._written - self._on_its_way)
-        contents = dict(zip((INDEX, TIME_INDEX), self._writer.indexes(), strict=True))
-        aborted = b"".join(txn.encode() for txn in self._transactions.take_kept())
-        if aborted:
-            contents[TXN_INDEX] = aborted
-            self.suffixes += (TXN_INDEX,)
         files = [self._file]
-        for suffix, data in contents.items():
-            file = self._disk.open(self._stem + suffix + CLEANED, create=True)
-            file.truncate(0)
+        contents = (*self._writer.indexes(), self._aborted)[: len(self._index_files)]
+        for file, data in zip(self._index_files, contents, strict=True):
             file.write(0, (data,))
             file.begin_sync(0, len(data))
             files.append(file)
@@ -203,8 +223,13 @@ class Rewriting:
         for number in range(found.batches):
             at, size, *_ = found.row(number)
             moved += self._have_room(size)
-            keep_empty = at + size == last_end or self._is_last_of_producer(window.data, at)
-            writer.put_unpacked(window.data, found, number, keep_empty=keep_empty)
+            writer.put_unpacked(
+                window.data,
+                found,
+                number,
+                keep_empty=self._is_last_of_producer(window.data, at),
+                keep_place=at + size == last_end,
+            )
             window.at = at + size
         return moved
 
@@ -225,20 +250,19 @@ class Rewriting:
         header, batch = window.batch()
         moved = self._have_room(header.size)
         is_last = window.at + header.size == last_end
+        is_producers = header.last_offset in self._producers.last_offsets
         if header.is_control:
             writer.put(batch, self._wish_for_marker(header, batch, is_last), batch[61:], header)
         elif self._transactions.is_aborted(header):
-            keep_empty = is_last or header.last_offset in self._producers.last_offsets
-            writer.put(batch, Wish(True, keep_empty, False), b"", header)
+            writer.put(batch, Wish(True, is_producers, is_last, False), b"", header)
         elif not header.codec:
             # As any other batch, now that it is known that its transaction was committed.
             end = window.at + header.size
             writer.clean(window.data, window.at, end, last_end=last_end, others=CODEC_MASK | CONTROL)
         else:
-            keep_empty = is_last or header.last_offset in self._producers.last_offsets
             needed = header.base_offset <= writer.latest
             body = records_section(batch, header, limit_bytes=UNPACKED_BYTES_MAX) if needed else b""
-            writer.put(batch, Wish(False, keep_empty, False), body, header)
+            writer.put(batch, Wish(False, is_producers, is_last, False), body, header)
         window.at += header.size
         return moved
 
@@ -251,13 +275,7 @@ class Rewriting:
         tells_epoch = self._producers.marker_epochs.get(header.producer_id) == header.producer_epoch
         return Wish(
             drop_records=drops,
-            keep_empty=is_last or tells_epoch or header.last_offset in self._producers.last_offsets,
+            keep_empty=tells_epoch or header.last_offset in self._producers.last_offsets,
+            keep_place=is_last,
             set_horizon=is_over and not drops,
         )
-
-    # -- on the loop -----------------------------------------------------------------------------------------
-
-    def remove(self) -> None:
-        """Give up what was made so far."""
-        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-            self._disk.remove(self._stem + suffix + CLEANED)

@@ -54,6 +54,14 @@ class File(Protocol):
         """Have the system begin to bring these bytes to the disk: a later `sync` has less to wait for."""
         ...
 
+    def modified_ms(self) -> int:
+        """When the file was last written, by the wall clock."""
+        ...
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Say that it was then."""
+        ...
+
     def sync_file_system(self) -> bool:
         """Make everything durable that was written to the file system this file lies on: thousands of files
         at the price of a few. OSError where anything could not be written since this file was opened, False

@@ -273,7 +273,7 @@ def _dump_time_index(disk: Disk, path: str, *, verify: bool) -> Iterator[Dumped]
             yield Problem(f"entry {entry} does not rise over {last}")
         last = entry
         while largest is not None and (found := next(largest, None)) is not None:
-            so_far = max(so_far, found.max_timestamp)
+            so_far = max(so_far, found.record_timestamp_max)
             if found.last_offset >= offset:
                 break
         if largest is not None and so_far != timestamp:

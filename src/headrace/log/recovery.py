@@ -28,6 +28,7 @@ from headrace.log.file_names import (
     TXN_INDEX,
     SegmentFile,
 )
+from headrace.log.kafka_gaps import close_gap, was_open_in_kafka
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.leftovers import settle_leftovers
 from headrace.log.new_log import make_files, new_log
@@ -162,13 +163,14 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
     first_bad = None if clean else log.segments.number_of(log.recovery_point - 1)
     if clean and not _ends_whole(log.segments.active):
         first_bad = len(log.segments) - 1
+    keeps_gaps = first_bad is not None and was_open_in_kafka(log)
     broken = _first_broken_txn_index(log)
     if broken is not None:
         first_bad = broken if first_bad is None else min(first_bad, broken)
     _load_epochs(log, len(log.segments) if first_bad is None else max(first_bad, 0))
     log.snapshots.remove_strays(log.segments.bases)
     if first_bad is not None:
-        _recover_from(log, max(first_bad, 0), now_ms, on_progress)
+        _recover_from(log, max(first_bad, 0), now_ms, on_progress, keeps_gaps=keeps_gaps)
     _settle_end(log, now_ms)
     if first_bad is None:
         rebuild_producers(
@@ -297,8 +299,10 @@ def _batch_at(log: PartitionLog, offset: int) -> BatchHeader | None:
 # -- batches -------------------------------------------------------------------------------------------------
 
 
-def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnProgress | None) -> None:
-    """Check all segments from this number on."""
+def _recover_from(
+    log: PartitionLog, number: int, now_ms: int, on_progress: OnProgress | None, *, keeps_gaps: bool
+) -> None:
+    """Check all segments from this number on. `keeps_gaps`: those between segments are Apache Kafka's."""
     segments = log.segments.from_number(number)
     first = segments[0]
     rebuild_producers(
@@ -307,7 +311,10 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
     log.epochs.truncate_from_end(first.base_offset)
     end_offset, bytes_done = first.base_offset, 0
     for done, segment in enumerate(segments, 1):
-        if segment.base_offset < end_offset or _lacks_end(log, end_offset, segment):
+        is_behind_gap = _lacks_end(log, end_offset, segment)
+        if is_behind_gap and keeps_gaps:
+            close_gap(log, segments[done - 2], end_offset, segment.base_offset)
+        elif segment.base_offset < end_offset or is_behind_gap:
             dropped = _drop_from(log, number + done - 1, now_ms)
             _tell(log, done, len(segments), bytes_done, dropped, dropped, on_progress)
             break
@@ -318,11 +325,12 @@ def _recover_from(log: PartitionLog, number: int, now_ms: int, on_progress: OnPr
         end_offset, is_unfinished = _recover_segment(log, segment)
         bytes_done += segment.size
         cut, dropped = size_before - segment.size, 0
-        if cut or (segment.size == 0 and done < len(segments)):
+        is_gap = not segment.size and not keeps_gaps
+        if cut or (is_gap and done < len(segments)):
             dropped = _drop_from(log, number + done, now_ms)
         lost = dropped if is_unfinished else cut + dropped
         _tell(log, done, len(segments), bytes_done, cut + dropped, lost, on_progress)
-        if cut or not segment.size:
+        if cut or is_gap:
             break
     _close_recovered(log, number)
     log.segments = Segments(list(log.segments))  # sizes have changed
@@ -354,7 +362,7 @@ def _lacks_end(log: PartitionLog, end_offset: int, following: Segment) -> bool:
     """Whether the segment that ends at `end_offset` lost its end, which a log must not have a hole for.
 
     Behind the recovery point segments follow each other without a gap. Apache Kafka's compaction may make
-    one, ours never does.
+    one (`kafka_gaps`), ours never does.
     """
     return following.base_offset > max(end_offset, log.recovery_point, log.cleaned_to or 0)
 
@@ -381,7 +389,7 @@ def _recover_segment(log: PartitionLog, segment: Segment) -> tuple[int, bool]:
                 raise InvalidBytesError(f"the epoch of the batch at byte {position} is an older one")
             if renews and header.last_offset >= log.recovery_point:
                 file.write(position, (batch,))
-            segment.note_batches(((header.size, header.last_offset, header.max_timestamp),))
+            segment.note_batches(((header.size, header.last_offset, header.record_timestamp_max),))
             end_offset = header.next_offset
             log.epochs.note(header.leader_epoch, header.base_offset)
             completed = log.producers.apply(header, batch)

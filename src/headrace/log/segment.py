@@ -151,7 +151,8 @@ class Segment:
         """By the records' own time where they have one, so that replicas roll alike; else by the clock."""
         first = self._first_timestamp
         if first == _UNREAD:
-            first = self._first_timestamp = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp
+            header = read_header(self.file.read(0, HEADER_BYTES))
+            first = self._first_timestamp = header.record_timestamp_max
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def indexes_full(self, index_bytes_max: int) -> bool:
@@ -165,8 +166,9 @@ class Segment:
         self.file.write(self.size, chunks)
 
     def note_batches(self, batches: Iterable[tuple[int, int, int]]) -> None:
-        """Take batches, as (size, last offset, largest timestamp), that lie one behind the other at the end
-        of the segment into size, indexes and tail.
+        """Take batches, as (size, last offset, largest timestamp of a record), that lie one behind the other
+        at the end of the segment into size, indexes and tail. What the time index leads to has a record: a
+        batch that compaction left without one has no timestamp here, whatever its header says.
         """
         position, since_entry = self.size, self.bytes_since_entry
         offsets, positions = self._tail_offsets, self._tail_positions
@@ -356,7 +358,7 @@ class Segment:
         self.reset()
         try:
             for _, header in scan_headers(self.file, 0, end):
-                self.note_batches(((header.size, header.last_offset, header.max_timestamp),))
+                self.note_batches(((header.size, header.last_offset, header.record_timestamp_max),))
         except InvalidBytesError:
             self.is_damaged = True
         self.size, self.end_offset = end, end_offset
@@ -396,5 +398,5 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = self.indexes.times().last()
         _, position = self.indexes.offsets(self.size).lookup(self._max_timestamp_offset)
         for _, header in self.headers(position):
-            if header.max_timestamp > self._max_timestamp:
+            if header.record_timestamp_max > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset

@@ -105,6 +105,12 @@ class SystemFile:
         if _sync_file_range is not None:
             _sync_file_range(self._fd, position, count, _START_WRITING)
 
+    def modified_ms(self) -> int:
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        os.utime(self._fd, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def sync_file_system(self) -> bool:
         if _syncfs is None:
             return False

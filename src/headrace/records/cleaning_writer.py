@@ -28,6 +28,9 @@ from headrace.records.header import (
 ROOM_FACTOR: Final = 3
 """New timestamps make a batch of the smallest delete markers grow so much, and no more."""
 
+HORIZON_MS_MAX: Final = 1 << 62
+"""As far as a horizon may lie, for ever: timestamps are written as what they lack to it, in 64 bits."""
+
 NOTHING: Final = -1
 """As the last offset that the table knows of: everything is kept."""
 
@@ -36,7 +39,8 @@ class Wish(NamedTuple):
     """What a caller wants of one batch that it was handed."""
 
     drop_records: bool  # all of them: they are aborted, or a marker whose time has come
-    keep_empty: bool  # the batch stays even without a record
+    keep_empty: bool  # the batch stays even without a record: its producer is known by it
+    keep_place: bool  # something stays that ends with the batch's last offset
     set_horizon: bool  # a marker that may go once its time has come
 
 
@@ -69,7 +73,7 @@ class SegmentWriter:
         job[Job.LATEST], job[Job.BASE] = table.latest, base_offset
         if table.latest >= job[Job.NOTED_END]:
             job[Job.NOTED_END] = 0  # not all have their notes: keys are hashed again
-        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, now_ms + delete_retention_ms
+        job[Job.NOW_MS], job[Job.HORIZON_MS] = now_ms, min(now_ms + delete_retention_ms, HORIZON_MS_MAX)
         job[Job.INTERVAL] = index_interval_bytes
         self._copy_job = memoryview(bytearray(job)).cast("q")
         self._copy_job[Job.LATEST] = NOTHING
@@ -106,7 +110,7 @@ class SegmentWriter:
         self, data: Buffer, at: int, end: int, *, last_end: int = -1, others: int = OTHERS
     ) -> tuple[Code, int]:
         """Go on with whole batches; why it ended, and where. FULL: `take` what there is. The batch that ends
-        at `last_end` stays even without a record."""
+        at `last_end` leaves at least its place."""
         return self._walk(data, at, end, last_end, others, self._job)
 
     def copy(self, data: Buffer, at: int, end: int) -> tuple[Code, int]:
@@ -191,21 +195,26 @@ class SegmentWriter:
             records = body if kept == count else memoryview(out)[:end]
         state[State.KEPT] += kept
         sets_horizon = (tombstones > 0 or wish.set_horizon) and header.delete_horizon_ms is None
-        self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon, wish.keep_empty)
+        if kept:
+            self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon)
+        else:
+            self._put_nothing_of(header, keep_empty=wish.keep_empty, keep_place=wish.keep_place)
 
-    def _put_kept(
-        self, batch: Buffer, header: BatchHeader, kept: Kept, sets_horizon: bool, keep_empty: bool
-    ) -> None:
-        count = header.record_count
-        if kept.records == count and not sets_horizon and (count or keep_empty):
+    def _put_kept(self, batch: Buffer, header: BatchHeader, kept: Kept, sets_horizon: bool) -> None:
+        if kept.records == header.record_count and not sets_horizon:
             self._emit(batch)
-        elif kept.records:
+        else:
             if not header.attributes & LOG_APPEND_TIME:
                 header = header._replace(max_timestamp=kept.max_timestamp)
             header = header._replace(record_count=kept.records)
             self._emit(_rewritten(header, kept.body, sets_horizon, self._job))
-        elif keep_empty:
+
+    def _put_nothing_of(self, header: BatchHeader, *, keep_empty: bool, keep_place: bool) -> None:
+        """No record of a batch stays."""
+        if keep_empty:
             self._emit(join_batch(kernels_cleaning_plain.empty(header), b""))
+        elif keep_place:
+            self._emit(join_batch(kernels_cleaning_plain.place_of(header), b""))
 
     def look_up(self, data: Buffer, found: Unpacked) -> None:
         """Find out which records of the batches that `unpack` gave stay; `put_unpacked` each of them then."""
@@ -222,7 +231,9 @@ class SegmentWriter:
         if code == Code.BAD_RECORD:
             raise BadBatchError(code, found.row(number)[Packed.AT])
 
-    def put_unpacked(self, data: Buffer, found: Unpacked, number: int, *, keep_empty: bool) -> None:
+    def put_unpacked(
+        self, data: Buffer, found: Unpacked, number: int, *, keep_empty: bool, keep_place: bool = False
+    ) -> None:
         """Go on with one batch that was looked up."""
         row = found.row(number)
         at, size, body_at, body_end, count, kept, tombstones, max_timestamp, kept_at, kept_end = row
@@ -243,10 +254,13 @@ class SegmentWriter:
             )
             return
         header = read_header(data, at)
+        if not kept:
+            self._put_nothing_of(header, keep_empty=keep_empty, keep_place=keep_place)
+            return
         records = found.body[body_at:body_end] if kept == count else memoryview(found.room)[kept_at:kept_end]
         sets_horizon = tombstones > 0 and header.delete_horizon_ms is None
         batch = memoryview(data)[at : at + size]
-        self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon, keep_empty)
+        self._put_kept(batch, header, Kept(kept, max_timestamp, records), sets_horizon)
 
     def _emit(self, batch: Buffer) -> None:
         at, size = self._state[State.OUT], len(batch)
@@ -256,7 +270,7 @@ class SegmentWriter:
         cleaning_kernels.chosen().note_batch(
             size,
             header.last_offset,
-            header.max_timestamp,
+            header.record_timestamp_max,
             self._job,
             self._state,
             self._index,

@@ -89,6 +89,11 @@ class BatchHeader(NamedTuple):
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
+    def record_timestamp_max(self) -> int:
+        """The largest timestamp of its records; NO_TIMESTAMP where compaction left none of them."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def delete_horizon_ms(self) -> int | None:
         """When compaction may drop the batch's tombstones and markers (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None

@@ -30,7 +30,7 @@ from headrace.records.kernels_cleaning_rewriting import keep_records, note_batch
 from headrace.records.kernels_llvm import copy as _copy
 from headrace.records.kernels_llvm import crc32c as _crc
 
-PARTS: Final = "a08a537f"
+PARTS: Final = "846265b1"
 """Of the parts that these kernels were made of: see `kernels_cleaning_parts`."""
 
 

@@ -16,6 +16,7 @@ from headrace.records.kernels_cleaning_rewriting_plain import (
     empty,
     keep_records,
     note_batch,
+    place_of,
     shift_records,
 )
 from headrace.records.kernels_cleaning_runs_plain import count_live, plan_spans
@@ -33,6 +34,7 @@ __all__ = [
     "map_packed",
     "new_table",
     "note_batch",
+    "place_of",
     "plan_spans",
     "put_packed",
     "shift_records",

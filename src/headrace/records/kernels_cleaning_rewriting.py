@@ -189,10 +189,11 @@ def _clean_batch(
         return -1
     state[_S_KEPT] += kept
     new_horizon = tombstones > 0 and not has_horizon
-    if kept == count and not new_horizon and (count > 0 or is_wanted):
+    if kept == count and not new_horizon and count > 0:
         _copy(out, out_at, data, at, size)
         return size
-    if kept == 0 and not (is_wanted or _has(kept_offsets, base_offset + read_signed(data, at + 23, 4))):
+    is_producers = kept == 0 and _has(kept_offsets, base_offset + read_signed(data, at + 23, 4))
+    if kept == 0 and not (is_wanted or is_producers):
         return 0
     _copy(out, out_at, data, at, 61)
     if new_horizon:
@@ -208,6 +209,13 @@ def _clean_batch(
         put_signed(out, out_at + 27, job[_HORIZON_MS], 8)
     if kept == 0:
         attributes &= ~(64 | 7)
+        if not is_producers:
+            attributes = _int64(0)
+            max_timestamp = _int64(-1)
+            put_signed(out, out_at + 35, max_timestamp, 8)
+            put_signed(out, out_at + 43, -1, 8)
+            put_signed(out, out_at + 51, -1, 2)
+            put_signed(out, out_at + 53, -1, 4)
         put_signed(out, out_at + 27, max_timestamp, 8)
         end = out_at + 61
     elif not attributes & 8:
@@ -253,5 +261,7 @@ def clean_batches(
             return _BAD_RECORD, at
         if written > 0:
             last_offset = read_signed(out, out_at, 8) + read_signed(out, out_at + 23, 4)
-            note_batch(written, last_offset, read_signed(out, out_at + 35, 8), job, state, index, times)
+            timed = read_signed(out, out_at + 57, 4) > 0
+            max_timestamp = read_signed(out, out_at + 35, 8) if timed else _int64(-1)
+            note_batch(written, last_offset, max_timestamp, job, state, index, times)
         at += size

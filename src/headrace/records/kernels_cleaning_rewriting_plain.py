@@ -13,6 +13,10 @@ from headrace.records.header import (
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     join_batch,
     read_header,
@@ -102,7 +106,8 @@ def note_batch(
     index: bytearray,
     times: bytearray,
 ) -> None:
-    """Take a batch that was written into the new segment's size and indexes."""
+    """Take a batch that was written into the new segment's size and indexes. One without records has no
+    timestamp (-1): what the time index leads to is a record."""
     relative = last_offset - job[Job.BASE]
     if max_timestamp > state[State.MAX_TIME]:
         state[State.MAX_TIME] = max_timestamp
@@ -166,12 +171,12 @@ def _clean_batch(
         return None
     state[State.KEPT] += kept
     sets_horizon = tombstones > 0 and horizon_ms is None
-    if kept == count and not sets_horizon and (count or is_wanted):
-        return original
     if not kept:
-        if not (is_wanted or _has(kept_offsets, header.last_offset)):
-            return b""
-        return join_batch(empty(header), b"")
+        if _has(kept_offsets, header.last_offset):
+            return join_batch(empty(header), b"")
+        return join_batch(place_of(header), b"") if is_wanted else b""
+    if kept == count and not sets_horizon:
+        return original
     records: Buffer = memoryview(body)[:end] if kept < count else original[HEADER_BYTES:]
     if not header.attributes & LOG_APPEND_TIME:
         header = header._replace(max_timestamp=found_max)
@@ -191,6 +196,20 @@ def empty(header: BatchHeader) -> BatchHeader:
     return header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0)
 
 
+def place_of(header: BatchHeader) -> BatchHeader:
+    """The header of a batch that is only there for its offsets: nobody's, and of no time. So it keeps no
+    transaction's marker from going, as a batch of that transaction would."""
+    return header._replace(
+        attributes=0,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=0,
+    )
+
+
 def clean_batches(
     data: Buffer,
     at: int,
@@ -207,8 +226,9 @@ def clean_batches(
 ) -> tuple[int, int]:
     """Write what is to be kept of whole batches to `out`; a code, and where the walk ended.
 
-    The batch that ends at `last_end`, and those that end with one of `kept_offsets`, which are sorted, stay
-    even if all their records go. `out` must have room for three times a batch: new timestamps take more.
+    Batches that end with one of `kept_offsets`, which are sorted, stay even if all their records go. Of the
+    one that ends at `last_end` at least its place stays. `out` must have room for three times a batch: new
+    timestamps take more.
     """
     while True:
         code, header = see_batch(data, at, end)
@@ -228,5 +248,5 @@ def clean_batches(
         if len(written):
             out[out_at : out_at + len(written)] = written
             found = read_header(written)
-            note_batch(len(written), found.last_offset, found.max_timestamp, job, state, index, times)
+            note_batch(len(written), found.last_offset, found.record_timestamp_max, job, state, index, times)
         at += header.size

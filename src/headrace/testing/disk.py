@@ -88,6 +88,14 @@ class VirtualFile:
     def begin_sync(self, position: int, count: int) -> None:
         self._check_open()
 
+    def modified_ms(self) -> int:
+        self._check_open()
+        return self.content.modified_ms
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        self._check_open()
+        self._disk.date_content(self.path, self.content, modified_ms)
+
     def sync_file_system(self) -> bool:
         self._check_open()
         self._disk.sync_everything()
@@ -262,6 +270,10 @@ class VirtualDisk:
             self.faults.stop()
         self._put(content, position, data)
         return len(data)
+
+    def date_content(self, path: str, content: FileContent, modified_ms: int) -> None:
+        self._check("name", path)
+        content.modified_ms = modified_ms
 
     def truncate_content(self, path: str, content: FileContent, size: int) -> None:
         self._check("write", path)

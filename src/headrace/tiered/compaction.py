@@ -181,7 +181,7 @@ def _fill(found: RemoteCleanable, mapping: Mapping, tools: Tools) -> Generator[W
 def _rewrite(
     rewriting: Rewriting, group: list[RemoteSegment], tools: Tools
 ) -> Generator[Work | Room, int, None]:
-    yield rewriting.begin
+    rewriting.begin()
     for segment, following in zip_longest(group, group[1:]):
         file = yield from _fetched(segment, tools)
         cut = Cut(file, segment.size, segment.end_offset + 1 if following is None else following.start_offset)
@@ -191,6 +191,7 @@ def _rewrite(
         while not rewriting.is_done:
             yield partial(rewriting.step, tools.limits.piece_bytes)
         yield partial(_drop, tools.disk, file)
+    rewriting.begin_indexes()
     yield rewriting.finish
 
 

@@ -87,6 +87,12 @@ class ObjectFile:
     def begin_sync(self, position: int, count: int) -> None:
         _refuse(self.path)
 
+    def modified_ms(self) -> int:
+        raise OSError(errno.ENOTSUP, "a store does not tell when an object was written", self.path)
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        _refuse(self.path)
+
     def sync_file_system(self) -> bool:
         _refuse(self.path)
 
