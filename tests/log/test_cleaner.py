@@ -4,7 +4,7 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
-from headrace.log.cleaner_picking import look_at, pick
+from headrace.log.cleaner_picking import dirtiest_first, look_at, worth_cleaning
 from headrace.records.batch import Record, build_batch
 from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_runs import RUN_BYTES
@@ -63,7 +63,7 @@ def test_the_active_segment_is_never_touched(log):
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
     assert look_at(log, NOW_MS).dirty_bytes == 0
-    assert pick([log], NOW_MS) is None
+    assert worth_cleaning(log, NOW_MS) is None
 
 
 def test_nothing_behind_the_high_watermark_or_an_open_transaction(logs):
@@ -96,18 +96,20 @@ def test_young_records_are_left_alone_and_old_ones_are_not(logs):
     assert (look_at(log, NOW_MS + 5000).is_overdue, look_at(log, NOW_MS + 5601).is_overdue) == (False, True)
 
 
-def test_the_dirtiest_log_is_picked_if_it_is_dirty_enough(logs):
+def test_a_log_is_worth_a_round_if_it_is_dirty_enough(logs):
     log = logs.open(**SETTINGS, min_cleanable_dirty_ratio=0.5)
     for number in range(4):
         put(log, (b"a", b"%d" % number))
         log.roll(NOW_MS)
-    found = pick([log], NOW_MS)
+    found = worth_cleaning(log, NOW_MS)
     assert (found.first_dirty, found.bound, found.dirty_ratio) == (0, 4, 1.0)
     log.cleaned_to = 2
     assert look_at(log, NOW_MS).dirty_ratio == 0.5
-    assert pick([log], NOW_MS) is None
+    assert worth_cleaning(log, NOW_MS) is None
     log.cleaned_to = 1
-    assert pick([log], NOW_MS).first_dirty == 1
+    less_dirty = worth_cleaning(log, NOW_MS)
+    assert less_dirty.first_dirty == 1
+    assert dirtiest_first([less_dirty, found]) == [found, less_dirty]
 
 
 def test_tombstones_stay_for_delete_retention_and_not_longer(logs):
