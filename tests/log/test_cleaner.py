@@ -1,5 +1,7 @@
 """Compaction of one log: what stays, what goes, and when."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.base.errors import InvalidBytesError
@@ -321,6 +323,21 @@ def test_a_log_that_is_cut_back_under_a_round_keeps_what_it_has(logs):
     assert not [name for name in logs.names() if "cleaned" in name]
     KeyedLog.check_segments(log)
     assert log.log_end_offset <= 40
+
+
+def test_a_log_that_shall_not_be_compacted_any_more_keeps_what_it_has(logs):
+    log = logs.open(**SETTINGS)
+    writer = KeyedLog(log, 1, transactions=False)
+    writer.write(60)
+    before = keyed(log)
+    work = clean(look_at(log, NOW_MS), KeyTable(4096, 0.9, (1, 2)), Limits(500, 500), now_ms=NOW_MS)
+    piece = next_piece(work, next(work))
+    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
+    assert worth_cleaning(log, NOW_MS) is None
+    assert not _end(work, piece).is_whole
+    assert keyed(log) == before
+    assert log.cleaned_to is None
+    assert not [name for name in logs.names() if "cleaned" in name]
 
 
 def test_segments_that_retention_took_meanwhile_do_not_come_back(logs):

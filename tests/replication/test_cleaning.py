@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -159,6 +160,19 @@ async def test_a_log_that_cannot_be_looked_at_is_set_aside_and_others_are_not(wo
     assert list(world.node.cleaning.uncleanable) == [TopicPartition("bad", 0)]
     assert world.log("bad").failure is None
     await world.until(lambda: bool(read_uncleanable(world.machine.disk, "/data")), "a file")
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="20000")
+async def test_a_round_ends_where_its_topic_shall_not_be_compacted_any_more(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    await fill(world, size=300)
+    await world.until(lambda: bool(in_the_making(world)), "a segment in the making")
+    log, before = world.log("t"), read_all(world.log("t"))
+    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    await world.until(lambda: not in_the_making(world), "the end of the round")
+    await world.pass_time(60_000)
+    assert read_all(log) == before
+    assert log.cleaned_to is None
 
 
 @simulated(log_cleaner_backoff_ms="1000")

@@ -7,8 +7,8 @@ records is synced before they go: a power cut must not take both.
 
 `clean` is a generator that runs on the event loop and yields the work that blocks, piece by piece, for a
 thread; the driver sends back how many bytes a piece has moved. Between two pieces the log may change:
-retention may have dropped segments, or the log may have been cut back or deleted. Segments are swapped only
-if they are still all there, and the round ends where they are not.
+retention may have dropped segments, the log may have been cut back or deleted, or its topic be compacted no
+more. Segments are swapped only if they are still all there, and the round ends where they are not.
 """
 
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ from typing import Final
 from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner_groups import group_segments, index_bytes
 from headrace.log.cleaner_mapping import Mapping
-from headrace.log.cleaner_picking import Cleanable
+from headrace.log.cleaner_picking import Cleanable, may_be_cleaned
 from headrace.log.cleaner_rewriting import Producers, Rewriting
 from headrace.log.cleaner_swap import are_in_place
 from headrace.log.cleaner_transactions import CleanedTransactions
@@ -95,7 +95,7 @@ def _clean(found: Cleanable, table: KeyTable, limits: Limits, now_ms: int) -> Ro
         rewriting = _rewriting(log, group, table, window, transactions, producers, now_ms)
         try:
             yield from _rewrite(rewriting, group, limits)
-            if log.failure is not None or log.generation != generation or not are_in_place(log, group):
+            if not may_be_cleaned(log) or log.generation != generation or not are_in_place(log, group):
                 rewriting.remove()
                 return done
         except BaseException:

@@ -64,9 +64,14 @@ def look_at(log: PartitionLog, now_ms: int) -> Cleanable:
     )
 
 
+def may_be_cleaned(log: PartitionLog) -> bool:
+    """Whether it is there, and its topic's settings still ask for it."""
+    return log.failure is None and log.config.compacts
+
+
 def worth_cleaning(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """What a round would find; None where there is none to be. Reads the disk, and raises what it raises."""
-    if log.failure is not None or not log.config.compacts or len(log.segments) < 2:
+    if not may_be_cleaned(log) or len(log.segments) < 2:
         return None
     found = look_at(log, now_ms)
     return found if found.is_worth_it else None

@@ -7,7 +7,8 @@ reading and writing, and `log.cleaner.io.max.bytes.per.second`. Settings are rea
 changes hold from the next one on.
 
 Logs have their turn in the order of a queue (`cleaning_queue`), which is filled every
-`log.cleaner.backoff.ms`, and when it is empty and a round ends.
+`log.cleaner.backoff.ms`, and when it is empty and a round ends. A round ends early where its log goes, and where
+its topic shall not be compacted any more.
 
 A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
 so (`uncleanable_logs`); a full disk ends a round, and the log's turn comes again later. A disk that fails, in
@@ -23,7 +24,7 @@ from typing import Final
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.log.cleaner import PIECE_BYTES, Cleaned, Limits, Round, clean
-from headrace.log.cleaner_picking import Cleanable
+from headrace.log.cleaner_picking import Cleanable, may_be_cleaned
 from headrace.log.faults import FULL
 from headrace.log.file_names import CLEANER_OFFSETS
 from headrace.log.log_store import LogStore
@@ -134,7 +135,7 @@ class Cleaning:
         return not left_out and self._may_go_on(log)
 
     def _may_go_on(self, log: PartitionLog) -> bool:
-        return not self._stopping and log.failure is None
+        return not self._stopping and may_be_cleaned(log)
 
     def _cannot_be_looked_at(self, log: PartitionLog, error: Exception) -> None:
         self._failed(log, error)
