@@ -7,8 +7,9 @@ reading and writing, and `log.cleaner.io.max.bytes.per.second`. Settings are rea
 changes hold from the next one on.
 
 Logs have their turn in the order of a queue (`cleaning_queue`), which is filled every
-`log.cleaner.backoff.ms`, and when it is empty and a round ends. A round ends early where its log goes, and where
-its topic shall not be compacted any more.
+`log.cleaner.backoff.ms`, and when it is empty and a round ends. A round ends early where its log goes, where
+its topic shall not be compacted any more, and where its replica begins to move to another folder: what is
+copied has deleted keys until their delete markers are copied, too, so these must stay until it is over.
 
 A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
 so (`uncleanable_logs`); a full disk ends a round, and the log's turn comes again later. A disk that fails, in
@@ -27,6 +28,7 @@ from headrace.log.cleaner import PIECE_BYTES, Cleaned, Limits, Round, clean
 from headrace.log.cleaner_picking import Cleanable, may_be_cleaned
 from headrace.log.faults import FULL
 from headrace.log.file_names import CLEANER_OFFSETS
+from headrace.log.log_moves import home_of_copy
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.records.cleaning import KeyTable
@@ -135,7 +137,11 @@ class Cleaning:
         return not left_out and self._may_go_on(log)
 
     def _may_go_on(self, log: PartitionLog) -> bool:
-        return not self._stopping and may_be_cleaned(log)
+        """Whether a round on the log may change it. Copies that an earlier process began count before anybody
+        goes on with them."""
+        if self._stopping or not may_be_cleaned(log):
+            return False
+        return home_of_copy(self._store, log.topic_partition) is None
 
     def _cannot_be_looked_at(self, log: PartitionLog, error: Exception) -> None:
         self._failed(log, error)

@@ -6,7 +6,9 @@ When the copy has caught up it is synced in a thread. Once it is caught up and s
 two change places between two turns of the loop: nobody sees a moment without a log.
 
 A log that is cut back while it is copied makes the copy begin anew. Moves that a stop interrupts go on after
-the next start.
+the next start. A log is not compacted while it is copied (`cleaning`): a key whose value was copied would be
+back if its delete marker was not there any more when the copy comes to it. Where compaction may have been at
+work without the copy, because that was in a folder that was offline, it begins anew.
 """
 
 import asyncio
@@ -34,6 +36,9 @@ TAIL_BYTES: Final = 4 << 20
 
 PAUSE_S: Final = 0.05
 """While a sync or an allowance is waited for."""
+
+UNKNOWN: Final = -1
+"""The generation of a log of which a copy was made by an earlier process."""
 
 
 class _Move:
@@ -83,7 +88,9 @@ class ReplicaMoves:
                 if partition is None or partition.log is None:
                     log_moves.abandon_copy(self._store, where)
                 elif where not in self._moves:
-                    self._begin(partition, partition.log, folder.future_logs[where])
+                    log = partition.log
+                    may_be_cleaned = log.config.compacts or log.cleaned_to is not None
+                    self._begin(partition, log, folder.future_logs[where], anew=may_be_cleaned)
 
     def stop(self) -> None:
         self._stopped = True
@@ -121,8 +128,12 @@ class ReplicaMoves:
         self._moves.pop(where, None)
         log_moves.abandon_copy(self._store, where)
 
-    def _begin(self, partition: Partition, log: PartitionLog, copy: PartitionLog) -> None:
-        self._moves[partition.topic_partition] = _Move(partition, log, copy)
+    def _begin(
+        self, partition: Partition, log: PartitionLog, copy: PartitionLog, *, anew: bool = False
+    ) -> None:
+        move = self._moves[partition.topic_partition] = _Move(partition, log, copy)
+        if anew:
+            move.generation = UNKNOWN
         self._go_on(0.0)
 
     def _go_on(self, delay_s: float) -> None:
