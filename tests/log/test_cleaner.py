@@ -7,6 +7,8 @@ import pytest
 from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
 from headrace.log.cleaner_picking import dirtiest_first, look_at, worth_cleaning
+from headrace.log.cleaner_producers import SLICE, KnownProducers, producers_of
+from headrace.log.producer_states import BatchMark, ProducerState
 from headrace.records.batch import Record, build_batch
 from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_runs import RUN_BYTES
@@ -151,6 +153,45 @@ def test_a_producers_last_batch_stays_without_records(logs):
     log.advance_high_watermark(log.log_end_offset)
     assert append(log, sequenced(7, 0, 2, 2)).duplicate
     assert append(log, sequenced(7, 0, 4)).first_offset == 8
+
+
+def test_the_last_batch_of_each_producer_stays_in_whichever_segment(logs):
+    log = logs.open(**{**SETTINGS, "segment_bytes": 300})
+    for number in range(20):
+        append(log, sequenced(number % 7, 0, number // 7))
+        if number % 3 == 2:
+            append(log, batch_of())
+    log.advance_high_watermark(log.log_end_offset)
+    done = clean_log(log)
+    assert done.segments_after > 2
+    first_active = log.segments.active.base_offset
+    last = {state.last_offset for state in log.producers.producers.values()}
+    empty = {h.last_offset for h, _ in chunks(log) if not h.record_count and h.producer_id >= 0}
+    assert {offset for offset in last if offset < first_active} <= empty
+    for file in logs.names():
+        if file.endswith(".snapshot"):
+            logs.disk.remove(f"{logs.folder}/{file}")
+    log = logs.open(**SETTINGS)
+    log.advance_high_watermark(log.log_end_offset)
+    for producer_id in range(7):
+        next_sequence = len(range(producer_id, 20, 7))
+        assert append(log, sequenced(producer_id, 0, next_sequence - 1)).duplicate
+
+
+def test_producers_are_gone_through_slice_by_slice(log):
+    for number in range(2 * SLICE + 1):
+        state = log.producers.producers[number] = ProducerState(number)
+        state.use_epoch(3)
+        if number % 2:
+            state.batches.append(BatchMark(0, 0, number * 7 % 100_003, number * 7 % 100_003, NOW_MS))
+    known = KnownProducers(log)
+    assert len(list(known.look())) == 2
+    every = producers_of(log)
+    assert (len(every.last_offsets), len(every.marker_epochs)) == (SLICE, SLICE + 1)
+    assert known.between(0, 100_003) == every
+    some = known.between(500, 1000)
+    assert some.last_offsets == {offset for offset in every.last_offsets if 500 <= offset < 1000}
+    assert some.marker_epochs == every.marker_epochs
 
 
 def test_the_last_batch_of_a_segment_stays_so_that_no_hole_opens(log):

@@ -23,9 +23,10 @@ from itertools import pairwise, zip_longest
 from typing import Final
 
 from headrace.log.batch_scan import scan_headers
-from headrace.log.cleaner import Limits, producers_of
+from headrace.log.cleaner import Limits
 from headrace.log.cleaner_groups import index_bytes
 from headrace.log.cleaner_mapping import Mapping
+from headrace.log.cleaner_producers import producers_of
 from headrace.log.cleaner_rewriting import Rewriting
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
