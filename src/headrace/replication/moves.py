@@ -20,6 +20,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
 from headrace.log import log_moves
+from headrace.log.faults import fail
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
@@ -156,6 +157,9 @@ class ReplicaMoves:
         log, copy = move.log, move.copy
         if self._replicas.get(log.topic_partition) is not move.partition or move.partition.log is not log:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "the replica is not here any more")
+        failure = log.failure or copy.failure
+        if failure is not None:
+            raise failure
         if log.generation != move.generation or copy.log_end_offset < log.local_start_offset:
             now_ms = self._store.clock.now_ms()
             copy.truncate_fully_and_start_at(log.local_start_offset, now_ms=now_ms)
@@ -181,7 +185,10 @@ class ReplicaMoves:
 
     def _copy_piece(self, move: _Move) -> None:
         chunk = move.log.read(move.copy.log_end_offset, max_bytes=PIECE_BYTES).chunk
-        data = chunk if isinstance(chunk, bytes) else chunk.read()
+        try:
+            data = chunk if isinstance(chunk, bytes) else chunk.read()
+        except OSError as error:
+            raise fail(move.log, error) from error
         before = move.copy.log_end_offset
         move.copy.append_as_follower(data, now_ms=self._store.clock.now_ms())
         if move.copy.log_end_offset == before:
