@@ -1,11 +1,15 @@
 """Compaction of one log: what stays, what goes, and when."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
-from headrace.log.cleaner_picking import look_at, pick
+from headrace.log.cleaner_picking import dirtiest_first, look_at, worth_cleaning
+from headrace.log.cleaner_producers import SLICE, KnownProducers, producers_of
+from headrace.log.producer_states import BatchMark, ProducerState
 from headrace.records.batch import Record, build_batch
 from headrace.records.cleaning import KeyTable
 from headrace.records.cleaning_runs import RUN_BYTES
@@ -64,7 +68,7 @@ def test_the_active_segment_is_never_touched(log):
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
     assert look_at(log, NOW_MS).dirty_bytes == 0
-    assert pick([log], NOW_MS) is None
+    assert worth_cleaning(log, NOW_MS) is None
 
 
 def test_nothing_behind_the_high_watermark_or_an_open_transaction(logs):
@@ -97,18 +101,20 @@ def test_young_records_are_left_alone_and_old_ones_are_not(logs):
     assert (look_at(log, NOW_MS + 5000).is_overdue, look_at(log, NOW_MS + 5601).is_overdue) == (False, True)
 
 
-def test_the_dirtiest_log_is_picked_if_it_is_dirty_enough(logs):
+def test_a_log_is_worth_a_round_if_it_is_dirty_enough(logs):
     log = logs.open(**SETTINGS, min_cleanable_dirty_ratio=0.5)
     for number in range(4):
         put(log, (b"a", b"%d" % number))
         log.roll(NOW_MS)
-    found = pick([log], NOW_MS)
+    found = worth_cleaning(log, NOW_MS)
     assert (found.first_dirty, found.bound, found.dirty_ratio) == (0, 4, 1.0)
     log.cleaned_to = 2
     assert look_at(log, NOW_MS).dirty_ratio == 0.5
-    assert pick([log], NOW_MS) is None
+    assert worth_cleaning(log, NOW_MS) is None
     log.cleaned_to = 1
-    assert pick([log], NOW_MS).first_dirty == 1
+    less_dirty = worth_cleaning(log, NOW_MS)
+    assert less_dirty.first_dirty == 1
+    assert dirtiest_first([less_dirty, found]) == [found, less_dirty]
 
 
 def test_tombstones_stay_for_delete_retention_and_not_longer(logs):
@@ -170,6 +176,45 @@ def test_a_producers_last_batch_stays_without_records(logs):
     log.advance_high_watermark(log.log_end_offset)
     assert append(log, sequenced(7, 0, 2, 2)).duplicate
     assert append(log, sequenced(7, 0, 4)).first_offset == 8
+
+
+def test_the_last_batch_of_each_producer_stays_in_whichever_segment(logs):
+    log = logs.open(**{**SETTINGS, "segment_bytes": 300})
+    for number in range(20):
+        append(log, sequenced(number % 7, 0, number // 7))
+        if number % 3 == 2:
+            append(log, batch_of())
+    log.advance_high_watermark(log.log_end_offset)
+    done = clean_log(log)
+    assert done.segments_after > 2
+    first_active = log.segments.active.base_offset
+    last = {state.last_offset for state in log.producers.producers.values()}
+    empty = {h.last_offset for h, _ in chunks(log) if not h.record_count and h.producer_id >= 0}
+    assert {offset for offset in last if offset < first_active} <= empty
+    for file in logs.names():
+        if file.endswith(".snapshot"):
+            logs.disk.remove(f"{logs.folder}/{file}")
+    log = logs.open(**SETTINGS)
+    log.advance_high_watermark(log.log_end_offset)
+    for producer_id in range(7):
+        next_sequence = len(range(producer_id, 20, 7))
+        assert append(log, sequenced(producer_id, 0, next_sequence - 1)).duplicate
+
+
+def test_producers_are_gone_through_slice_by_slice(log):
+    for number in range(2 * SLICE + 1):
+        state = log.producers.producers[number] = ProducerState(number)
+        state.use_epoch(3)
+        if number % 2:
+            state.batches.append(BatchMark(0, 0, number * 7 % 100_003, number * 7 % 100_003, NOW_MS))
+    known = KnownProducers(log)
+    assert len(list(known.look())) == 2
+    every = producers_of(log)
+    assert (len(every.last_offsets), len(every.marker_epochs)) == (SLICE, SLICE + 1)
+    assert known.between(0, 100_003) == every
+    some = known.between(500, 1000)
+    assert some.last_offsets == {offset for offset in every.last_offsets if 500 <= offset < 1000}
+    assert some.marker_epochs == every.marker_epochs
 
 
 def test_the_last_batch_of_a_segment_stays_so_that_no_hole_opens(log):
@@ -342,6 +387,21 @@ def test_a_log_that_is_cut_back_under_a_round_keeps_what_it_has(logs):
     assert not [name for name in logs.names() if "cleaned" in name]
     KeyedLog.check_segments(log)
     assert log.log_end_offset <= 40
+
+
+def test_a_log_that_shall_not_be_compacted_any_more_keeps_what_it_has(logs):
+    log = logs.open(**SETTINGS)
+    writer = KeyedLog(log, 1, transactions=False)
+    writer.write(60)
+    before = keyed(log)
+    work = clean(look_at(log, NOW_MS), KeyTable(4096, 0.9, (1, 2)), Limits(500, 500), now_ms=NOW_MS)
+    piece = next_piece(work, next(work))
+    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
+    assert worth_cleaning(log, NOW_MS) is None
+    assert not _end(work, piece).is_whole
+    assert keyed(log) == before
+    assert log.cleaned_to is None
+    assert not [name for name in logs.names() if "cleaned" in name]
 
 
 def test_segments_that_retention_took_meanwhile_do_not_come_back(logs):

@@ -1,6 +1,8 @@
 """Compaction as a node runs it: in the background, within its bounds, whatever happens meanwhile."""
 
+import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,7 @@ from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
 from headrace.log.uncleanable import UNCLEANABLE, GivenUp, read_uncleanable
 from headrace.records.batch import Record, build_batch
+from headrace.replication.uncleanable_logs import UncleanableLogs
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.offset_commit import (
     OffsetCommitRequest,
@@ -121,6 +124,57 @@ async def test_a_damaged_log_is_set_aside_and_others_are_not(
     assert not world.machine.disk.exists(f"{folder}/{UNCLEANABLE}")
 
 
+async def open_again(world: NodeWorld, *topics: str) -> None:
+    """Have logs with a limit on lag that looking at them reads the disk for: nothing is known of them yet."""
+    for topic in topics:
+        await world.create_topic(topic, configs={**CONFIGS, "max.compaction.lag.ms": "3600000"})
+        await fill(world, topic)
+    await world.stop()
+    await world.start()
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_dirs="/data,/more")
+async def test_a_disk_that_fails_while_logs_are_looked_at_takes_only_itself_offline(world: NodeWorld) -> None:
+    await open_again(world, "a", "b")
+    home = {topic: world.log(topic).folder.rpartition("/")[0] for topic in ("a", "b")}
+    assert home["a"] != home["b"]
+    faults = world.machine.disk.faults
+    faults.concerns = lambda path: path.startswith(home["a"])
+    faults.read_error_rate = 1.0
+    store = world.node.parts.logs
+    await world.until(lambda: len(store.online_folders()) == 1, "a folder offline")
+    assert [folder.path for folder in store.online_folders()] == [home["b"]]
+    await world.until(lambda: is_clean(world, "b"), "a clean log")
+    # Compaction goes on, for what comes later, too.
+    await fill(world, "b")
+    assert not is_clean(world, "b")
+    await world.until(lambda: is_clean(world, "b"), "a clean log again")
+
+
+@simulated(log_cleaner_backoff_ms="1000")
+async def test_a_log_that_cannot_be_looked_at_is_set_aside_and_others_are_not(world: NodeWorld) -> None:
+    await open_again(world, "bad", "good")
+    path = world.log("bad").segments.first.path
+    world.machine.disk.open(path).truncate(10)
+    await world.until(lambda: is_clean(world, "good"), "a clean log")
+    assert list(world.node.cleaning.uncleanable) == [TopicPartition("bad", 0)]
+    assert world.log("bad").failure is None
+    await world.until(lambda: bool(read_uncleanable(world.machine.disk, "/data")), "a file")
+
+
+@simulated(log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="20000")
+async def test_a_round_ends_where_its_topic_shall_not_be_compacted_any_more(world: NodeWorld) -> None:
+    await world.create_topic("t", configs=CONFIGS)
+    await fill(world, size=300)
+    await world.until(lambda: bool(in_the_making(world)), "a segment in the making")
+    log, before = world.log("t"), read_all(world.log("t"))
+    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    await world.until(lambda: not in_the_making(world), "the end of the round")
+    await world.pass_time(60_000)
+    assert read_all(log) == before
+    assert log.cleaned_to is None
+
+
 @simulated(log_cleaner_backoff_ms="1000")
 async def test_a_full_disk_ends_a_round_and_no_more(world: NodeWorld) -> None:
     await world.create_topic("t", configs=CONFIGS)
@@ -215,3 +269,23 @@ async def test_committed_offsets_do_not_grow_for_ever(world: NodeWorld) -> None:
             return
         await world.pass_time(200)
     raise AssertionError("the committed offset was not found again")
+
+
+@simulated(log_cleaner_enable="false")
+async def test_what_is_set_aside_while_a_file_is_written_is_told_too(world: NodeWorld) -> None:
+    await world.create_topic("t", 2, configs=CONFIGS)
+    assert world.machine.process is not None
+    loop = world.machine.process.loop
+    set_aside = UncleanableLogs(loop, world.node.parts.logs)
+
+    async def tell() -> None:
+        set_aside.add(world.log("t", 0), "one")
+        telling = loop.create_task(set_aside.tell())
+        await asyncio.sleep(0)
+        set_aside.add(world.log("t", 1), "two")
+        await set_aside.tell()
+        await telling
+
+    await world.on_node(tell())
+    told = read_uncleanable(world.machine.disk, "/data")
+    assert {partition.partition: given_up.why for partition, given_up in told.items()} == {0: "one", 1: "two"}

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
+from headrace.log.log_moves import folder_at
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -172,3 +173,38 @@ def test_a_replica_is_made_where_it_was_asked_to_be(path: str) -> None:
         assert home(world) == path
 
     script()
+
+
+@simulated(log_dirs="/data,/more,/third", replica_alter_log_dirs_io_max_bytes_per_second="100")
+async def test_a_log_that_cannot_be_read_is_not_moved_and_others_are(world: NodeWorld) -> None:
+    client = await world.connect()
+    for topic in ("t", "u"):
+        await world.create_topic(topic)
+        for _ in range(5):
+            await client.ask(produce(topic, batch(2)), 12)
+    homes = [world.log(topic).folder.rpartition("/")[0] for topic in ("t", "u")]
+    (target,) = {"/data", "/more", "/third"} - set(homes)
+    faults = world.machine.disk.faults
+    faults.concerns = lambda path: path.startswith(homes[0])
+    faults.read_error_rate = 1.0
+    for topic in ("t", "u"):
+        assert await move(client, target, topic) is ErrorCode.NONE
+    await world.until(lambda: world.log("u").folder.startswith(target), "one that moved", timeout_s=600)
+    store = world.node.parts.logs
+    assert [folder.path for folder in store.folders if not folder.online] == [homes[0]]
+    assert len(world.node.parts.moves) == 0
+
+
+@simulated(log_dirs=TWO)
+async def test_a_copy_whose_folder_fails_at_the_last_moment_is_given_up(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    client = await world.connect()
+    await write(client, 5)
+    start, target = home(world), other(world)
+    assert await move(client, target) is ErrorCode.NONE
+    folder = folder_at(world.node.parts.logs, target)
+    await world.until(lambda: folder.future_logs[T].recovery_point == 10, "a copy that is whole and synced")
+    world.fail_folder(target)
+    await world.until(lambda: len(world.node.parts.moves) == 0, "the end of the move")
+    assert home(world) == start
+    await write(client, 1)

@@ -7,8 +7,8 @@ records is synced before they go: a power cut must not take both.
 
 `clean` is a generator that runs on the event loop and yields the work that blocks, piece by piece, for a
 thread; the driver sends back how many bytes a piece has moved. Between two pieces the log may change:
-retention may have dropped segments, or the log may have been cut back or deleted. Segments are swapped only
-if they are still all there, and the round ends where they are not.
+retention may have dropped segments, the log may have been cut back or deleted, or its topic be compacted no
+more. Segments are swapped only if they are still all there, and the round ends where they are not.
 """
 
 from collections.abc import Callable, Generator
@@ -19,8 +19,9 @@ from typing import Final
 from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner_groups import group_segments, index_bytes
 from headrace.log.cleaner_mapping import Mapping
-from headrace.log.cleaner_picking import Cleanable
-from headrace.log.cleaner_rewriting import Producers, Rewriting
+from headrace.log.cleaner_picking import Cleanable, may_be_cleaned
+from headrace.log.cleaner_producers import KnownProducers
+from headrace.log.cleaner_rewriting import Rewriting
 from headrace.log.cleaner_swap import are_in_place
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
@@ -85,17 +86,18 @@ def _clean(found: Cleanable, table: KeyTable, limits: Limits, now_ms: int) -> Ro
     yield from _fill(found, table, mapping, limits)
     done = Cleaned(log, table.latest + 1, keys=len(table))
     transactions = CleanedTransactions(aborted)
-    producers = producers_of(log)
+    known = KnownProducers(log)
+    yield from known.look()
     last = log.segments.number_of(table.latest)
     if table.latest < found.first_dirty or last < 0 or log.generation != generation:
         return done
     segments = log.segments.from_number(0)[: last + 1]
     end_offset = log.segments.base_after(last) or log.log_end_offset
     for group in group_segments(segments, end_offset, log.config):
-        rewriting = _rewriting(log, group, table, window, transactions, producers, now_ms)
+        rewriting = _rewriting(log, group, table, window, transactions, known, now_ms)
         try:
             yield from _rewrite(rewriting, group, limits)
-            if log.failure is not None or log.generation != generation or not are_in_place(log, group):
+            if not may_be_cleaned(log) or log.generation != generation or not are_in_place(log, group):
                 rewriting.remove()
                 return done
         except BaseException:
@@ -184,10 +186,12 @@ def _rewriting(
     table: KeyTable,
     window: Window,
     transactions: CleanedTransactions,
-    producers: Producers,
+    known: KnownProducers,
     now_ms: int,
 ) -> Rewriting:
     config = log.config
+    end_offset = log.segments.base_after(log.segments.number_of(group[-1].base_offset)) or log.log_end_offset
+    producers = known.between(group[0].base_offset, end_offset)
     horizon_ms = now_ms + config.delete_retention_ms
     if config.remote_storage_enable:
         # What a delete marker deletes may be in the remote store: there it goes, and the marker after it.
@@ -250,12 +254,3 @@ def _sync_folder(log: PartitionLog) -> int:
 def _aborted(log: PartitionLog, bound: int) -> list[AbortedTxn]:
     """Those that have begun before `bound`; their markers may lie behind it."""
     return [txn for segment in log.segments for txn in segment.indexes.aborted() if txn.first_offset < bound]
-
-
-def producers_of(log: PartitionLog) -> Producers:
-    """What must stay of the producers that the log knows."""
-    states = log.producers.producers.values()
-    return Producers(
-        frozenset(state.last_offset for state in states if state.batches),
-        {state.producer_id: state.epoch for state in states if not state.batches},
-    )

@@ -64,11 +64,19 @@ def look_at(log: PartitionLog, now_ms: int) -> Cleanable:
     )
 
 
-def pick(logs: Iterable[PartitionLog], now_ms: int) -> Cleanable | None:
-    """The log that needs it most; None where none does."""
-    found = [
-        look_at(log, now_ms)
-        for log in logs
-        if log.config.compacts and log.failure is None and len(log.segments) > 1
-    ]
-    return max((each for each in found if each.is_worth_it), key=lambda each: each.dirty_ratio, default=None)
+def may_be_cleaned(log: PartitionLog) -> bool:
+    """Whether it is there, and its topic's settings still ask for it."""
+    return log.failure is None and log.config.compacts
+
+
+def worth_cleaning(log: PartitionLog, now_ms: int) -> Cleanable | None:
+    """What a round would find; None where there is none to be. Reads the disk, and raises what it raises."""
+    if not may_be_cleaned(log) or len(log.segments) < 2:
+        return None
+    found = look_at(log, now_ms)
+    return found if found.is_worth_it else None
+
+
+def dirtiest_first(found: Iterable[Cleanable]) -> list[Cleanable]:
+    """In which order logs have their turn."""
+    return sorted(found, key=lambda each: each.dirty_ratio, reverse=True)

@@ -7,8 +7,14 @@ reading and writing, also with the one that may be under way in a remote store (
 `log.cleaner.io.max.bytes.per.second`. Settings are read when a round begins, so
 changes hold from the next one on.
 
+Logs have their turn in the order of a queue (`cleaning_queue`), which is filled every
+`log.cleaner.backoff.ms`, and when it is empty and a round ends. A round ends early where its log goes, where
+its topic shall not be compacted any more, and where its replica begins to move to another folder: what is
+copied has deleted keys until their delete markers are copied, too, so these must stay until it is over.
+
 A log that cannot be cleaned, because a batch in it is damaged, is left alone until the next start, and said
-so (`uncleanable_logs`); a full disk ends a round, and the log's turn comes again later.
+so (`uncleanable_logs`); a full disk ends a round, and the log's turn comes again later. A disk that fails, in
+a round or while logs are looked at, takes its folder offline; the others go on.
 """
 
 import asyncio
@@ -20,12 +26,14 @@ from typing import Final
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.log.cleaner import PIECE_BYTES, Cleaned, Limits, Round, clean
-from headrace.log.cleaner_picking import Cleanable, pick
+from headrace.log.cleaner_picking import Cleanable, may_be_cleaned
 from headrace.log.faults import FULL
 from headrace.log.file_names import CLEANER_OFFSETS
+from headrace.log.log_moves import home_of_copy
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.records.cleaning import KeyTable
+from headrace.replication.cleaning_queue import CleaningQueue
 from headrace.replication.throttles import Allowance
 from headrace.replication.uncleanable_logs import UncleanableLogs
 from headrace.settings.broker_config import BrokerConfig
@@ -74,6 +82,13 @@ class Cleaning:
         self._rounds: dict[PartitionLog, asyncio.Task[None]] = {}
         self._uncleanable = UncleanableLogs(loop, store)
         self._resting: set[PartitionLog] = set()
+        self._queue = CleaningQueue(
+            loop=loop,
+            store=store,
+            may_begin=self._may_begin,
+            on_fault=self._cannot_be_looked_at,
+            on_filled=self._begin_rounds,
+        )
         self._telling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -98,6 +113,7 @@ class Cleaning:
     def abandon(self) -> None:
         """Begin nothing more, and end rounds where they are."""
         self._stopping = True
+        self._queue.stop()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -106,29 +122,42 @@ class Cleaning:
         self._timer = self._loop.call_later(backoff_s, self._look_again)
 
     def _look_again(self) -> None:
+        self._wait()  # first: whatever goes wrong now, there is a next time
         self._resting.clear()
         if self._uncleanable.forget_gone():
-            self._telling = self._loop.create_task(self._uncleanable.tell())
-        self._begin_rounds()
-        self._wait()
+            self._tell_soon()
+        self._queue.fill()
 
     def _begin_rounds(self) -> None:
-        threads = self._config.int("log.cleaner.threads")
+        threads = self._threads
         while len(self._rounds) < threads and not self._stopping:
-            found = self._pick()
+            found = self._queue.take()
             if found is None:
                 return
-            log = found.log
-            self._rounds[log] = self._loop.create_task(self._run(found, threads))
+            self._rounds[found.log] = self._loop.create_task(self._run(found, threads))
 
-    def _pick(self) -> Cleanable | None:
-        left_out = self._rounds.keys() | self._uncleanable.logs | self._resting
-        logs = [log for log in self._store.logs() if log not in left_out]
-        try:
-            return pick(logs, self._store.clock.now_ms())
-        except ApiError as error:  # a failed disk: its folder is offline by now
-            logger.error("no log can be picked for compaction: %s", error)
-            return None
+    @property
+    def _threads(self) -> int:
+        return self._config.int("log.cleaner.threads")
+
+    def _may_begin(self, log: PartitionLog) -> bool:
+        left_out = log in self._rounds or log in self._uncleanable.logs or log in self._resting
+        return not left_out and self._may_go_on(log)
+
+    def _may_go_on(self, log: PartitionLog) -> bool:
+        """Whether a round on the log may change it. Copies that an earlier process began count before anybody
+        goes on with them."""
+        if self._stopping or not may_be_cleaned(log):
+            return False
+        return home_of_copy(self._store, log.topic_partition) is None
+
+    def _cannot_be_looked_at(self, log: PartitionLog, error: Exception) -> None:
+        self._failed(log, error)
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = self._loop.create_task(self._uncleanable.tell())
 
     # -- one round -------------------------------------------------------------------------------------------
 
@@ -140,19 +169,15 @@ class Cleaning:
                 await self._checkpoint(log)
                 _tell(done, found, self._loop.time() - began_s)
                 self._on_cleaned(done)
-        except InvalidBytesError as error:
-            self._uncleanable.add(log, str(error))
-        except (ApiError, OSError) as error:
-            self._failed(log, error)
         except Exception as error:
-            # A fault of ours must not be met again and again, nor keep other logs from their turn.
-            logger.exception("compaction of %s", log.topic_partition)
-            self._uncleanable.add(log, repr(error))
+            self._failed(log, error)
         try:
             await self._uncleanable.tell()
         finally:
             del self._rounds[log]
         self._begin_rounds()
+        if len(self._rounds) < self._threads and not self._stopping:
+            self._queue.fill()
 
     async def _clean(self, found: Cleanable, threads: int) -> Cleaned | None:
         """None where the round was given up."""
@@ -180,25 +205,25 @@ class Cleaning:
     async def _do(self, work: Round, log: PartitionLog) -> Cleaned | None:
         try:
             piece = next(work)
-            while not self._stopping and log.failure is None:
+            while self._may_go_on(log):
                 try:
                     moved = await self._loop.run_in_executor(None, piece)
                 except (OSError, InvalidBytesError) as error:
                     piece = work.throw(error)
                 else:
-                    await self._hold_back(moved)
-                    if not self._stopping and log.failure is None:
+                    await self._hold_back(moved, log)
+                    if self._may_go_on(log):
                         piece = work.send(moved)
         except StopIteration as stop:
             done: Cleaned = stop.value
             return done if done.is_whole else None
         return None
 
-    async def _hold_back(self, moved: int) -> None:
+    async def _hold_back(self, moved: int, log: PartitionLog) -> None:
         if self._bytes_per_second() >= UNBOUNDED_BYTES_PER_S:
             return
         self._allowance.take(moved)
-        while self._allowance.is_used_up(int(self._loop.time() * 1000)) and not self._stopping:
+        while self._allowance.is_used_up(int(self._loop.time() * 1000)) and self._may_go_on(log):
             await asyncio.sleep(PAUSE_S)
 
     def _bytes_per_second(self) -> float:
@@ -210,11 +235,16 @@ class Cleaning:
             if write.folder is folder:
                 await self._loop.run_in_executor(None, write.write)
 
-    def _failed(self, log: PartitionLog, error: ApiError | OSError) -> None:
+    def _failed(self, log: PartitionLog, error: Exception) -> None:
+        """What becomes of a log that could not be looked at, or cleaned."""
+        is_ours = not isinstance(error, (ApiError, InvalidBytesError, OSError))
+        if is_ours:
+            logger.error("compaction of %s", log.topic_partition, exc_info=error)
         if log.failure is not None:
             return  # deleted, moved, or its folder is offline already
-        if isinstance(error, ApiError):
-            self._uncleanable.add(log, str(error))
+        if not isinstance(error, OSError):
+            # A fault of ours, too, must not be met again and again, nor keep other logs from their turn.
+            self._uncleanable.add(log, repr(error) if is_ours else str(error))
         elif error.errno in FULL:
             self._resting.add(log)
             logger.warning("there is no room to compact %s: %s", log.topic_partition, error)

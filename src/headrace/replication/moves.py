@@ -6,7 +6,9 @@ When the copy has caught up it is synced in a thread. Once it is caught up and s
 two change places between two turns of the loop: nobody sees a moment without a log.
 
 A log that is cut back while it is copied makes the copy begin anew. Moves that a stop interrupts go on after
-the next start.
+the next start. A log is not compacted while it is copied (`cleaning`): a key whose value was copied would be
+back if its delete marker was not there any more when the copy comes to it. Where compaction may have been at
+work without the copy, because that was in a folder that was offline, it begins anew.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
 from headrace.log import log_moves
+from headrace.log.faults import fail
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.replication.partition import Partition
@@ -34,6 +37,9 @@ TAIL_BYTES: Final = 4 << 20
 
 PAUSE_S: Final = 0.05
 """While a sync or an allowance is waited for."""
+
+UNKNOWN: Final = -1
+"""The generation of a log of which a copy was made by an earlier process."""
 
 
 class _Move:
@@ -83,7 +89,9 @@ class ReplicaMoves:
                 if partition is None or partition.log is None:
                     log_moves.abandon_copy(self._store, where)
                 elif where not in self._moves:
-                    self._begin(partition, partition.log, folder.future_logs[where])
+                    log = partition.log
+                    may_be_cleaned = log.config.compacts or log.cleaned_to is not None
+                    self._begin(partition, log, folder.future_logs[where], anew=may_be_cleaned)
 
     def stop(self) -> None:
         self._stopped = True
@@ -121,8 +129,12 @@ class ReplicaMoves:
         self._moves.pop(where, None)
         log_moves.abandon_copy(self._store, where)
 
-    def _begin(self, partition: Partition, log: PartitionLog, copy: PartitionLog) -> None:
-        self._moves[partition.topic_partition] = _Move(partition, log, copy)
+    def _begin(
+        self, partition: Partition, log: PartitionLog, copy: PartitionLog, *, anew: bool = False
+    ) -> None:
+        move = self._moves[partition.topic_partition] = _Move(partition, log, copy)
+        if anew:
+            move.generation = UNKNOWN
         self._go_on(0.0)
 
     def _go_on(self, delay_s: float) -> None:
@@ -145,6 +157,9 @@ class ReplicaMoves:
         log, copy = move.log, move.copy
         if self._replicas.get(log.topic_partition) is not move.partition or move.partition.log is not log:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "the replica is not here any more")
+        failure = log.failure or copy.failure
+        if failure is not None:
+            raise failure
         if log.generation != move.generation or copy.log_end_offset < log.local_start_offset:
             now_ms = self._store.clock.now_ms()
             copy.truncate_fully_and_start_at(log.local_start_offset, now_ms=now_ms)
@@ -170,7 +185,10 @@ class ReplicaMoves:
 
     def _copy_piece(self, move: _Move) -> None:
         chunk = move.log.read(move.copy.log_end_offset, max_bytes=PIECE_BYTES).chunk
-        data = chunk if isinstance(chunk, bytes) else chunk.read()
+        try:
+            data = chunk if isinstance(chunk, bytes) else chunk.read()
+        except OSError as error:
+            raise fail(move.log, error) from error
         before = move.copy.log_end_offset
         move.copy.append_as_follower(data, now_ms=self._store.clock.now_ms())
         if move.copy.log_end_offset == before:

@@ -71,11 +71,12 @@ class UncleanableLogs:
             return
         self._telling = True
         try:
-            for folder, data in self._changed():
-                self._told[folder.path] = data
-                await self._loop.run_in_executor(None, _write, folder, data)
-                if not data:
-                    self._told.pop(folder.path, None)
+            while changed := self._changed():  # also by what came while a file was written
+                for folder, data in changed:
+                    self._told[folder.path] = data
+                    await self._loop.run_in_executor(None, _write, folder, data)
+                    if not data:
+                        self._told.pop(folder.path, None)
         finally:
             self._telling = False
 

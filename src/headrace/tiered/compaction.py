@@ -24,9 +24,10 @@ from itertools import pairwise, zip_longest
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
-from headrace.log.cleaner import Limits, producers_of
+from headrace.log.cleaner import Limits
 from headrace.log.cleaner_groups import index_bytes
 from headrace.log.cleaner_mapping import Mapping
+from headrace.log.cleaner_producers import producers_of
 from headrace.log.cleaner_rewriting import Rewriting
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
