@@ -384,11 +384,12 @@ async def test_an_orphan_in_the_store_is_found_by_the_next_leader(world: TieredW
 async def test_what_a_killed_writer_began_is_found_by_the_next_leader(world: TieredWorld) -> None:
     """What the records name may be under way, and stays until its segment goes."""
     await world.create_topic("rows", configs=TOPIC)
-    world.write("rows", 4)
-    await world.copied_to("rows", 3)
-    (segment,) = world.segments("rows")
-    named = segment.object_name(".txnindex")
-    stray = segment.object_name(".log").replace(uuid_text(segment.segment_id), "A" * 22)
+    world.write("rows", 7)
+    await world.copied_to("rows", 6)
+    removed, kept = world.segments("rows")
+    world.partition("rows").delete_records(3)
+    await world.until(lambda: len(world.segments("rows")) == 1)
+    named, stray = kept.object_name(".txnindex"), removed.object_name(".log")
     for name in (named, stray):
         world.machine.disk.open(f"{ROOT}/{name}~", create=True).write(0, [b"half of it"])
     await world.stop()

@@ -20,7 +20,7 @@ from headrace.tiered import compaction
 from headrace.tiered.compaction import Cut, RemoteCleanable, Tools, compact
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.steps import Tell, Teller
+from headrace.tiered.steps import Room, Tell, Teller
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.building import remote_segment
 
@@ -64,6 +64,9 @@ class Scene:
                     else:
                         self.remote.update(step.record)
                     step = steps.send(1)
+                    continue
+                if isinstance(step, Room):
+                    step = steps.send(0)
                     continue
                 self.is_in_thread = True
                 moved = step()
