@@ -1,4 +1,4 @@
-"""A copy takes its log's place, whatever happens to the disk meanwhile: there is always one log, and whole."""
+"""A copy takes its log's place, whatever happens to the disk meanwhile: there is always one whole log."""
 
 import random
 
