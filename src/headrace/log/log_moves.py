@@ -1,9 +1,10 @@
 """A log on its way from one of a node's folders to another (KIP-113).
 
 The copy grows in a folder named `TOPIC-PARTITION.UNIQUE-future`, while the log in use goes on as ever. Once
-it has everything, the two change places: the old folder is marked as deleted, then the new one gets the real
-name. A crash in between leaves a copy that is whole and nobody else's: `adopt_abandoned` takes it at the next
-start. Copying itself is `replication.moves`'s.
+it has everything, the two change places: the old folder is marked as deleted, then, once that is durable, the
+new one gets the real name. A crash in between leaves a copy that is whole and nobody else's:
+`adopt_abandoned` takes it at the next start. So it does where a disk fails in between. Copying itself is
+`replication.moves`'s.
 """
 
 from headrace.base.error_codes import ErrorCode
@@ -50,8 +51,7 @@ def begin_copy(store: LogStore, log: PartitionLog, folder: LogFolder) -> Partiti
             log_start_offset=log.local_start_offset,
         )
     except OSError as error:
-        store.fail_folder(folder, error)
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
+        raise _failed(store, folder, error) from error
     folder.future_logs[partition] = copy
     return copy
 
@@ -80,11 +80,23 @@ def complete_copy(store: LogStore, partition: TopicPartition) -> PartitionLog:
         copy.log_start_offset = log.log_start_offset
     try:
         _seal(copy)
-        old_folder.delete_log(partition, now_ms=store.clock.now_ms())
     except OSError as error:
-        store.fail_folder(new_folder, error)
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{new_folder.path}: {error}") from error
+        raise _failed(store, new_folder, error) from error
+    try:
+        old_folder.delete_log(partition, now_ms=store.clock.now_ms())
+        # Else a power cut may leave two logs, and nobody could tell which one is stale.
+        old_folder.disk.sync_folder(old_folder.path)
+    except OSError as error:
+        # Which name the log will have is not known: the copy must stay, and counts at the next start.
+        new_folder.future_logs.pop(partition).let_go(_ABANDONED)
+        store.place(log, old_folder)
+        raise _failed(store, old_folder, error) from error
     return _give_name(store, new_folder, copy)
+
+
+def _failed(store: LogStore, folder: LogFolder, error: OSError) -> ApiError:
+    store.fail_folder(folder, error)
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}")
 
 
 def adopt_abandoned(store: LogStore) -> None:
@@ -99,10 +111,13 @@ def adopt_abandoned(store: LogStore) -> None:
                 copy = folder.future_logs[partition]
                 try:
                     _seal(copy)
+                    _give_name(store, folder, copy)
                 except OSError as error:
                     store.fail_folder(folder, error)
-                    continue
-                _give_name(store, folder, copy)
+                except ApiError:
+                    assert not folder.online, "only a failed disk keeps a copy from its name"
+                if not folder.online:
+                    break
 
 
 def _seal(copy: PartitionLog) -> None:
@@ -132,12 +147,15 @@ def _give_name(store: LogStore, folder: LogFolder, copy: PartitionLog) -> Partit
             starts_elsewhere=copy.config.remote_storage_enable,
         )
     except OSError as error:
-        store.fail_folder(folder, error)
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error}") from error
+        store.place(folder.future_logs.pop(partition), folder)  # it is the log, in a folder that is offline
+        raise _failed(store, folder, error) from error
     log.advance_high_watermark(copy.high_watermark)
     del folder.future_logs[partition]
     store.place(log, folder)
-    for write in store.begin_checkpoint((RECOVERY_POINTS, LOG_STARTS)):
-        if write.folder is folder:
-            write.write()
+    try:
+        for write in store.begin_checkpoint((RECOVERY_POINTS, LOG_STARTS)):
+            if write.folder is folder:
+                write.write()
+    except OSError as error:
+        raise _failed(store, folder, error) from error
     return log

@@ -199,7 +199,11 @@ class ReplicaMoves:
     def _finish(self, move: _Move) -> None:
         """Change places, in one turn of the loop."""
         where = move.log.topic_partition
-        moved = log_moves.complete_copy(self._store, where)
+        try:
+            moved = log_moves.complete_copy(self._store, where)
+        except ApiError:
+            move.partition.log = self._store.get(where)  # the one or the other, in a folder that is offline
+            raise
         del self._moves[where]
         move.partition.log = moved
         logger.info("%s lies in %s now", where, moved.folder)

@@ -1,32 +1,49 @@
 """Compaction on a disk that cannot be trusted: keys are written over and deleted, segments are cleaned and
-swapped, and the process is ended at any moment.
+swapped, replicas move between two folders, and the process is ended at any moment.
 
 Rules: each key has its last value, as far as it was acknowledged and, after a power cut, synced; a deleted
 key is never back; no record is changed, and none is at another offset; the log opens again, and is clean in
-the end. The node's own driver runs the rounds, with its threads and its checkpoint.
+the end. The node's own drivers run the rounds and the moves, with their threads and checkpoints.
+
+Half of the runs have what is drawn by `_Run.more`: limits on the age of what is compacted, moves, and, where
+the disk has errors, reads that fail.
 """
 
+import random
 from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.base.errors import ApiError
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.log.log_moves import home_of_copy
 from headrace.log.partition_log import PartitionLog
+from headrace.metadata.image import ClusterImage
+from headrace.metadata.publisher import everything_in
 from headrace.records.batch import Record, build_batch, read_records
 from headrace.records.header import batches
 from headrace.replication.cleaning import Cleaning
+from headrace.replication.flushing import Flushing
+from headrace.replication.moves import ReplicaMoves
+from headrace.replication.replicas import Replicas
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.definition import LONG_MAX
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
 from headrace.testing.machine import Surroundings
 from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
 from headrace.testing.scenarios.one_disk import OneDisk, OneLife
 from headrace.testing.world import CheckFailedError, World
+from headrace.wire.schemas.metadata_records import PartitionRecord, TopicRecord
 
+NODE: Final = 1
 RAGE_S: Final = 5.0
 PROGRESS_S: Final = 60.0
+DAY_MS: Final = 86_400_000
 KEYS: Final = 8
-PARTITIONS: Final = tuple(TopicPartition("keyed", number) for number in range(2))
+RARE_KEYS: Final = 20
+TOPIC: Final = "keyed"
+PARTITIONS: Final = tuple(TopicPartition(TOPIC, number) for number in range(2))
+TOPIC_ID: Final = TopicId(bytes([1]) * 16)
 KINDS: Final = (*CRASHES, Trouble.CLOCK_JUMP, Trouble.DISK_FULL, Trouble.DISK_ERRORS, Trouble.SLOW_DISK)
 
 
@@ -85,6 +102,23 @@ def _records(log: PartitionLog) -> list[Record]:
         offset = whole[-1][1].next_offset
 
 
+def _topic(epoch: int) -> list[TopicRecord | PartitionRecord]:
+    """What the cluster says of the partitions: this node leads them, since it was started."""
+    partitions = [
+        PartitionRecord(
+            partition_id=partition.partition,
+            topic_id=TOPIC_ID,
+            replicas=[NODE],
+            isr=[NODE],
+            leader=NODE,
+            leader_epoch=epoch,
+            partition_epoch=epoch,
+        )
+        for partition in PARTITIONS
+    ]
+    return [TopicRecord(name=TOPIC, topic_id=TOPIC_ID), *partitions]
+
+
 def play(world: World) -> None:
     """One process on one disk, compacting, and stopped in many ways."""
     world.run(_Run(world).script())
@@ -93,7 +127,8 @@ def play(world: World) -> None:
 class _Run:
     def __init__(self, world: World) -> None:
         self.world = world
-        rng = world.rng
+        rng, more = world.rng, world.scheduler.random_for("more")
+        self.more = more if more.random() < 0.5 else None
         machine = world.machine("node", disk_bytes=rng.choice([60_000, 4_000_000]))
         self.truths = {partition: Truth(str(partition)) for partition in PARTITIONS}
         self.rounds = 0
@@ -106,10 +141,14 @@ class _Run:
             min_cleanable_dirty_ratio=0.1,
             file_delete_delay_ms=200,
             message_timestamp_after_max_ms=10**12,
+            min_compaction_lag_ms=more.choice([0, 0, 100]) if self.more else 0,
+            max_compaction_lag_ms=more.choice([LONG_MAX, 300]) if self.more else LONG_MAX,
         )
+        # A log is copied at once, and what comes then slowly.
+        self.move_bytes_per_s = more.choice([300, 1_000, 3_000, 10**9])
         settings = {
-            "log.dirs": "/mount/data",
-            "node.id": "1",
+            "log.dirs": "/mount/data,/mount/more" if self.more else "/mount/data",
+            "node.id": str(NODE),
             "log.cleaner.backoff.ms": "50",
             "log.cleaner.io.buffer.size": rng.choice(["300", "4000"]),
             "log.cleaner.dedupe.buffer.size": rng.choice(["120", "100000"]),
@@ -119,6 +158,10 @@ class _Run:
     async def script(self) -> None:
         nemesis = Nemesis(self.world, [self.where.machine], self.kinds)
         await self.where.suffer(self.world, nemesis, lambda own: _Life(self, own), seconds=RAGE_S)
+        self.more = None
+        self.move_bytes_per_s = 10**9
+        # What was written under a clock that was set back since would be too young to be compacted.
+        self.where.machine.clock.jump(DAY_MS)
         before = self.rounds
         await self.world.until(
             lambda: self.rounds > before + 3, timeout_s=PROGRESS_S, what="rounds after faults stopped"
@@ -135,18 +178,39 @@ class _Life(OneLife):
         self.cleaning = Cleaning(
             loop=own.loop, store=self.store, config=run.where.broker, rng=own.rng, on_cleaned=self.cleaned
         )
+        self.flushing = Flushing(loop=own.loop, clock=own.clock, on_durable=lambda where: None)
+        self.replicas = Replicas(
+            node_id=NODE,
+            store=self.store,
+            topic_config=lambda topic: run.where.config,
+            on_advance=lambda where: None,
+        )
+        self.moves = ReplicaMoves(
+            self.store,
+            self.replicas,
+            loop=own.loop,
+            request_flush=self.flushing.request,
+            bytes_per_second=lambda: run.move_bytes_per_s,
+        )
 
     def cleaned(self, done: object) -> None:
         self.run_.rounds += 1
 
     def open(self) -> None:
+        self.own.disk.faults.read_error_rate = 0.0
         super().open()
+        image = ClusterImage("cluster")
+        image.replay_all(_topic(self.where.machine.boots))
+        self.replicas.apply(image, everything_in(image))
         for log in self.store.logs():
             log.advance_high_watermark(log.log_end_offset)
         self.cleaning.start()
+        self.moves.resume()
 
     async def stop(self) -> None:
+        self.moves.stop()
         await self.cleaning.stop()
+        await self.flushing.settle()
         await super().stop()
 
     def need_disk(self) -> None:
@@ -167,6 +231,17 @@ class _Life(OneLife):
             truth.check(log)
         else:
             await self.regular_work()
+        if self.run_.more is not None:
+            self.do_more(self.run_.more, partition)
+
+    def do_more(self, more: random.Random, partition: TopicPartition) -> None:
+        """Until the next step reads may fail; and a replica may begin to move, or be called back."""
+        reads_fail = Trouble.DISK_ERRORS in self.run_.kinds and more.random() < 0.02
+        self.own.disk.faults.read_error_rate = more.choice([0.1, 1.0]) if reads_fail else 0.0
+        if more.random() < 0.05:
+            is_moving = home_of_copy(self.store, partition) is not None
+            if not is_moving or more.random() < 0.1:
+                self.moves.move(partition, more.choice(self.store.folders).path)
 
     def append(self, log: PartitionLog, truth: Truth) -> None:
         now_ms, first = self.own.clock.now_ms(), log.log_end_offset
@@ -174,7 +249,7 @@ class _Life(OneLife):
             Record(
                 first + number,
                 now_ms,
-                b"key %d" % self.rng.randrange(KEYS),
+                self.key(),
                 None if self.rng.random() < 0.2 else self.rng.randbytes(self.rng.choice([3, 60])),
             )
             for number in range(self.rng.randint(1, 4))
@@ -193,6 +268,12 @@ class _Life(OneLife):
         truth.required_to = log.log_end_offset
         log.advance_high_watermark(log.log_end_offset)
 
+    def key(self) -> bytes:
+        number, more = self.rng.randrange(KEYS), self.run_.more
+        if more is not None and more.random() < 0.1:
+            number = KEYS + more.randrange(RARE_KEYS)  # so that some stay deleted for a while
+        return b"key %d" % number
+
     async def flush(self, log: PartitionLog, truth: Truth) -> None:
         flush = log.begin_flush()
         if flush is None:
@@ -206,13 +287,16 @@ class _Life(OneLife):
         try:
             await self.own.loop.run_in_executor(None, sync)
         except OSError as error:
+            if log.failure is not None:
+                return  # it was moved: its files are elsewhere
             raise log.abandon_flush(flush, error) from error
         log.finish_flush(flush, now_ms=self.own.clock.now_ms())
 
     async def regular_work(self) -> None:
         loop = self.own.loop
         for log in list(self.store.logs()):
-            await self.flush(log, self.run_.truths[log.topic_partition])
+            if log.failure is None:  # else it was moved meanwhile
+                await self.flush(log, self.run_.truths[log.topic_partition])
         for write in self.store.begin_checkpoint():
             await loop.run_in_executor(None, write.write)
         for removal in self.store.take_removals():

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
+from headrace.log.log_moves import adopt_abandoned
 from headrace.log.log_store import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.settings.broker_config import BrokerConfig
@@ -109,6 +110,7 @@ class OneLife(ABC):
         self.store.lock()
         self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
         self.store.open_all(lambda topic: self.where.config)
+        adopt_abandoned(self.store)
         self.need_disk()
         for partition, promises in self.where.promises.items():
             log = self.store.get(partition)
