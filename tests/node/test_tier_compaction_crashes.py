@@ -1,9 +1,9 @@
 """A node that is killed at every step of a compaction in the remote store, before, in the middle of and after
 it.
 
-A step is a call of the store, or a record in `__remote_log_metadata`. Values are in the store when others take
-their place and delete markers follow; the next round writes several groups anew, drops the markers with what
-they delete, and removes the old copies. After each kill the node is started again: each key has its last
+A step is a call of the store, or a record in `__remote_log_metadata`. Values are in the store when others
+take their place and delete markers follow; the next round writes several groups anew, drops the markers with
+what they delete, and removes the old copies. After each kill the node is started again: each key has its last
 value, no deleted one has come back, and the store holds what the records say, no more.
 """
 
