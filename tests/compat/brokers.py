@@ -43,6 +43,7 @@ class Broker(ABC):
         self.data = data
         self.settings = SETTINGS | (settings or {})
         self.bootstrap = ""
+        self.environment: dict[str, str] = {}  # beside this process's own
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -61,6 +62,11 @@ class Broker(ABC):
     def is_running(self) -> bool:
         """False once it was stopped here. One that ended by itself is for the next request to find out."""
         return self._process is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a process that ended by itself, until it is stopped here too; negative: by that signal."""
+        return None if self._process is None else self._process.poll()
 
     @property
     def pid(self) -> int:
@@ -114,7 +120,11 @@ class Broker(ABC):
     def _spawn(self, command: list[str]) -> None:
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=os.environ | self.environment,
             )
 
     def _wait_for(self, what: str, is_ready: Callable[[], bool]) -> None:

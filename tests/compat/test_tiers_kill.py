@@ -4,74 +4,33 @@ most of it from the store, and the store holds what the records say, no more.
 
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.remote_log import RemoteLogs
 from headrace.tiered.remote_segment import SegmentState
-from headrace.tiered.segment_records import decode_record
 from headrace.tiered.stores.folder import FolderStore
 from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
+from tests.compat.whole_logs import read_messages, told_segments
 
 TOPIC = "rows"
 KILLS = 2
-METADATA_PARTITIONS = 2
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "500",
     "log.retention.check.interval.ms": "300",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
 }
 TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "50000", "local.retention.ms": "1"}
 
 
-def parts_of(message: Message) -> tuple[str, int, int, bytes]:
-    topic, number, offset = message.topic(), message.partition(), message.offset()
-    value = message.value()
-    assert topic is not None
-    assert number is not None
-    assert offset is not None
-    assert isinstance(value, bytes)
-    return topic, number, offset, value
-
-
-def read_all(bootstrap: str, places: list[tuple[str, int]]) -> dict[tuple[str, int, int], bytes]:
-    """Everything that is in these partitions now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "any", "log_level": 0})
-    ends = {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=20)[1] for place in places}
-    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in places])
-    found: dict[tuple[str, int, int], bytes] = {}
-    left = {place for place, end in ends.items() if end}
-
-    def has_read() -> bool:
-        for message in consumer.consume(1000, timeout=0.5):
-            assert message.error() is None, message.error()
-            topic, number, offset, value = parts_of(message)
-            found[topic, number, offset] = value
-            if offset == ends[topic, number] - 1:
-                left.discard((topic, number))
-        return not left
-
-    eventually(has_read, "everything to be read", 60)
-    consumer.close()
-    return found
-
-
-def leftovers(bootstrap: str, store: FolderStore) -> list[str] | None:
+def leftovers(data: Path, store: FolderStore) -> list[str] | None:
     """Objects that no finished segment has; None while a copy or a removal is under way."""
-    logs = RemoteLogs()
-    records = read_all(bootstrap, [(REMOTE_LOG_TOPIC, number) for number in range(METADATA_PARTITIONS)])
-    for _, value in sorted(records.items()):
-        record = decode_record(value)
-        assert record is not None
-        logs.apply(record)
-    segments = [segment for partition in logs.partitions() for segment in logs.known(partition)]
-    if any(segment.state is not SegmentState.COPY_FINISHED for segment in segments):
+    segments = told_segments(data)
+    if segments is None or any(segment.state is not SegmentState.COPY_FINISHED for segment in segments):
         return None
     objects = {name for name, _ in store.list("")}
     for segment in segments:
@@ -88,9 +47,9 @@ def test_killed_while_it_copies(tmp_path: Path) -> None:
         broker.start()
         Confluent(broker.bootstrap).create_topic(TOPIC, 1, TIERED)
         written = write_and_kill(broker, store)
-        found = read_all(broker.bootstrap, [(TOPIC, 0)])
-        assert {offset: value for (_, _, offset), value in found.items()} == written
-        eventually(lambda: leftovers(broker.bootstrap, store) == [], "nothing to be left over", 30)
+        found = read_messages(broker.bootstrap, [(TOPIC, 0)])
+        assert {message.offset(): message.value() for message in found} == written
+        eventually(lambda: leftovers(tmp_path / "data", store) == [], "nothing to be left over", 30)
         local = broker.partition_folder(TOPIC, 0)
         eventually(lambda: len(list(local.glob("*.log"))) < 5, "most of it to leave the disk", 30)
         assert len(list(store.list(""))) // 5 >= 5, "most of it is in the store"
@@ -106,7 +65,9 @@ def write_and_kill(broker: HeadraceBroker, store: FolderStore) -> dict[int, byte
 
     def note(error: KafkaError | None, message: Message) -> None:
         assert error is None, error
-        _, _, offset, value = parts_of(message)
+        offset, value = message.offset(), message.value()
+        assert offset is not None
+        assert isinstance(value, bytes)
         written[offset] = value
 
     producer = Producer(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.clients import Producer
+from headrace.log.system_disk import SystemDisk
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.ranges import OffsetRange
@@ -117,6 +118,27 @@ def test_both_tiers_are_read_without_a_broker(cluster: Cluster, store: Path, iso
         assert direct_rows(given, plan(given, piece)) == fetched_rows(given, piece)
 
 
+class OwnStore(FolderStore):
+    """A class of a user's own."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        super().__init__(SystemDisk(), settings["shelf"])
+
+
+@pytest.mark.usefixtures("no_fetching", "small_tasks")
+def test_a_store_of_the_users_own_class(cluster: Cluster, store: Path) -> None:
+    given = options(
+        cluster.bootstrap_servers,
+        "tiered",
+        store_class_name=f"{__name__}.{OwnStore.__name__}",
+        store_shelf=str(store),
+    )
+    ranges = all_ranges(given)
+    tasks = plan(given, ranges)
+    assert all(each.remote is not None for _, each in tasks[:-1])
+    assert direct_rows(given, pickle.loads(pickle.dumps(tasks))) == fetched_rows(given, ranges)
+
+
 def test_without_the_store_brokers_are_asked_for_what_is_in_it(cluster: Cluster) -> None:
     given = options(cluster.bootstrap_servers, "tiered")
     ranges = all_ranges(given)
@@ -177,7 +199,7 @@ def test_segments_that_left_the_folder_after_planning_are_not_skipped(
     ((wanted, manifest),) = plan(given, ranges)
     assert manifest.remote is not None
     fewer = manifest.remote.segments[: len(manifest.remote.segments) // 2]
-    tier = remote_tier.RemoteTier(manifest.remote.url, manifest.remote.settings, fewer)
+    tier = remote_tier.RemoteTier(manifest.remote.store, fewer)
     apart = replace(manifest, remote=tier, segments=())
     assert rows(read_segments(wanted, given, apart)) == fetched_rows(given, ranges)
 
@@ -186,7 +208,7 @@ def test_credentials_are_not_shown(cluster: Cluster, store: Path) -> None:
     given = given_for(cluster, store, store_secret_access_key="do-not-tell")
     assert given.store_settings == (("secret.access.key", "do-not-tell"),)
     assert "do-not-tell" not in repr(given)
-    tier = remote_tier.RemoteTier("s3://b", given.store_settings, ())
+    tier = remote_tier.RemoteTier(remote_tier.StoreAddress("s3://b", None, given.store_settings), ())
     assert "do-not-tell" not in repr(tier)
 
 

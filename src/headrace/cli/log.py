@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import click
@@ -20,9 +21,7 @@ from headrace.records.codecs import Codec
 _ID_BYTES: Final = 16
 
 
-@click.group(
-    epilog=examples("headrace log describe data", "headrace log dump data/orders-0/00000000000000000000.log")
-)
+@click.group(epilog=examples("headrace log describe data", "headrace log dump data/orders-0"))
 def log() -> None:
     """Look into a log's files."""
 
@@ -33,7 +32,10 @@ def log() -> None:
         "headrace log dump --records data/orders-0/*.log",
         "headrace log dump --decode metadata data/__cluster_metadata-0/*.log",
         "headrace log dump data/orders-0/00000000000000000000.index data/meta.properties",
-        "headrace log dump --config server.properties s3://bucket/kafka/orders-ID/0/OFFSET-ID.log",
+        "headrace log dump data/orders-0",
+        "headrace log dump --config server.properties data/orders-0",
+        "headrace log dump --config server.properties s3://bucket/kafka/orders-ID/0",
+        "headrace log dump --config server.properties orders-ID/0/OFFSET-ID.log",
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE…")
@@ -47,7 +49,7 @@ def log() -> None:
     "--config",
     "-c",
     type=click.Path(exists=True, dir_okay=False),
-    help="A broker's file, for its remote store's settings (rsm.config.…).",
+    help="A broker's file, for its log directories and its remote store.",
 )
 @json_option
 def dump(
@@ -55,23 +57,32 @@ def dump(
 ) -> None:
     """Print what log segments, indexes, snapshots and checkpoints hold.
 
-    A FILE may be an object of a remote store: s3://…, gs://…, az://… or hdfs://….
+    A FILE may be an object of a remote store: s3://…, gs://…, az://… or hdfs://…; or with --config its name
+    in that broker's store, which may be a class of your own.
+
+    Of a partition's folder the segments are listed, and those that it has in the remote store: offsets,
+    bytes, and how far copying is behind. The records of __remote_log_metadata tell that where they lie in the
+    same log directory, or in one of --config's; else the objects in --config's store do.
 
     Reads only, so a running node's files can be looked at. Ends with exit code 1 where a file is damaged.
     """
     decoder = None if decode is None else _DECODERS[decode]
+    properties = None if config is None else _properties(config)
     problems = 0
     for path in files:
         if not as_json:
             click.echo(f"# {path}")
         try:
-            disk, name = _located(path, config)
+            disk, name = _located(path, properties)
+            if disk.is_folder(name):
+                _dump_folder(path, disk, name, properties, as_json)
+                continue
             for item in dump_file(disk, name, records=records, decode=decoder):
                 problems += isinstance(item, Problem)
                 _print_item(path, item, as_json)
         except FileNotFoundError as error:
             raise click.ClickException(f"{path}: {_why_missing(path) or error.strerror}") from error
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise click.ClickException(f"{path}: {error}") from error
     if problems:
         click.echo(f"{problems} problem{'' if problems == 1 else 's'} found", err=True)
@@ -113,18 +124,56 @@ def _why_missing(path: str) -> str | None:
     return None
 
 
-def _located(path: str, config: str | None) -> tuple[Disk, str]:
-    """Where a file is, and its name there."""
-    if "://" not in path:
-        return SystemDisk(), path
+def _properties(config: str) -> dict[str, str]:
     from headrace.node.config import read_properties_file
+
+    return read_properties_file(config)
+
+
+def _located(path: str, properties: dict[str, str] | None) -> tuple[Disk, str]:
+    """Where a file or folder is, and its name there."""
+    if "://" in path:
+        return _behind_url(path, properties or {})
+    if properties is not None and not os.path.isabs(path) and not os.path.exists(path):
+        return _objects(properties), path.rstrip("/")
+    return SystemDisk(), path.rstrip("/") or path
+
+
+def _behind_url(path: str, properties: dict[str, str]) -> tuple[Disk, str]:
     from headrace.tiered.stores.object_disk import ObjectDisk
     from headrace.tiered.stores.opening import open_url, store_settings
 
-    folder, _, name = path.rpartition("/")
-    settings = {} if config is None else store_settings(read_properties_file(config))
+    folder, _, name = path.rstrip("/").rpartition("/")
+    settings = store_settings(properties)
     settings.pop("url", None)
     return ObjectDisk(open_url(folder, settings, SystemDisk(), setting="FILE")), name
+
+
+def _objects(properties: dict[str, str]) -> Disk:
+    """What is in the store of a broker with these settings."""
+    from headrace.node.store_opening import open_broker_store
+    from headrace.tiered.stores.object_disk import ObjectDisk
+
+    return ObjectDisk(open_broker_store(properties, SystemDisk()))
+
+
+def _dump_folder(path: str, disk: Disk, name: str, properties: dict[str, str] | None, as_json: bool) -> None:
+    from headrace.cli.log_tiers import dump_folder, dump_objects, print_copies, print_dump
+    from headrace.node.store_opening import names_store
+
+    if not isinstance(disk, SystemDisk):
+        print_copies(path, dump_objects(disk, name), as_json=as_json)
+        return
+    folder = os.path.abspath(name)
+    log_dirs = [os.path.dirname(folder)]
+    log_dirs += [each for each in _log_dirs(properties or {}) if each not in log_dirs and os.path.isdir(each)]
+    open_objects = partial(_objects, properties) if properties and names_store(properties) else None
+    print_dump(path, dump_folder(disk, folder, log_dirs, open_objects), as_json=as_json)
+
+
+def _log_dirs(properties: dict[str, str]) -> list[str]:
+    named = properties.get("log.dirs") or properties.get("log.dir") or ""
+    return [os.path.abspath(each.strip()) for each in named.split(",") if each.strip()]
 
 
 def _print_item(path: str, item: Any, as_json: bool) -> None:

@@ -135,11 +135,11 @@ def describe(
         described = _filtered(
             admin.describe_topics(wanted), under_replicated=under_replicated, unavailable=unavailable
         )
-        settings = {
-            each.name: _own(admin.describe_configs(ResourceKind.TOPIC, each.name)) for each in described
-        }
+        values = {each.name: admin.describe_configs(ResourceKind.TOPIC, each.name) for each in described}
+        settings = {name: _own(found) for name, found in values.items()}
         tiered = [each for each in described if settings[each.name].get("remote.storage.enable") == "true"]
-        tiers = _tiers(admin, open_remote_logs(bootstrap, request_timeout_ms), tiered) if tiered else {}
+        remote = open_remote_logs(bootstrap, request_timeout_ms)
+        tiers = {each.name: _tiers(admin, remote, each, values[each.name]) for each in tiered}
     if as_json:
         print_json([_as_json(each, settings[each.name], tiers.get(each.name)) for each in described])
         return
@@ -175,12 +175,13 @@ def _own(values: list[ConfigValue]) -> dict[str, str | None]:
 
 
 def _tiers(
-    admin: "Admin", remote: "ClusterRemoteLogs", described: list[TopicDescription]
-) -> dict[str, list["Tiers"]]:
-    """How tiered topics are spread over the brokers' disks and the remote store."""
-    from headrace.cli.topic_tiers import tiers_of
+    admin: "Admin", remote: "ClusterRemoteLogs", described: TopicDescription, values: list[ConfigValue]
+) -> list["Tiers"]:
+    """How a tiered topic is spread over the brokers' disks and the remote store."""
+    from headrace.cli.topic_tiers import segment_bytes_of, tiers_of
 
-    return {each.name: tiers_of(admin, remote, each) for each in described}
+    in_force = {each.name: each.value for each in values}
+    return tiers_of(admin, remote, described, segment_bytes=segment_bytes_of(in_force))
 
 
 def _as_json(
@@ -189,7 +190,7 @@ def _as_json(
     partitions = [each._asdict() for each in described.partitions]
     more = {}
     if tiers is not None:
-        more["tiers"] = [{**each._asdict(), "copy_lag": each.copy_lag} for each in tiers]
+        more["tiers"] = [each._asdict() for each in tiers]
     return {**described._asdict(), "partitions": partitions, "settings": settings, **more}
 
 
@@ -224,12 +225,14 @@ def _print_tiers(tiers: list["Tiers"]) -> None:
             each.local_bytes,
             each.remote_bytes,
             each.remote_segments,
-            each.copy_lag,
+            each.only_local,
+            each.only_local_bytes,
+            each.copy_lag_bytes,
         )
         for each in tiers
     ]
     click.echo()
-    print_table((*columns, "REMOTE SEGMENTS", "COPY LAG"), rows)
+    print_table((*columns, "REMOTE SEGMENTS", "ONLY LOCAL", "ONLY LOCAL BYTES", "COPY LAG BYTES"), rows)
 
 
 @topic.command(

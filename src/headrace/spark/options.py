@@ -57,6 +57,7 @@ READ_OPTIONS: Final = (
     "read.mode",
     "path",
     "store.url",
+    "store.class.name",
 )
 STORE_PREFIX: Final = "store."
 """What a remote store needs besides its URL, as brokers have it behind rsm.config."""
@@ -127,6 +128,8 @@ class ReadOptions:
     """Log directories or partitions' folders to read, with brokers or without; implies segments."""
     store_url: str | None = None
     """The brokers' remote store: what of a tiered topic has left their disks is read there."""
+    store_class: str | None = None
+    """Where it is a class of the user's own: as brokers have it in remote.log.storage.manager.class.name."""
     store_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """May hold credentials."""
 
@@ -134,6 +137,10 @@ class ReadOptions:
     def has_brokers(self) -> bool:
         """False where there is nothing but a path."""
         return "bootstrap.servers" in self.settings
+
+    @property
+    def has_store(self) -> bool:
+        return self.store_url is not None or self.store_class is not None
 
     @property
     def is_committed(self) -> bool:
@@ -228,13 +235,14 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         read_mode=mode,
         path=path,
         store_url=store.pop("store.url", None),
+        store_class=store.pop("store.class.name", None),
         store_settings=tuple(sorted((name.removeprefix(STORE_PREFIX), text) for name, text in store.items())),
     )
 
 
 def _check_store(store: Mapping[str, str], mode: str, has_brokers: bool) -> None:
-    if not store.get("store.url", "").strip():
-        raise OptionError("option store.url is missing: say where the remote store is")
+    if not store.get("store.url", "").strip() and not store.get("store.class.name", "").strip():
+        raise OptionError("option store.url is missing: say where the remote store is, or store.class.name")
     if mode != "segments":
         raise OptionError(
             "options store.* need read.mode=segments: brokers read their remote store themselves"

@@ -32,7 +32,7 @@ class BrokerManifests:
         self._options, self._disk = options, disk
         self._folders: dict[tuple[int, TopicPartition], str] = {}
         self._seen: set[str] = set()
-        self._remote = RemoteTiers(options) if options.store_url else None
+        self._remote = RemoteTiers(options) if options.has_store else None
 
     def of(
         self, admin: "Admin", partitions: Collection[TopicPartition]

@@ -34,7 +34,7 @@ class KnownPlaces:
         """Folders of which a part is in a remote store, the same one for all."""
         self._disk = self._local
         for tier in tiers.values():
-            self._disk = TieredDisk(self._local, open_remote(tier.url, tier.settings), tiers)
+            self._disk = TieredDisk(self._local, open_remote(tier.store), tiers)
             break
 
     def index(self, folder: str, base_offset: int, upto: int) -> OffsetIndex:

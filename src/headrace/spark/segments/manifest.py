@@ -76,13 +76,13 @@ class PartitionManifest:
         """Whether lists beside the segments have all aborted transactions with records below `upto`."""
         if self.lists_all or self.remote is None:
             return True
-        return self.remote.decides(open_remote(self.remote.url, self.remote.settings), upto)
+        return self.remote.decides(open_remote(self.remote.store), upto)
 
     def disk(self, disk: Disk) -> Disk:
         """The disk as this partition is to be read from it."""
         if self.remote is None:
             return disk
-        store = open_remote(self.remote.url, self.remote.settings)
+        store = open_remote(self.remote.store)
         return TieredDisk(disk, store, {self.folder: self.remote})
 
 

@@ -19,7 +19,7 @@ from headrace.clients.remote_logs import ClusterRemoteLogs
 from headrace.log.checkpoints import decode_epochs
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.spark.options import ReadOptions
-from headrace.spark.segments.remote_tier import RemoteTier, open_remote, without_gaps
+from headrace.spark.segments.remote_tier import RemoteTier, StoreAddress, open_remote, without_gaps
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
 from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
@@ -35,9 +35,8 @@ class RemoteTiers:
     """Asks through an administrator that somebody else keeps; remembers what it has read."""
 
     def __init__(self, options: ReadOptions) -> None:
-        assert options.store_url is not None
-        self._url, self._settings = options.store_url, options.store_settings
-        self._store = open_remote(self._url, self._settings)
+        self._address = StoreAddress(options.store_url, options.store_class, options.store_settings)
+        self._store = open_remote(self._address)
         self._logs = ClusterRemoteLogs(options.settings)
         self._lineages: dict[TopicIdPartition, tuple[bytes, LeaderEpochs]] = {}
 
@@ -64,7 +63,7 @@ class RemoteTiers:
             segments = self._readable(logs[with_id], ends[partition])
             kept = without_gaps(segments, local_starts[partition].offset)
             if kept:
-                found[partition] = RemoteTier(self._url, self._settings, kept)
+                found[partition] = RemoteTier(self._address, kept)
         return found
 
     def _readable(self, remote: RemoteLog, end: FoundOffset) -> list[RemoteSegment]:

@@ -21,6 +21,7 @@ from headrace.log.disk import Disk, File
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TXN_INDEX, offset_name, parse_segment_file
 from headrace.log.producer_snapshot import decode_snapshot
 from headrace.log.system_disk import SystemDisk
+from headrace.node.store_opening import STORE_CLASS, STORE_PREFIX, open_broker_store
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_segment import RemoteSegment
@@ -35,22 +36,35 @@ _AHEAD_BYTES: Final = 8 << 20
 # Transactions are short beside a segment: of one that is not decided in some of them, a broker is asked.
 _SNAPSHOTS_MAX: Final = 3
 
-Settings = tuple[tuple[str, str], ...]
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """A store by its URL, or by a class of the user's own, which takes a URL as one setting of many."""
+
+    url: str | None
+    class_name: str | None = None
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """May hold credentials."""
 
 
 @cache
-def open_remote(url: str, settings: Settings) -> RemoteStore:
-    """A store, opened once in a process; SettingError where url or settings are wrong."""
-    return open_url(url, dict(settings), SystemDisk(), setting="store.url")
+def open_remote(address: StoreAddress) -> RemoteStore:
+    """A store, opened once in a process; SettingError where what names it is wrong."""
+    settings = dict(address.settings)
+    if address.class_name is None:
+        assert address.url is not None
+        return open_url(address.url, settings, SystemDisk(), setting="store.url")
+    if address.url is not None:
+        settings["url"] = address.url
+    behind_prefix = {f"{STORE_PREFIX}{name}": value for name, value in settings.items()}
+    return open_broker_store({STORE_CLASS: address.class_name, **behind_prefix}, SystemDisk())
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTier:
     """Segments of one partition in a store: in order, each from where the one before it ends, or earlier."""
 
-    url: str
-    settings: Settings = field(repr=False)
-    """May hold credentials."""
+    store: StoreAddress
     segments: tuple[RemoteSegment, ...]
 
     @property
