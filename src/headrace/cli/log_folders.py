@@ -48,7 +48,7 @@ def _describe_folder(disk: Disk, folder: str) -> list[LogDescription]:
         if parsed is None or parsed.state or not disk.is_folder(f"{folder}/{name}"):
             continue
         partition = parsed.topic_partition
-        sizes = _segments(disk, f"{folder}/{name}")
+        sizes = segment_sizes(disk, f"{folder}/{name}")
         found.append(
             LogDescription(
                 folder=folder,
@@ -63,8 +63,8 @@ def _describe_folder(disk: Disk, folder: str) -> list[LogDescription]:
     return sorted(found, key=lambda log: log.partition)
 
 
-def _segments(disk: Disk, folder: str) -> dict[int, int]:
-    """Sizes by first offset."""
+def segment_sizes(disk: Disk, folder: str) -> dict[int, int]:
+    """By first offset. A running node may remove some meanwhile."""
     sizes = {}
     for name in disk.list(folder):
         parsed = parse_segment_file(name)

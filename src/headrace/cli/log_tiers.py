@@ -16,6 +16,7 @@ import click
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition, uuid_text
 from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.cli.log_folders import segment_sizes
 from headrace.cli.output import note, print_facts, print_json_line, print_table
 from headrace.log.batch_scan import scan_headers
 from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
@@ -130,14 +131,7 @@ def dump_objects(objects: Disk, folder: str) -> list[RemoteCopy]:
 
 
 def _local(disk: Disk, folder: str) -> list[LocalSegment]:
-    sizes = {}
-    for name in disk.list(folder):
-        parsed = parse_segment_file(name)
-        if parsed is not None and parsed.suffix == LOG and not parsed.state:
-            try:
-                sizes[parsed.base_offset] = disk.size(f"{folder}/{name}")
-            except FileNotFoundError:
-                continue  # a running node has removed it since
+    sizes = segment_sizes(disk, folder)
     starts = sorted(sizes)
     if not starts:
         return []
