@@ -47,7 +47,8 @@ COMPACTED = ROLLING | {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "1",
 }
-TIERED = ROLLING | {"remote.storage.enable": "true", "local.retention.ms": "1"}
+# By age the active segment would be closed and copied, too.
+TIERED = ROLLING | {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 RETENTION_BYTES = 5_000
 Steps = list[tuple[str, int]]
 # A segment's objects, in the order in which they are put and removed.

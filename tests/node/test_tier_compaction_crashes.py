@@ -24,7 +24,13 @@ from tests.node.test_tiers import ROOT
 
 READING = "reading"
 # A marker goes with the first round that finds what it deletes gone.
-TOPIC = COMPACTED | {"delete.retention.ms": "100", "min.cleanable.dirty.ratio": "0.1"}
+TOPIC = COMPACTED | {
+    "delete.retention.ms": "100",
+    "min.cleanable.dirty.ratio": "0.1",
+    # By age the active segment would be closed, too.
+    "local.retention.ms": "-2",
+    "local.retention.bytes": "1",
+}
 KEPT, RENEWED, DELETED = b"kept", b"renewed", b"deleted"
 # Two copies of what is new and five that take the places of all, 5 puts each; five are removed.
 CALLS = 7 * 5 + 5
