@@ -7,7 +7,8 @@ disk; of the other a tenth does, and the rest is in the store. librdkafka's benc
 beginning, in turns. Then how long acknowledgements take at the tail of a third topic: alone, beside a reader
 of the local topic, and beside one of the tiered topic, who go round and round; the latter also with a bound
 on how fast the store is read. Each of these is measured at another broker as well, which serves no reader:
-what it is late by is the machine's share, for client, reader and brokers have its cores in common. All files
+what it is late by is the machine's share, for client, reader and brokers have its cores in common. And so is
+it beside two processes that have nothing to do with any broker, and copy bytes through a socket. All files
 are in the page cache, for both; what is compared is the way through the broker.
 
 Replica: three nodes, a partition with one replica whose segments are in the store, all but the last few. A
@@ -16,11 +17,16 @@ tail of 10 GB.
 """
 
 import argparse
+import os
 import random
+import signal
 import statistics
+import subprocess
+import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -82,6 +88,29 @@ def wait_until_tiered(folder: Path, bytes_max: int) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{folder} still has {left} bytes after {PATIENCE_S} s")
         time.sleep(0.1)
+
+
+# Two processes that copy what they are worth, as a broker and its reader do.
+COPYING = """
+import os, socket
+one, other = socket.socketpair()
+if os.fork() == 0:
+    while True:
+        one.sendall(bytes(256 << 10))
+buffer = bytearray(1 << 20)
+while True:
+    other.recv_into(buffer)
+"""
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", COPYING], start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class GoesRound:
@@ -154,6 +183,9 @@ def measure_latency(broker: Headrace, idle: Headrace, count: int, seconds: float
     )
     for _ in range(3):
         found.setdefault("alone", []).append(loads.latency(broker, "tail", rate=500, seconds=seconds))
+        with copying():
+            figures = loads.latency(broker, "tail", rate=500, seconds=seconds)
+        found.setdefault("beside two that copy through a socket", []).append(figures)
         for name, topic, quota_mb in ways:
             set_quota(broker, quota_mb)
             for suffix, place in places.items():
