@@ -10,6 +10,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.roll import roll_to
 from headrace.testing.disk import VirtualDisk
+from headrace.tiered.removal import remove
 from tests.node.test_tiers import TOPIC, TieredWorld
 from tests.server.beside_kafka.list_offsets import find
 
@@ -161,6 +162,32 @@ def test_a_store_that_is_away_is_waited_for() -> None:
         assert world.log("rows").epochs.entries()[: len(entries)] == entries
         result = (await client.ask(find("rows", EARLIEST), 7)).topics[0].partitions[0]
         assert (result.error_code, result.offset) == (ErrorCode.NONE, 0)
+        await world.stop()
+
+    with TieredWorld() as world:
+        world.run(script(world))
+
+
+def test_what_lies_in_a_hole_between_copies_stays_on_the_disk() -> None:
+    """A copy that was made with damaged leader epochs goes once they are mended; later ones stay."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic(
+            "rows", configs=TOPIC | {"local.retention.bytes": "-2", "retention.ms": "-1"}
+        )
+        world.write("rows", 13)
+        await world.copied_to("rows", 12)
+        middle = world.segments("rows")[1]
+        assert world.node.tiers is not None
+        tiering = world.node.tiers.tiering
+        steps = remove(middle, tiering._store, tiering._teller)
+        assert await world.on_node(tiering._rounds.run(steps, lambda: True))
+        assert world.log("rows").tiered_to == middle.start_offset
+        await world.configure("rows", local_retention_bytes="1")
+        await world.until(lambda: world.log("rows").local_start_offset == 12, "all of it is in the store")
+        spans = [(each.start_offset, each.end_offset) for each in world.segments("rows")]
+        assert sorted(spans) == [(0, 2), (3, 5), (6, 8), (9, 11)]
         await world.stop()
 
     with TieredWorld() as world:

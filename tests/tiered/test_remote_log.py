@@ -79,6 +79,16 @@ def test_the_next_one_is_found_across_gaps_and_overlaps() -> None:
     assert log.find(ONE, 25) is None
 
 
+def test_copies_cover_what_they_hold_without_a_hole() -> None:
+    log = RemoteLog()
+    for number, (start, end) in enumerate([(0, 4), (5, 9), (8, 12), (15, 20)]):
+        log.apply(remote_segment(number, start, end))
+    assert [log.covered_to(ONE, start) for start in (0, 3, 9, 13, 15, 21)] == [13, 13, 13, 13, 21, 21]
+    assert log.end_offset(ONE) == 21
+    later = LeaderEpochs([(0, 0), (1, 7)])  # from there on they are another lineage's
+    assert log.covered_to(later, 0) == 7
+
+
 def test_a_long_copy_is_found_behind_shorter_ones_within_it() -> None:
     log = RemoteLog()
     long, short = remote_segment(1, 0, 99), remote_segment(2, 10, 19)

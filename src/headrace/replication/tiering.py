@@ -32,7 +32,7 @@ from headrace.replication.tier_rounds import TierRounds
 from headrace.replication.tier_take_over import settle, take_over
 from headrace.settings.broker_config import BrokerConfig
 from headrace.tiered.compaction import RemoteCleanable, look_at
-from headrace.tiered.copying import copy, describe, next_to_copy
+from headrace.tiered.copying import copy, describe, next_to_copy, stored_to
 from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
 from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
@@ -196,7 +196,7 @@ class Tiering:
             if counts:
                 log.tiered_from = first_remote(log, remote)
                 log.copied_to, log.removed_to = remote.end_offset(log.epochs) or 0, remote.removed_to
-                log.tiered_to = max(log.copied_to, log.log_start_offset)
+                log.tiered_to = stored_to(log, remote)
             else:
                 log.tiered_to = None
         return remote

@@ -51,6 +51,22 @@ class Copyable:
     following: int
 
 
+def stored_to(log: PartitionLog, remote: RemoteLog) -> int:
+    """How far everything on this disk is in the remote store. A copy in the middle may have gone: it was made
+    while the file of leader epochs was damaged, and seemed another's when that was mended. What it had must
+    not leave the disk for the sake of copies behind it.
+    """
+    segments = log.segments
+    at = max(segments.first.base_offset, log.log_start_offset)
+    while True:
+        at = remote.covered_to(log.epochs, at)
+        number = segments.number_of(at)
+        following = None if number < 0 or segments[number].size else segments.base_after(number)
+        if following is None:
+            return at
+        at = following  # nothing is there to be copied
+
+
 def next_to_copy(log: PartitionLog) -> Copyable | None:
     """The oldest closed segment that is not in the remote store yet; None where there is none, or where it
     is not known what is there.

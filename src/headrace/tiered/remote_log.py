@@ -237,6 +237,13 @@ class RemoteLog:
                 found = end
         return found
 
+    def covered_to(self, epochs: LeaderEpochs, start: int) -> int:
+        """How far finished copies hold all of this lineage from `start` on; `start` where none does."""
+        at = start
+        while (segment := self.find(epochs, at)) is not None and (end := lineage_end(epochs, segment)) > at:
+            at = end
+        return at
+
     def _reach(self) -> list[int]:
         """How far the finished copies reach, up to each of them."""
         if self._reaches is None:
