@@ -87,9 +87,10 @@ class _Pending(NamedTuple):
 def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-    unsure = _unsure_of_start(context, request) if context.parts.remote_times is not None else ()
-    if unsure:
-        return context.parts.loop.create_task(_answer_when_sure(context, request, unsure))
+    if request.replica_id == CONSUMER and context.parts.remote_times is not None:
+        unsure = _unsure_of_start(context, request)
+        if unsure:
+            return context.parts.loop.create_task(_answer_when_sure(context, request, unsure))
     return _answer(context, request)
 
 
@@ -99,7 +100,7 @@ def _unsure_of_start(context: RequestContext, request: ListOffsetsRequest) -> li
         context.parts.replicas.get(TopicPartition(topic.name, wish.partition_index))
         for topic in request.topics
         for wish in topic.partitions
-        if request.replica_id == CONSUMER and _depends_on_start(wish.timestamp)
+        if _depends_on_start(wish.timestamp)
     )
     return [partition for partition in asked if partition is not None and _is_unsure(partition)]
 
