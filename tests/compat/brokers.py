@@ -146,7 +146,7 @@ class HeadraceBroker(Broker):
 
     def __init__(self, data: Path | None, settings: dict[str, str] | None = None) -> None:
         super().__init__(data, settings)
-        self._port = 0
+        (self._port,) = free_ports(1)
 
     def start(self) -> None:
         said_before = self.log.stat().st_size if self.log.exists() else 0

@@ -11,7 +11,9 @@ from tests.house.source import Module, modules
 # The rooms that get clock, loop, disk, network and chance handed in.
 SIMULATED = ("base", "wire", "settings", "records", "security", "log", "tiered", "raft", "metadata")
 SIMULATED += ("replication", "controller", "coordinators", "transport", "server")
-DOORS = frozenset({"src/headrace/log/system_disk.py", "src/headrace/base/clock.py"})
+DOORS = frozenset(
+    f"src/headrace/{door}.py" for door in ("base/clock", "log/system_disk", "transport/system_network")
+)
 
 
 def _simulated() -> list[Module]:

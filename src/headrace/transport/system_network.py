@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,6 +20,10 @@ from headrace.base.chunks import Buffer, FileSlice
 # Buffers of no more than this together are joined and sent as one: cheaper than describing each to the
 # kernel.
 JOIN_BYTES_MAX: Final = 64 * 1024
+
+# Systems lend ports from 32768 (Linux) or 49152 on to outgoing connections. What is here has its controller
+# 10,000 above, where neither that nor anything from here is.
+_NEVER_LENT: Final = range(10_000, 20_000)
 
 
 class SystemSocket:
@@ -163,16 +168,23 @@ def _plain_address(address: Any) -> tuple[str, int]:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on now, and that the system gives to nobody else for a minute.
+    """Ports that nobody listens on, and that nobody is given by chance, now or while their server is down.
 
-    A port that was merely tried is the next one's to be given out, before whoever asked has begun to listen.
-    So each has carried a connection, closed from this end: until that is forgotten (TIME_WAIT), only who
-    names the port can have it.
+    They lie below those that systems lend to outgoing connections. Each has carried a connection, closed from
+    this end: until that is forgotten (TIME_WAIT, a minute), who asks here too is given another one.
     """
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
-        for server in servers:
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(_NEVER_LENT, len(_NEVER_LENT)):
+        if len(ports) == count:
+            break
+        with contextlib.suppress(OSError), socket.socket() as server:
+            server.bind((host, port))
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for who is to have it
+            server.listen()
             with socket.create_connection(server.getsockname()[:2]) as client:
                 server.accept()[0].close()
                 client.recv(1)  # its end has come: the accepted one closed first
-        return [server.getsockname()[1] for server in servers]
+            ports.append(port)
+    if len(ports) < count:
+        raise OSError(errno.EADDRINUSE, f"{count} ports are wanted, {host} has {len(ports)} free ones")
+    return ports
