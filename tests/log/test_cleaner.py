@@ -8,7 +8,8 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.log.cleaner import Limits, clean, next_piece
 from headrace.log.cleaner_picking import dirtiest_first, look_at, worth_cleaning
-from headrace.log.cleaner_producers import SLICE, KnownProducers, producers_of
+from headrace.log.cleaner_producers import SLICE, KnownProducers
+from headrace.log.cleaner_rewriting import Producers
 from headrace.log.producer_states import BatchMark, ProducerState
 from headrace.records.batch import Record, build_batch
 from headrace.records.cleaning import KeyTable
@@ -209,12 +210,11 @@ def test_producers_are_gone_through_slice_by_slice(log):
             state.batches.append(BatchMark(0, 0, number * 7 % 100_003, number * 7 % 100_003, NOW_MS))
     known = KnownProducers(log)
     assert len(list(known.look())) == 2
-    every = producers_of(log)
-    assert (len(every.last_offsets), len(every.marker_epochs)) == (SLICE, SLICE + 1)
-    assert known.between(0, 100_003) == every
-    some = known.between(500, 1000)
-    assert some.last_offsets == {offset for offset in every.last_offsets if 500 <= offset < 1000}
-    assert some.marker_epochs == every.marker_epochs
+    last_offsets = {number * 7 % 100_003 for number in range(1, 2 * SLICE + 1, 2)}
+    marker_epochs = dict.fromkeys(range(0, 2 * SLICE + 1, 2), 3)
+    assert known.between(0, 100_003) == Producers(frozenset(last_offsets), marker_epochs)
+    some = {offset for offset in last_offsets if 500 <= offset < 1000}
+    assert known.between(500, 1000) == Producers(frozenset(some), marker_epochs)
 
 
 def test_the_last_batch_of_a_segment_stays_so_that_no_hole_opens(log):

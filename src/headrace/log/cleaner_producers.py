@@ -41,13 +41,6 @@ class KnownProducers:
         return Producers(frozenset(found), self._marker_epochs)
 
 
-def producers_of(log: PartitionLog) -> Producers:
-    """All of them at once."""
-    marker_epochs: dict[int, int] = {}
-    found = _note(log.producers.producers.values(), marker_epochs)
-    return Producers(frozenset(found), marker_epochs)
-
-
 def _note(states: Iterable[ProducerState], marker_epochs: dict[int, int]) -> list[int]:
     """The last offsets of those that have batches; of the others, whose marker tells their epoch, that."""
     found = []

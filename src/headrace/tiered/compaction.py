@@ -27,7 +27,7 @@ from headrace.base.errors import InvalidBytesError
 from headrace.log.cleaner import Limits
 from headrace.log.cleaner_groups import index_bytes
 from headrace.log.cleaner_mapping import Mapping
-from headrace.log.cleaner_producers import producers_of
+from headrace.log.cleaner_producers import KnownProducers
 from headrace.log.cleaner_rewriting import Rewriting
 from headrace.log.cleaner_transactions import CleanedTransactions
 from headrace.log.cleaner_window import Window
@@ -126,12 +126,14 @@ def compact(found: RemoteCleanable, remote: RemoteLog, tools: Tools) -> Steps:
     mapping = Mapping(tools.table, window, CleanedTransactions(aborted, found.first_dirty))
     yield from _fill(found, mapping, tools)
     transactions = CleanedTransactions(aborted)
+    known = KnownProducers(log)
+    yield from known.look()
     clean_to = tools.table.latest + 1
     whole = [segment for segment in found.segments if segment.end_offset < clean_to]
     for group in group_remote(whole, log.config):
         if not tools.is_leading() or log.failure is not None:
             return False
-        rewriting = _rewriting(log, group, tools, window, transactions)
+        rewriting = _rewriting(log, group, tools, window, transactions, known)
         yield from _rewrite(rewriting, group, tools)
         new = _describe(group, rewriting, clean_to, tools)
         if not (yield from _replace(group, new, rewriting, remote, tools)):
@@ -220,8 +222,10 @@ def _rewriting(
     tools: Tools,
     window: Window,
     transactions: CleanedTransactions,
+    known: KnownProducers,
 ) -> Rewriting:
-    config, now_ms, producers = log.config, tools.teller.now_ms(), producers_of(log)
+    config, now_ms = log.config, tools.teller.now_ms()
+    producers = known.between(group[0].start_offset, group[-1].end_offset + 1)
     size = sum(segment.size for segment in group)
     writer = SegmentWriter(
         tools.table,
