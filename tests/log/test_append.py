@@ -135,6 +135,13 @@ def test_a_follower_accepts_gaps_but_no_overlap(logs):
     assert log.log_end_offset == 12
 
 
+def test_the_first_epoch_of_a_follower_begins_with_its_log(logs):
+    """Compaction may have taken the leader's first batches."""
+    log = logs.open()
+    log.append_as_follower(numbered(7, 2, epoch=3) + numbered(12, 1, epoch=5), now_ms=NOW_MS)
+    assert log.epochs.entries() == [(3, 0), (5, 12)]
+
+
 def test_a_follower_refuses_corrupt_bytes_whole(logs):
     log = logs.open()
     data = numbered(0, 3) + numbered(3, 2)

@@ -90,3 +90,13 @@ def test_truncating_from_the_start(epochs):
     assert epochs.entries() == [(4, 25), (7, 50)]
     epochs.truncate_from_start(50)
     assert epochs.entries() == [(7, 50)]
+
+
+def test_reaching_back_to_the_start_of_a_log(epochs):
+    epochs.reach_back_to(10)
+    assert epochs.version == 0
+    epochs.reach_back_to(7)
+    assert epochs.entries() == [(2, 7), (4, 20), (7, 50)]
+    nothing = LeaderEpochs()
+    nothing.reach_back_to(0)
+    assert nothing.entries() == []

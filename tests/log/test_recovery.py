@@ -220,6 +220,16 @@ def test_an_epoch_that_begins_inside_of_a_batch_is_a_lie(logs):
     assert logs.open(recovery_point=8, segment_bytes=4 * SIZE).epochs.entries() == [(0, 0), (4, 2)]
 
 
+def test_the_first_epoch_begins_where_the_log_does(logs):
+    """Found by the simulator (tiers, seeds 3016352 and 3016475): a file said that it began inside of the
+    first batch, and what was copied to a remote store was not known again there."""
+    log = logs.open()
+    for epoch in (0, 4):
+        append(log, batch_of(5), leader_epoch=epoch)
+    logs.disk.replace_file(f"{logs.folder}/leader-epoch-checkpoint", encode_epochs([(0, 4), (4, 5)]))
+    assert logs.open(clean=True).epochs.entries() == [(0, 0), (4, 5)]
+
+
 def test_an_epoch_that_wrote_nothing_is_forgotten(logs):
     log = filled(logs)
     log.epochs.assign(9, 20)

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.log.checkpoints import encode_epochs
+from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.roll import roll_to
 from headrace.testing.disk import VirtualDisk
 from headrace.tiered.removal import remove
@@ -191,4 +192,26 @@ def test_what_lies_in_a_hole_between_copies_stays_on_the_disk() -> None:
         await world.stop()
 
     with TieredWorld() as world:
+        world.run(script(world))
+
+
+def test_a_copy_that_is_not_known_again_is_not_made_in_haste(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with the log's leader epochs: the store is not filled with copies."""
+
+    async def script(world: TieredWorld) -> None:
+        await world.start()
+        await world.create_topic(
+            "rows", configs=TOPIC | {"retention.ms": "-1", "local.retention.bytes": "-2"}
+        )
+        world.log("rows").epochs.take_over(LeaderEpochs([(0, 1)]))
+        world.write("rows", 4)
+        await world.pass_time(60_000)
+        said = [each for each in caplog.records if "does not count" in each.getMessage()]
+        assert 2 <= len(said) <= 4, "every half minute"
+        world.log("rows").epochs.reach_back_to(0)
+        await world.until(lambda: world.log("rows").tiered_to == 3, "it is copied once more", timeout_s=60)
+        await world.until(lambda: len(world.segments("rows")) == 1, "the others are removed", timeout_s=90)
+        await world.stop()
+
+    with TieredWorld({"remote.log.manager.task.retry.backoff.max.ms": "30000"}) as world:
         world.run(script(world))

@@ -268,6 +268,7 @@ def _write_run(log: "PartitionLog", chunk: memoryview, run: Batches) -> None:
     for at, header in run:
         if header.leader_epoch != log.epochs.latest:
             log.epochs.note(header.leader_epoch, header.base_offset)
+            log.epochs.reach_back_to(log.local_start_offset)
         if header.producer_id >= 0 and header.is_control:
             apply_marker(log, header, chunk[at : at + header.size])
         else:

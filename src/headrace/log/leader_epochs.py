@@ -101,6 +101,13 @@ class LeaderEpochs:
             self._starts[0] = start_offset
             self.version += 1
 
+    def reach_back_to(self, start_offset: int) -> None:
+        """The first epoch began there, if not before: its first batches were compacted away, or its file
+        was damaged. Else nobody would know whose a log's first offsets are."""
+        if self._starts and self._starts[0] > start_offset:
+            self._starts[0] = start_offset
+            self.version += 1
+
     def clear(self) -> None:
         if self._epochs:
             del self._epochs[:], self._starts[:]

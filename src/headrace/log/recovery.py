@@ -181,6 +181,7 @@ def _restore(log: PartitionLog, *, clean: bool, now_ms: int, on_progress: OnProg
     move_recovery_point_back(log, log.log_end_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
+    log.epochs.reach_back_to(log.local_start_offset)
     log.producers.on_log_start(log.log_start_offset)
     log.high_watermark = log.local_start_offset
 

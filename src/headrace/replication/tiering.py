@@ -35,7 +35,7 @@ from headrace.tiered.compaction import RemoteCleanable, look_at
 from headrace.tiered.copying import copy, describe, next_to_copy, stored_to
 from headrace.tiered.custom_metadata import NoteTooLargeError
 from headrace.tiered.remote_log import RemoteLog
-from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
 from headrace.tiered.removal import Removals, first_remote, give_up, remove
 from headrace.tiered.store import RemoteStoreError
 
@@ -66,6 +66,7 @@ LIMITS: Final = {
     Kind.COPY: "remote.log.manager.copier.thread.pool.size",
     Kind.REMOVE: "remote.log.manager.expiration.thread.pool.size",
 }
+_BACKOFF_MAX_MS: Final = "remote.log.manager.task.retry.backoff.max.ms"
 
 
 @dataclass(slots=True)
@@ -79,6 +80,7 @@ class _Tended:
     sweep_at_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
+    copy_at_s: float = 0.0
     take_over_at_s: float = 0.0
     compact_at: int = -1
     rounds: "dict[Kind, asyncio.Task[None]]" = field(default_factory=dict)
@@ -228,7 +230,8 @@ class Tiering:
             self._begin(Kind.REMOVE, self._remove_all(partition, name, tended), name, tended)
         if tended.is_refused:
             return
-        if self._may_begin(Kind.COPY, tended) and next_to_copy(log) is not None:
+        may_copy = now_s >= tended.copy_at_s and self._may_begin(Kind.COPY, tended)
+        if may_copy and next_to_copy(log) is not None:
             self._begin(Kind.COPY, self._copy_all(partition, name, tended), name, tended)
         if log.config.compacts and self._may_begin(Kind.COMPACT, tended):
             found = None if tended.compact_at == remote.version else look_at(log, remote)
@@ -279,7 +282,7 @@ class Tiering:
     def _put_off(self, kind: Kind, tended: _Tended) -> None:
         tended.failures += 1
         first_ms = self._config.int("remote.log.manager.task.retry.backoff.ms")
-        most_ms = self._config.int("remote.log.manager.task.retry.backoff.max.ms")
+        most_ms = self._config.int(_BACKOFF_MAX_MS)
         jitter = self._config.float("remote.log.manager.task.retry.jitter")
         wait_ms = min(first_ms * 2.0 ** min(tended.failures - 1, 20), most_ms)
         again_s = self._loop.time() + wait_ms * self._rng.uniform(1 - jitter, 1 + jitter) / 1000
@@ -320,7 +323,7 @@ class Tiering:
         leads = self._leads(partition)
         remote = self._records.logs.get(name)
         while leads() and remote is not None and partition.log is not None and partition.log.failure is None:
-            found = next_to_copy(partition.log)
+            found, tiered_to = next_to_copy(partition.log), partition.log.tiered_to
             if found is None:
                 return
             if not await self._rounds.hold_back(found.segment.size, leads):
@@ -347,6 +350,14 @@ class Tiering:
             if not is_copied:
                 return
             logger.info("copied %s, %.1f MB", new, new.size / 1e6)
+            if leads() and found.log.tiered_to == tiered_to:
+                self._rest_from_copying(new, found.log, tended)
+                return
+
+    def _rest_from_copying(self, new: RemoteSegment, log: PartitionLog, tended: _Tended) -> None:
+        """What was copied would be copied again and again."""
+        tended.copy_at_s = self._loop.time() + self._config.int(_BACKOFF_MAX_MS) / 1000
+        logger.error("the copy %s does not count as one of its log, of which %r is known", new, log.epochs)
 
     async def _compact(
         self, partition: Partition, found: RemoteCleanable, remote: RemoteLog, tended: _Tended
