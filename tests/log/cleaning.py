@@ -6,7 +6,7 @@ from headrace.log.cleaner import Limits, clean, run_round
 from headrace.log.cleaner_picking import look_at
 from headrace.records.batch import Record, batches, build_batch, read_records
 from headrace.records.cleaning import KeyTable
-from tests.log.building import NOW_MS, append, append_marker
+from tests.log.building import NOW_MS, LogBuilder, append, append_marker
 
 COMPACT = frozenset({"compact"})
 SETTINGS = {"cleanup_policy": COMPACT, "segment_bytes": 2_000, "index_interval_bytes": 150}
@@ -26,6 +26,17 @@ def clean_log(
     found = look_at(log, now_ms)
     table = KeyTable(table_bytes, load_factor, (5, 7), runs_bytes=runs_bytes, notes_bytes=runs_bytes)
     return run_round(clean(found, table, Limits(window_bytes, 1_000), now_ms=now_ms))
+
+
+def follower_of(logs, log, **settings):
+    """Another log, in a folder beside, that was fetched from this one batch by batch."""
+    builder = LogBuilder(logs.disk, f"{logs.root}/follower")
+    logs.disk.make_folder(builder.root)
+    follower = builder.open(**settings)
+    for _, batch in chunks(log):
+        follower.append_as_follower(batch, now_ms=NOW_MS)
+    follower.advance_high_watermark(log.high_watermark)
+    return follower
 
 
 def chunks(log, offset=None):

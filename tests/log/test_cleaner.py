@@ -26,7 +26,7 @@ from tests.log.building import (
     read_all,
     sequenced,
 )
-from tests.log.cleaning import COMPACT, SETTINGS, KeyedLog, chunks, clean_log, committed
+from tests.log.cleaning import COMPACT, SETTINGS, KeyedLog, chunks, clean_log, committed, follower_of
 
 DAY_MS = 86_400_000
 
@@ -501,12 +501,7 @@ def test_a_follower_takes_what_compaction_left(logs):
     writer.end_all()
     log.roll(NOW_MS)
     clean_log(log)
-    other = LogBuilder(logs.disk, f"{logs.root}/follower")
-    logs.disk.make_folder(other.root)
-    follower = other.open(**SETTINGS)
-    for _, batch in chunks(log):
-        follower.append_as_follower(batch, now_ms=NOW_MS)
-    follower.advance_high_watermark(log.high_watermark)
+    follower = follower_of(logs, log, **SETTINGS)
     assert follower.log_end_offset == log.log_end_offset
     assert list(chunks(follower)) == list(chunks(log))
     writer.check(follower)

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.records.batch import Record, build_batch
-from tests.log.building import NOW_MS, LogBuilder, append, append_marker, sequenced
-from tests.log.cleaning import COMPACT, chunks, clean_log
+from tests.log.building import NOW_MS, append, append_marker, sequenced
+from tests.log.cleaning import COMPACT, chunks, clean_log, follower_of
 
 SETTINGS = {"cleanup_policy": COMPACT, "segment_bytes": 1_100, "index_interval_bytes": 100}
 HOT = b"k0"  # as `batch_of` names its first key
@@ -99,12 +99,7 @@ def test_a_producers_last_batch_tells_of_the_producer_and_of_no_time(logs):
 def test_a_recovered_and_a_copied_log_have_no_time_of_such_a_batch_either(logs):
     log = logs.open(**SETTINGS)
     no_record_of(log, lambda: append(log, sequenced(7, 0, 5, timestamp=NOW_MS + 500)))
-    follower = LogBuilder(logs.disk, f"{logs.root}/follower")
-    logs.disk.make_folder(follower.root)
-    copy = follower.open(**SETTINGS)
-    for _, batch in chunks(log):
-        copy.append_as_follower(batch, now_ms=NOW_MS)
-    copy.advance_high_watermark(copy.log_end_offset)
+    copy = follower_of(logs, log, **SETTINGS)
     assert list(chunks(copy)) == list(chunks(log))
     check_times(copy)
     again = logs.open(clean=False, **SETTINGS)

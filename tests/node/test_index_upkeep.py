@@ -1,7 +1,5 @@
 """Indexes of remote segments on a node's disk: no more than is allowed, and none that nobody can ask for."""
 
-import asyncio
-
 from headrace.tiered.index_cache import FOLDER
 from tests.node.test_remote_reading import NEWEST, fetch, lookup, wish, with_remote_part
 from tests.node.test_tiers import TieredWorld, tiered
@@ -31,8 +29,9 @@ async def test_indexes_of_what_was_removed_go(world: TieredWorld) -> None:
     client = await with_remote_part(world)
     await with_remote_part(world, "others", count=12)
     for topic, offset in (("rows", 1), ("rows", 4), ("rows", 16), ("others", 1)):
+        before = len(index_files(world))
         await fetch(client, {topic: wish(offset, partition_bytes=1)})
-        await asyncio.sleep(1)
+        await world.until(lambda before=before: len(index_files(world)) > before, "an index is fetched")
     kept = [name for name in index_files(world) if name.startswith(f"{15:020}")]
     assert len(kept) == 1
     assert len(index_files(world)) > 3

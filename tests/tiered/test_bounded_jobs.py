@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_jobs_that_hang_take_their_share_of_threads_and_no_more() -> None:
     gate = threading.Event()
     began: list[int] = []
 
-    def job(number: int) -> int:
+    def job(number: int, _: asyncio.Future[int]) -> int:
         began.append(number)
         assert gate.wait(WAIT_S)
         return number
@@ -24,7 +25,7 @@ def test_jobs_that_hang_take_their_share_of_threads_and_no_more() -> None:
     async def script() -> None:
         loop = asyncio.get_running_loop()
         jobs: BoundedJobs[int] = BoundedJobs(loop, executor, lambda: 4)
-        results = [jobs.add(lambda _, number=number: job(number)) for number in range(90)]  # type: ignore[misc]
+        results = [jobs.add(partial(job, number)) for number in range(90)]
         assert (jobs.running, jobs.waiting) == (4, 86)
         assert await asyncio.wait_for(loop.run_in_executor(executor, lambda: "read"), WAIT_S) == "read"
         for each in results[:80]:

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -157,8 +158,7 @@ async def test_an_index_that_the_store_does_not_give_keeps_no_other_waiting() ->
             assert gate.wait(60)
         return read(name, start, end)
 
-    tiers.store.read = read_late  # type: ignore[method-assign]
-    with ThreadPoolExecutor(2) as threads:
+    with patch.object(tiers.store, "read", read_late), ThreadPoolExecutor(2) as threads:
         late = threads.submit(tiers.indexes.offsets, segments[0])
         assert hangs.wait(60)
         try:

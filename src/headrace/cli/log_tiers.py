@@ -35,7 +35,13 @@ from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.offset_index import OffsetIndex, without_reserve
 from headrace.records.batch import Record
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
-from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition, partition_prefix
+from headrace.tiered.remote_segment import (
+    RemoteSegment,
+    SegmentState,
+    TopicIdPartition,
+    partition_prefix,
+    segment_id_in,
+)
 from headrace.tiered.segment_records import decode_record
 
 COPIED: Final = "copied"
@@ -126,7 +132,7 @@ def dump_objects(objects: Disk, folder: str) -> list[RemoteCopy]:
             stem = prefix + name.removesuffix(LOG)
             size = objects.size(stem + LOG)
             end = _end_of(objects, stem, parsed.base_offset, size)
-            found.append(RemoteCopy(parsed.base_offset, end, size, LISTED, name[21 : -len(LOG)]))
+            found.append(RemoteCopy(parsed.base_offset, end, size, LISTED, segment_id_in(name)))
     return sorted(found)
 
 

@@ -24,6 +24,7 @@ from headrace.controller.requests import ControllerRequests
 from headrace.metadata.image import ClusterImage
 from headrace.node.remote_metadata import RemoteMetadata
 from headrace.replication.tier_rounds import TierRounds
+from headrace.settings.topic import TIERING
 from headrace.tiered.remote_segment import TopicIdPartition
 from headrace.tiered.removal import remove
 from headrace.tiered.store import RemoteStoreError
@@ -39,7 +40,6 @@ SWEEP_S: Final = 600.0
 """A while after its segments are gone, a topic's objects are looked for once more: a broker that did not know
 yet may have been at a copy."""
 STOP_S: Final = 5.0
-_TIERING: Final = ("remote.storage.enable", "remote.log.delete.on.disable")
 DESCRIBE_VERSION: Final = 2
 CATCH_UP_PAUSE_S: Final = 0.1
 
@@ -129,7 +129,7 @@ class DeletedTopics:
         if topic is None or topic.name in NEVER_TIERED:
             return False
         own = self._image.topic_config_of(topic.name)
-        return all(own.get(name, "false").strip().lower() == "false" for name in _TIERING)
+        return all(own.get(name, "false").strip().lower() == "false" for name in TIERING)
 
     def _is_ours(self, partition: TopicIdPartition) -> Callable[[], bool]:
         """Whether this broker is to remove what is left, as far as it knows."""

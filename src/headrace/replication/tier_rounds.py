@@ -16,8 +16,8 @@ from headrace.base.errors import InvalidBytesError
 from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.tiered.pace import Pace
 from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
-from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition, partition_prefix
-from headrace.tiered.removal import id_in, orphans
+from headrace.tiered.remote_segment import RemoteSegment, TopicIdPartition, partition_prefix, segment_id_in
+from headrace.tiered.removal import orphans
 from headrace.tiered.steps import Room, Steps, Tell, Teller
 from headrace.tiered.store import RemoteStore, RemoteStoreError, begun
 
@@ -127,7 +127,7 @@ class TierRounds:
         """Of objects without a segment, those whose removal the records tell of. The others are kept, and
         named once.
         """
-        ids = {id_in(each) for each in objects}
+        ids = {segment_id_in(each) for each in objects}
         known = self._unmentioned.pop(name, set()) & ids
         told = await self.records.told_of(name, ids - known, is_wanted) if ids - known else {}
         if told is None:
@@ -136,7 +136,7 @@ class TierRounds:
         if known | news:
             self._unmentioned[name] = known | news
         if news:
-            those = [each for each in objects if id_in(each) in news]
+            those = [each for each in objects if segment_id_in(each) in news]
             logger.error(
                 "%s: %s has no record of %d objects in the remote store (%s and others). Each of them was"
                 " announced there, so records were lost. The objects are kept, and cannot be read: bring the"
@@ -146,4 +146,4 @@ class TierRounds:
                 len(those),
                 those[0],
             )
-        return [each for each in objects if told.get(id_in(each))]
+        return [each for each in objects if told.get(segment_id_in(each))]

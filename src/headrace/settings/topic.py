@@ -14,6 +14,7 @@ from headrace.settings.definition import LONG_MAX, Setting, SettingError, Value,
 from headrace.settings.topic_table import TOPIC
 
 __all__ = [
+    "TIERING",
     "TOPIC",
     "TopicConfig",
     "check_local_retention",
@@ -26,7 +27,7 @@ __all__ = [
 
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 
-_TIERING: Final = ("remote.storage.enable", "remote.log.delete.on.disable")
+TIERING: Final = ("remote.storage.enable", "remote.log.delete.on.disable")
 
 
 class BrokerSettings(Protocol):
@@ -112,9 +113,9 @@ def overrides_in_force(topic: str, overrides: Mapping[str, str]) -> Mapping[str,
     """Of a topic's own settings those that count. The system's own topics stay on the disks, whatever an
     older version let be written down of them.
     """
-    if topic not in NEVER_TIERED or not any(name in overrides for name in _TIERING):
+    if topic not in NEVER_TIERED or not any(name in overrides for name in TIERING):
         return overrides
-    return {name: text for name, text in overrides.items() if name not in _TIERING}
+    return {name: text for name, text in overrides.items() if name not in TIERING}
 
 
 def resolve_topic_config(broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicConfig:

@@ -24,7 +24,7 @@ from headrace.log.offset_index import OffsetIndex
 from headrace.log.time_index import TimeIndex
 from headrace.log.txn_index import AbortedTxn, read_aborted
 from headrace.tiered.custom_metadata import store_of
-from headrace.tiered.remote_segment import RemoteSegment
+from headrace.tiered.remote_segment import RemoteSegment, segment_id_in
 from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
 
 T = TypeVar("T")
@@ -32,7 +32,6 @@ T = TypeVar("T")
 FOLDER: Final = "remote-log-index-cache"
 
 _SUFFIXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
-_OFFSET_DIGITS: Final = 20
 
 
 @dataclass(slots=True)
@@ -107,12 +106,12 @@ class IndexCache:
         """The segments of which there are files, as `uuid_text` has their ids."""
         self._open()
         with self._guard:
-            return set(map(_id_in, self._sizes))
+            return set(map(segment_id_in, self._sizes))
 
     def forget(self, segment_ids: Collection[str]) -> None:
         """Nobody will ask for these segments any more."""
         with self._guard:
-            names = [name for name in self._sizes if _id_in(name) in segment_ids]
+            names = [name for name in self._sizes if segment_id_in(name) in segment_ids]
         for name in names:
             with self._turn_at(name):
                 self._drop(name)
@@ -224,8 +223,3 @@ class IndexCache:
 
 def _file_name(segment: RemoteSegment, suffix: str) -> str:
     return f"{offset_name(segment.start_offset)}_{uuid_text(segment.segment_id)}{suffix}"
-
-
-def _id_in(name: str) -> str:
-    """The segment's id in a file's name, behind the offset's digits; it may begin with a dash."""
-    return name[_OFFSET_DIGITS + 1 :].partition(".")[0]

@@ -19,6 +19,8 @@ from headrace.tiered.segment_mark import parted
 _TOPIC_CHARACTERS_MAX: Final = 200
 """A file system takes names of 255 bytes, and a topic's may have 249 before its id is added."""
 
+_OFFSET_DIGITS: Final = 20
+
 OBJECT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, EPOCHS)
 
 
@@ -120,3 +122,10 @@ def partition_prefix(partition: TopicIdPartition) -> str:
     """How the names of all objects of a partition begin."""
     topic, number = partition.topic_partition
     return f"{topic_prefix(topic, partition.topic_id)}{number}/"
+
+
+def segment_id_in(name: str) -> str:
+    """The segment's id, as `uuid_text` has it, in the name of an object or of a cached index. It stands
+    behind the offset's digits, and may itself begin with a dash.
+    """
+    return name.rpartition("/")[2][_OFFSET_DIGITS + 1 :].partition(".")[0]

@@ -18,19 +18,16 @@ whoever leads next. What has to go (`Removals.of`):
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from headrace.base.ids import uuid_text
 from headrace.log.partition_log import PartitionLog
 from headrace.tiered import lineage
 from headrace.tiered.custom_metadata import store_of
 from headrace.tiered.remote_log import RemoteLog, lineage_end
-from headrace.tiered.remote_segment import RemoteSegment, SegmentState
+from headrace.tiered.remote_segment import RemoteSegment, SegmentState, segment_id_in
 from headrace.tiered.segment_mark import start_mark
 from headrace.tiered.steps import Steps, Teller
 from headrace.tiered.store import RemoteStore
-
-OFFSET_DIGITS: Final = 20
 
 
 def remove(segment: RemoteSegment, store: RemoteStore, teller: Teller, mark: bytes | None = None) -> Steps:
@@ -202,9 +199,4 @@ def orphans(names: Iterable[str], remote: RemoteLog) -> list[str]:
     `replication.tier_rounds`.
     """
     known = {uuid_text(segment.segment_id) for segment in remote}
-    return [name for name in names if id_in(name) not in known]
-
-
-def id_in(name: str) -> str:
-    """The segment's id in the name of an object, behind the offset's digits; it may begin with a dash."""
-    return name.rpartition("/")[2][OFFSET_DIGITS + 1 :].partition(".")[0]
+    return [name for name in names if segment_id_in(name) not in known]
