@@ -1,5 +1,5 @@
-"""python -m bench [--quick] [--only NAME...] [--json FILE]: measure headrace beside Apache Kafka and print
-the ratios.
+"""python -m bench [--quick] [--only NAME...] [--brokers NAME...] [--json FILE]: measure headrace beside
+Apache Kafka and print the ratios; or beside itself with ACLs or metrics (`variants`).
 
 Both brokers run one after the other in the same round, with the other one stopped, so that each has the
 machine to itself together with the client. Figures are medians over the rounds. Kafka is warmed up before it
@@ -17,10 +17,12 @@ from pathlib import Path
 
 from bench import loads
 from bench.brokers import Broker, Headrace, Kafka, missing
-from bench.report import GOALS, as_markdown
+from bench.report import GOALS, as_markdown, beside_itself
+from bench.variants import WithAcls, WithMetrics
 
 SIZES = {"1 KB": 1000, "100 B": 100}
 ACKS = {"1": 1, "all": -1}
+KINDS: dict[str, type[Broker]] = {each.name: each for each in (Headrace, WithAcls, WithMetrics, Kafka)}
 
 Figures = dict[str, float]
 
@@ -95,7 +97,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=STEPS, default=STEPS, help="just these steps")
-    parser.add_argument("--brokers", nargs="+", choices=("headrace", "kafka"), default=("headrace", "kafka"))
+    parser.add_argument("--brokers", nargs="+", choices=KINDS, default=("headrace", "kafka"))
     parser.add_argument("--json", type=Path, help="also write every figure here")
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     options = parser.parse_args()
@@ -104,7 +106,7 @@ def main() -> int:
         return 2
     figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     scale = 0.1 if options.quick else 1.0
-    kinds = [kind for kind in (Headrace, Kafka) if kind.name in options.brokers]
+    kinds = [kind for name, kind in KINDS.items() if name in options.brokers]
     for round_number in range(1 if options.quick else options.rounds):
         print(f"round {round_number + 1}", flush=True)
         for kind in kinds:
@@ -117,7 +119,8 @@ def main() -> int:
         step: {name: statistics.median(values) for name, values in by_broker.items()}
         for step, by_broker in figures.items()
     }
-    table = as_markdown(medians, GOALS)
+    table = as_markdown(medians, GOALS) if "kafka" in options.brokers else ""
+    table += beside_itself(medians, [name for name in options.brokers if name not in ("headrace", "kafka")])
     print(table)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -44,6 +45,9 @@ class Broker:
         "log.segment.delete.delay.ms": "100",
     }
 
+    client: Mapping[str, str] = {}
+    """What librdkafka needs to connect, besides the address."""
+
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
         (self.port,) = free_ports(1)
@@ -72,8 +76,11 @@ class Broker:
             self.process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
             )
-        wait_until_serving(("127.0.0.1", self.port))
+        self.wait_until_serving()
         self.ready_s = time.monotonic() - began
+
+    def wait_until_serving(self) -> None:
+        wait_until_serving(("127.0.0.1", self.port))
 
     def cpu_s(self) -> float:
         return cpu_seconds(self.pid)

@@ -28,8 +28,9 @@ from bench.brokers import Headrace
 from bench.machine import ready_memory
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from headrace.records.columns import arrow_from_batches, batches_from_arrow
-from headrace.records.kernel_choice import load_compiled
+from headrace.records.columns.decode import arrow_from_batches
+from headrace.records.columns.encode import batches_from_arrow
+from headrace.records.kernels.choice import load_compiled
 
 VALUE = b"x" * 100
 MEMORY_GB = 1.5

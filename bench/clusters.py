@@ -83,7 +83,9 @@ class HeadraceCluster(Cluster):
 
     def commands(self) -> list[list[str]]:
         # Not by a supervisor, which would start a node again that is killed here.
-        supervised = [node_command(config.log_dirs[0], "warning") for config in self._configs]
+        supervised = [
+            node_command(config.log_dirs[0], ["--log-level", "warning"]) for config in self._configs
+        ]
         return [[part for part in command if part != "--supervised"] for command in supervised]
 
 

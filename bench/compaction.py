@@ -37,10 +37,10 @@ from bench.machine import ready_memory
 from bench.report import as_markdown, at_least, at_most
 from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
-from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import open_log
+from headrace.log.log_loader import open_log
 from headrace.log.storage import Storage
 from headrace.log.system_disk import SystemDisk
+from headrace.log.unified_log import UnifiedLog
 from headrace.records.batch import Record, build_batch, read_records
 from headrace.settings.topic import TopicConfig
 
@@ -133,7 +133,7 @@ def _batches(rng: random.Random, shape: Shape, now_ms: int, bytes_wanted: float)
     yield from cycle([batch(BLOCK_BATCHES * count) for _ in range(BLOCK_BATCHES)])
 
 
-def _close(log: PartitionLog) -> None:
+def _close(log: UnifiedLog) -> None:
     flush = log.close()
     if flush is not None:
         flush.sync()

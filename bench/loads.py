@@ -25,12 +25,12 @@ MEMORY_GB_MAX = 4
 
 
 def create(broker: Broker, topic: str, partitions: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"bootstrap.servers": broker.address, **broker.client})
     admin.create_topics([NewTopic(topic, partitions)])[topic].result(60)
 
 
 def delete(broker: Broker, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"bootstrap.servers": broker.address, **broker.client})
     admin.delete_topics([topic])[topic].result(60)
 
 
@@ -53,7 +53,8 @@ def consume(broker: Broker, topic: str, *, size: int, count: int) -> Figures:
 
 
 def _measure(broker: Broker, size: int, flags: list[str], options: dict[str, int]) -> Figures:
-    settings = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
+    given = {**options, **broker.client}
+    settings = [part for name, value in given.items() for part in ("-X", f"{name}={value}")]
     command = [str(RDKAFKA_PERFORMANCE), *flags, "-b", broker.address, "-q", *settings]
     before = broker.cpu_s()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -109,7 +110,8 @@ def latency(broker: Broker, topic: str, *, rate: int, seconds: float) -> Figures
     acked: list[float] = []
     arrived: list[float] = []
     stop = threading.Event()
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "bench", "fetch.wait.max.ms": 500})
+    where = {"bootstrap.servers": broker.address, **broker.client}
+    consumer = Consumer({**where, "group.id": "bench", "fetch.wait.max.ms": 500})
     end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
     consumer.assign([TopicPartition(topic, 0, end)])
 
@@ -119,7 +121,7 @@ def latency(broker: Broker, topic: str, *, rate: int, seconds: float) -> Figures
             if message is not None and message.error() is None:
                 arrived.append(time.perf_counter() - float(message.value()[:24]))
 
-    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "linger.ms": 0})
+    producer = Producer({**where, "acks": "all", "linger.ms": 0})
 
     def note_acknowledged() -> None:
         # In a thread of its own: polled between two sends, a reply would wait for the next one to be due.

@@ -62,6 +62,7 @@ UNITS = {
     "metadata_s": "until Metadata answers, s",
     "stop_s": "stopped in order, s",
     "cpu_s": "CPU, s",
+    "seconds": "s",
 }
 
 
@@ -81,6 +82,23 @@ def as_markdown(medians: dict[str, dict[str, float]], goals: dict[str, Goal]) ->
             _goal(goal),
             _verdict(ratio, goal),
         ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def beside_itself(medians: dict[str, dict[str, float]], variants: list[str]) -> str:
+    """What is turned on in a variant, as a ratio to headrace without it."""
+    if not variants:
+        return ""
+    ways = [f"{name} | ratio" for name in variants]
+    rows = ["| | | headrace | " + " | ".join(ways) + " |", "|---" * (3 + 2 * len(variants)) + "|"]
+    for step, by_broker in medians.items():
+        what, unit = step.split(" | ")
+        plain = by_broker.get("headrace")
+        cells = [what, UNITS[unit], _figure(plain)]
+        for name in variants:
+            value = by_broker[name]
+            cells += [_figure(value), _figure(value / plain if plain else None)]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
 

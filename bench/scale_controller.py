@@ -95,7 +95,7 @@ class Quorum:
     def start(self, node: int) -> None:
         command = [
             part
-            for part in node_command(str(self.folder / f"node{node}"), "warning")
+            for part in node_command(str(self.folder / f"node{node}"), ["--log-level", "warning"])
             if part != "--supervised"
         ]
         self._starts[node] += 1

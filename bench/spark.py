@@ -92,7 +92,7 @@ GOALS: dict[str, Goal] = {
 }
 
 Figures = dict[str, dict[str, float]]
-Tell = Callable[[str, dict[str, float]], None]
+Publish = Callable[[str, dict[str, float]], None]
 
 
 class Bench:
@@ -105,7 +105,7 @@ class Bench:
         broker: str,
         broker_pid: int,
         steps: Sequence[str],
-        tell: Tell,
+        tell: Publish,
     ) -> None:
         self._spark = spark
         self._format = format_name
@@ -119,7 +119,7 @@ class Bench:
         self._round(load._replace(rows=load.rows // WARM_UP_SHARE), f"{load.topic}-warm", lambda *_: None)
         self._round(load, load.topic, self._tell)
 
-    def _round(self, load: Load, topic: str, tell: Tell) -> None:
+    def _round(self, load: Load, topic: str, tell: Publish) -> None:
         tell(f"write {load.name}", self._measured(load, lambda: self._write(load, topic)))
         exact, copy = f"{topic}{EXACT}", f"{topic}{COPY}"
         kinds: dict[str, Callable[[], None]] = {

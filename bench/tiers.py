@@ -36,8 +36,7 @@ from bench import loads
 from bench.brokers import Broker, Headrace
 from bench.clusters import NODES, Cluster, HeadraceCluster
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin
-from headrace.clients.administering.configs import ResourceKind
+from headrace.clients import Admin, ResourceKind
 from headrace.node.fleet import fleet_configs, format_fleet
 
 SEGMENT_BYTES = 16 << 20

@@ -55,7 +55,7 @@ is_current() {
 }
 
 wanted_warm_stamp() (
-  cd "$root" && cksum src/headrace/records/*.py
+  cd "$root" && cksum src/headrace/records/kernels/*.py
 )
 
 is_warm() {
@@ -137,7 +137,7 @@ install_locked() {
 warm_kernels() {
   say "compiling the record kernels"
   "$root/.venv/bin/python" -m compileall -q "$root/src/headrace" >/dev/null 2>&1 || true
-  "$root/.venv/bin/python" -c 'from headrace.records.kernel_choice import warm; warm()' >"$root/.venv.log" 2>&1 || {
+  "$root/.venv/bin/python" -c 'from headrace.records.kernels.choice import warm; warm()' >"$root/.venv.log" 2>&1 || {
     tail -n 12 "$root/.venv.log" >&2
     fail "the record kernels did not compile; the lines above say why and .venv.log has all of them"
   }

@@ -18,8 +18,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, Consumer, Producer
-from headrace.clients.administering.configs import ResourceKind
+from headrace.clients import Admin, Consumer, Producer, ResourceKind
 from headrace.clients.errors import ClientError
 
 EVERY_S = 0.01

@@ -1,3 +1,178 @@
-"""headrace: a Kafka-compatible streaming log in Python."""
+"""headrace: a Kafka-compatible streaming log in Python.
 
-__version__ = "0.1.0"
+    from headrace import Admin, Consumer, Producer, TopicPartition
+
+The clients and all that comes with them are exported here; `headrace.clients` has the same names. They are
+loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.clients import (
+        AbortableError,
+        AcknowledgeType,
+        AclBinding,
+        AclBindingFilter,
+        ActiveProducer,
+        Admin,
+        ArrowStream,
+        AsyncAdmin,
+        AsyncConsumer,
+        AsyncProducer,
+        AsyncShareConsumer,
+        AuthenticationError,
+        BrokerDescription,
+        BufferFullError,
+        ClientError,
+        ClientQuota,
+        ClosedError,
+        ClusterDescription,
+        CommitFailedError,
+        ConfigEntry,
+        Consumer,
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        DelegationToken,
+        Delivery,
+        ErrorCode,
+        FencedError,
+        GroupBusyError,
+        GroupDescription,
+        GroupListing,
+        LogDirDescription,
+        LogTruncatedError,
+        MemberDescription,
+        NoOffsetError,
+        NoPartitionError,
+        NoSuchGroupError,
+        NoSuchTopicError,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        OffsetSpec,
+        Output,
+        Partitioner,
+        PartitionReassignment,
+        PreparedTxnState,
+        Processor,
+        Producer,
+        ProducerInterceptor,
+        QuorumInfo,
+        QuorumMember,
+        RaftVoterEndpoint,
+        RebalanceListener,
+        RebalancingError,
+        RecordMetadata,
+        RefusedError,
+        ResourceKind,
+        SettingError,
+        ShareConsumer,
+        ShareRecord,
+        StaleEpochError,
+        TimedOutError,
+        TopicDescription,
+        TopicListing,
+        TopicPartition,
+        TopicPartitionInfo,
+        TransactionDescription,
+        TransactionListing,
+        UnreachableError,
+        UnsupportedError,
+        UserScramCredential,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+        WakeupError,
+    )
+
+    __version__: str
+
+__all__ = [
+    "AbortableError",
+    "AcknowledgeType",
+    "AclBinding",
+    "AclBindingFilter",
+    "ActiveProducer",
+    "Admin",
+    "ArrowStream",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncShareConsumer",
+    "AuthenticationError",
+    "BrokerDescription",
+    "BufferFullError",
+    "ClientError",
+    "ClientQuota",
+    "ClosedError",
+    "ClusterDescription",
+    "CommitFailedError",
+    "ConfigEntry",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "DelegationToken",
+    "Delivery",
+    "ErrorCode",
+    "FencedError",
+    "GroupBusyError",
+    "GroupDescription",
+    "GroupListing",
+    "LogDirDescription",
+    "LogTruncatedError",
+    "MemberDescription",
+    "NoOffsetError",
+    "NoPartitionError",
+    "NoSuchGroupError",
+    "NoSuchTopicError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetSpec",
+    "Output",
+    "PartitionReassignment",
+    "Partitioner",
+    "PreparedTxnState",
+    "Processor",
+    "Producer",
+    "ProducerInterceptor",
+    "QuorumInfo",
+    "QuorumMember",
+    "RaftVoterEndpoint",
+    "RebalanceListener",
+    "RebalancingError",
+    "RecordMetadata",
+    "RefusedError",
+    "ResourceKind",
+    "SettingError",
+    "ShareConsumer",
+    "ShareRecord",
+    "StaleEpochError",
+    "TimedOutError",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "TopicPartitionInfo",
+    "TransactionDescription",
+    "TransactionListing",
+    "UnreachableError",
+    "UnsupportedError",
+    "UserScramCredential",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "WakeupError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # pyproject.toml says which; reading that takes a while
+
+        return version("headrace")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("headrace.clients"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli import output
 from headrace.cli.main import COMMANDS, cli
 from headrace.clients import Admin
 from headrace.wire.schemas.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -17,6 +19,12 @@ from headrace.wire.schemas.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+)
+from headrace.wire.schemas.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
 )
 from headrace.wire.schemas.describe_quorum import (
     DescribeQuorumResponse,
@@ -28,6 +36,7 @@ from headrace.wire.schemas.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
+from headrace.wire.schemas.list_groups import ListedGroup, ListGroupsResponse
 from headrace.wire.schemas.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -72,39 +81,47 @@ def test_every_command_explains_itself_with_examples(run: Run, command: str) -> 
     assert "Usage:" in shown
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("topic", "create"),
-        ("topic", "list"),
-        ("topic", "describe"),
-        ("topic", "alter"),
-        ("topic", "delete"),
-        ("config", "describe"),
-        ("config", "alter"),
-        ("group", "list"),
-        ("group", "describe"),
-        ("group", "reset-offsets"),
-        ("group", "delete"),
-        ("group", "delete-offsets"),
-        ("produce",),
-        ("consume",),
-        ("cluster", "describe"),
-        ("log", "describe"),
-        ("log", "dump"),
-    ],
-)
+def _leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _leaves(child, (*words, name))
+    else:
+        yield words
+
+
+@pytest.mark.parametrize("words", list(_leaves(cli)), ids=" ".join)
 def test_every_command_has_examples_and_json(run: Run, words: tuple[str, ...]) -> None:
     shown = run(*words, "--help").output
-    assert "Examples:" in shown
-    assert f"headrace {' '.join(words)}" in shown
+    assert f"headrace {' '.join(words)}" in shown.partition("Examples:")[2]
     assert "--json" in shown
+
+
+def test_a_long_name_takes_the_room_of_what_matters_less(
+    run: Run, scripted: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One group of 51 letters made blocks of lines of all groups, at 80 columns."""
+    name = "a-group-with-a-rather-long-name-of-the-billing-team"
+    listed = ListedGroup(name, "consumer", "Stable", "classic")
+    scripted.handlers["ListGroups"] = lambda request, node: ListGroupsResponse(groups=[listed])
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    result = run("group", "list")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["GROUP", "TYPE", "STATE"],
+        [name, "classic", "Stable"],
+    ]
+    assert "left out for want of room: PROTOCOL, COORDINATOR;" in result.stderr
 
 
 def test_a_command_that_is_not_there(run: Run) -> None:
     result = run("topics")
     assert result.exit_code == 2
-    assert "No such command 'topics'" in result.output
+    assert "No such command 'topics'. Did you mean 'topic'?" in result.output
+    assert "Did you mean 'list'?" in run("topic", "ls").output
+    assert "There are alter, create" in run("topic", "xyzzy").output
 
 
 class TestTopic:
@@ -153,11 +170,21 @@ class TestTopic:
         other = DescribeConfigsResourceResult(name="segment.ms", value="7", config_source=5)
         found = DescribeConfigsResult(configs=[own, other], resource_type=2, resource_name="t")
         scripted.handlers["DescribeConfigs"] = lambda request, node: DescribeConfigsResponse(results=[found])
-        shown = run("topic", "describe", "t").output
+        offsets(scripted, 3, 10)
+        sizes = DescribeLogDirsTopic("t", [DescribeLogDirsPartition(0, 2048)])
+        folder = DescribeLogDirsResult(log_dir="/data", topics=[sizes])
+        scripted.handlers["DescribeLogDirs"] = lambda request, node: DescribeLogDirsResponse(results=[folder])
+        scripted.handlers["ListGroups"] = lambda request, node: ListGroupsResponse(
+            groups=[ListedGroup(f"g-{number}") for number in range(101)]
+        )
+        result = run("topic", "describe", "t")
+        assert "the lag of 101 groups is not shown: --groups asks them all" in result.stderr
+        shown = result.stdout
         assert "settings  retention.ms=5\n" in shown
-        assert shown.splitlines()[-1].split() == ["0", "1", "0", "1", "1"]
-        (described,) = json.loads(run("topic", "describe", "t", "--json").output)
+        assert shown.splitlines()[-1].split() == ["0", "1", "0", "1", "1", "3", "10", "2.0", "KiB"]
+        (described,) = json.loads(run("topic", "describe", "t", "--json").stdout)
         assert described["partitions"][0]["leader"] == 1
+        assert (described["partitions"][0]["start"], described["partitions"][0]["end"]) == (3, 10)
         assert described["settings"] == {"retention.ms": "5"}
 
     def test_describe_what_is_not_there(self, run: Run) -> None:
@@ -170,6 +197,8 @@ class TestTopic:
         scripted.handlers["IncrementalAlterConfigs"] = lambda request, node: IncrementalAlterConfigsResponse(
             responses=[done]
         )
+        known = DescribeConfigsResult(configs=[DescribeConfigsResourceResult(name="b", value="1")])
+        scripted.handlers["DescribeConfigs"] = lambda request, node: DescribeConfigsResponse(results=[known])
         assert run("topic", "alter", "t", "--set", "a=1", "--delete", "b").output == "altered topic t\n"
         (resource,) = scripted.asked("IncrementalAlterConfigs")[0].resources
         assert [(each.name, each.config_operation, each.value) for each in resource.configs] == [
@@ -184,8 +213,29 @@ class TestTopic:
             return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name) for name in names])
 
         scripted.handlers["DeleteTopics"] = handle
-        assert run("topic", "delete", "a", "b").output == "deleted a, b\n"
-        assert json.loads(run("topic", "delete", "a", "--json").output) == {"deleted": ["a"]}
+        assert run("topic", "delete", "a", "b", "--yes").output == "deleted a, b\n"
+        assert json.loads(run("topic", "delete", "a", "--yes", "--json").output) == {"deleted": ["a"]}
+
+
+class TestBeforeSpark:
+    """A topic that is missing was found out after half a minute, by a query that failed."""
+
+    @pytest.fixture(autouse=True)
+    def no_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in ("load", "pipeline"):
+            monkeypatch.setattr(f"headrace.cli.{module}.opened_session", None)
+
+    def test_load(self, run: Run, tmp_path: Path) -> None:
+        result = run("load", "nope", str(tmp_path), "--to", "parquet")
+        assert result.exit_code == 1
+        assert "topic 'nope': there is no such topic" in result.stderr
+
+    def test_pipeline(self, run: Run, tmp_path: Path) -> None:
+        file = tmp_path / "p.sql"
+        file.write_text("-- in logs: feed nope\n-- out: console\nSELECT * FROM logs\n")
+        result = run("pipeline", "run", str(file))
+        assert result.exit_code == 1
+        assert f"{file}:1: topic 'nope': there is no such topic" in result.stderr
 
 
 class TestConfig:

@@ -7,19 +7,24 @@ real one.
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import click
 import pytest
 from rich.console import Console
 
+from headrace.cli.demo import METRICS_ABOVE, running_nodes
 from headrace.cli.demo_view import PlainView, draw
 from headrace.cli.options import parse_duration_ms
-from headrace.clients import ConsumedRecord
+from headrace.clients import ConsumerRecord
+from headrace.spark.demo.demonstration import NODE, SPARK, Harms
 from headrace.spark.demo.feeds import ERRORS, JOINED, LOGS, TABLE
 from headrace.spark.demo.picture import Picture
+from headrace.transport.system_network import free_ports
 
 # Says that it is done with everything, and has done nothing.
 LAZY = """
@@ -31,7 +36,7 @@ print(json.dumps({"kind": "done"}), flush=True)
 BROKEN = "import sys; sys.exit('Java is out of order')"
 COMMAND = """
 import sys
-import headrace.spark.demo.job_process as job_process
+import headrace.spark.demo.demonstration as job_process
 from headrace.cli.main import main
 job_process.JOB = (sys.executable, "-c", sys.argv.pop(1))
 main()
@@ -94,9 +99,9 @@ def _batch(picture: Picture, query: str, ends: dict[str, dict[str, int]]) -> Non
     picture.note_progress(said, {topic: dict.fromkeys(places, 100) for topic, places in ends.items()})
 
 
-def _drawn(picture: Picture) -> str:
-    console = Console(file=io.StringIO(), width=140)
-    console.print(draw(picture))
+def _drawn(picture: Picture, width: int = 140, height: int = 50) -> str:
+    console = Console(file=io.StringIO(), width=width, height=height)
+    console.print(draw(picture, width=width, height=height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -110,7 +115,7 @@ def test_the_start_of_spark_is_shown() -> None:
     assert "1,000" in shown  # records a second
 
 
-def test_queries_and_what_comes_out_are_shown() -> None:
+def _busy_picture() -> Picture:
     picture = _picture()
     picture.spark_step = None
     _batch(picture, TABLE, {LOGS: {"0": 1100, "1": 600}, "@start": {}})
@@ -118,12 +123,96 @@ def test_queries_and_what_comes_out_are_shown() -> None:
     error = b'{"service": "cart", "minute_ms": 1700000040000, "errors": 9}'
     session = b'{"session": 4, "user": "u-1", "name": "Ada", "plan": "pro", "country": "DE", "device": "ios"}'
     for topic, value in ((ERRORS, error), (JOINED, session)):
-        picture.outcome.take(ConsumedRecord(topic, 0, 0, 0, None, value, ()))
+        picture.outcome.take(ConsumerRecord(topic, 0, 0, 0, None, value, ()))
+    return picture
+
+
+def test_queries_and_what_comes_out_are_shown() -> None:
+    picture = _busy_picture()
     shown = _drawn(picture)
     for text in ("1,500", "345 ms", "21 rows", "cart", "22:14 UTC", "Ada (u-1)"):
         assert text in shown
     assert picture.queries[TABLE].lag == 1500
     assert picture.queries[ERRORS].lag is None
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 16), (100, 30), (140, 24), (200, 60)])
+def test_nothing_is_cropped(width: int, height: int) -> None:
+    """At 80x24 the lower half was cut off, and lines that were too long were broken."""
+    picture = _busy_picture()
+    picture.address = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+    picture.news = [f"{second} s: a node was killed (kill -9): it comes back" for second in (30, 40)]
+    for number in range(10):
+        value = b'{"session": %d, "user": "u", "name": "N", "plan": "p", "country": "DE", "device": "d"}'
+        picture.outcome.take(ConsumerRecord(JOINED, 0, 0, 0, None, value % number, ()))
+    lines = _drawn(picture, width, height).splitlines()
+    assert len(lines) < height
+    assert all(len(line) <= width for line in lines)
+    shown = "\n".join(lines)
+    for text in (
+        *picture.address.split(","),
+        *picture.feeds,
+        *picture.queries,
+        *picture.news,
+        "Ctrl-C stops",
+    ):
+        assert text in shown
+    assert ("cart" in shown) == (height > 16)
+
+
+def test_records_of_a_derived_feed_are_those_that_can_be_read() -> None:
+    """Offsets count the markers of transactions too, which looked like records that came twice."""
+    picture = _busy_picture()
+    assert picture.outcome.taken == {ERRORS: 1, JOINED: 1}
+
+
+class TestHarms:
+    def ready(self, picture: Picture, batch: int) -> None:
+        for name, query in picture.queries.items():
+            query.batch = batch
+            picture.feeds[name if name in picture.feeds else LOGS].in_sync = "3/3"
+        for feed in picture.feeds.values():
+            feed.in_sync = "3/3"
+        picture.spark_step = None
+
+    def test_nothing_is_killed_before_spark_has_finished_a_batch(self) -> None:
+        killed: list[str] = []
+        planned = [(NODE, lambda: killed.append(NODE)), (SPARK, lambda: killed.append(SPARK))]
+        harms, picture = Harms(planned), Picture("a:1", elapsed_ms=600_000)
+        assert harms.do_what_is_due(picture) == []
+        self.ready(picture, 0)
+        (told,) = harms.do_what_is_due(picture)
+        assert told == "600 s: a node was killed (kill -9): its supervisor starts it again"
+        assert harms.do_what_is_due(picture) == []  # the batch is the one of before
+        self.ready(picture, 1)
+        picture.feeds[LOGS].in_sync = "2/3"
+        assert harms.do_what_is_due(picture) == []  # the node is not back
+        assert harms.left() == ["Spark was not killed: the run was over before it was time"]
+        self.ready(picture, 2)
+        assert len(harms.do_what_is_due(picture)) == 1
+        assert killed == [NODE, SPARK]
+        assert harms.left() == []
+
+
+def test_a_port_that_is_taken_is_the_last_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-c", COMMAND, LAZY, "demo", "--nodes", "1", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Error: the cluster did not start: ")
+    assert last.endswith("another program listens there, choose another port with --port")
+
+
+def test_metrics_are_above_the_clients_ports(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    with running_nodes(1, port, str(tmp_path / "cluster")):
+        url = f"http://127.0.0.1:{port + METRICS_ABOVE}/health/ready"
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert answer.read() == b"ready\n"
 
 
 def test_the_plain_view_has_a_line_every_other_second(capsys: pytest.CaptureFixture[str]) -> None:

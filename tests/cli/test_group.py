@@ -48,7 +48,7 @@ def topic(bootstrap: str) -> str:
     """Two partitions with records of the times 0 s, 1 s, …"""
     name = f"t-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.create_topic(name, partitions=2, settings={"retention.ms": "-1"})
+        admin.create_topic(name, partitions=2, configs={"retention.ms": "-1"})
     with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         for partition in range(2):
             for second in range(RECORDS):
@@ -129,7 +129,8 @@ class TestListAndDescribe:
         assert group in run("list", "--state", "empty", "--type", "Classic").stdout
         assert group not in run("list", "--state", "stable").stdout
         assert group not in run("list", "--type", "consumer").stdout
-        assert run("list", "--state", "nonsense").stderr == "no group is like that\n"
+        assert run("list", "--state", "dead").stderr == "no group is like that\n"
+        assert "'nonsense' is not one of" in run("list", "--state", "nonsense", code=2).stderr
 
     def test_a_group_without_members_shows_its_offsets(
         self, run: Run, bootstrap: str, topic: str, group: str
@@ -200,9 +201,9 @@ class TestReset:
     def test_out_of_range_is_clipped(self, run: Run, bootstrap: str, topic: str, group: str) -> None:
         commit(bootstrap, group, topic, {0: 5})
         ahead = run("reset-offsets", "-g", group, "--all-topics", "--to-offset", "99", "--execute")
-        assert f"{topic}-0: 99 is out of range, taken is 10, where it ends\n" in ahead.stderr
+        assert f"{topic}-0: 99 is out of range: goes to 10, where it ends\n" in ahead.stderr
         back = run("reset-offsets", "-g", group, "--all-topics", "--shift-by", "-99", "--execute")
-        assert f"{topic}-0: -89 is out of range, taken is 0, where it begins\n" in back.stderr
+        assert f"{topic}-0: -89 is out of range: goes to 0, where it begins\n" in back.stderr
         assert committed(run, group) == {0: 0}
 
     def test_a_file_there_and_back(
@@ -243,8 +244,8 @@ class TestReset:
         with member(bootstrap, group, topic, protocol):
             refused = run("reset-offsets", "-g", group, "-t", topic, "--to-earliest", "--execute", code=1)
             assert "it has members; stop its consumers first" in refused.stderr
-            assert "it has members" in run("delete", group, code=1).stderr
-            told = run("delete-offsets", group, "-t", topic, code=1).stderr
+            assert "it has members" in run("delete", group, "--yes", code=1).stderr
+            told = run("delete-offsets", group, "-t", topic, "--yes", code=1).stderr
             assert f"members of the group read topic {topic} now; stop them first" in told
         run("reset-offsets", "-g", group, "-t", topic, "--to-offset", "8", "--execute")
         assert committed(run, group) == {0: 8, 1: 8}
@@ -276,18 +277,18 @@ class TestDelete:
     def test_groups(self, run: Run, bootstrap: str, topic: str, group: str) -> None:
         commit(bootstrap, group, topic, {0: 5})
         commit(bootstrap, f"{group}-2", topic, {0: 5})
-        result = run("delete", group, "nope", f"{group}-2", code=1)
+        result = run("delete", group, "nope", f"{group}-2", "--yes", code=1)
         assert result.stdout == f"deleted {group}, {group}-2\n"
         assert result.stderr.startswith("Error: group 'nope': there is no such group")
         assert group not in run("list").stdout
 
     def test_offsets(self, run: Run, bootstrap: str, topic: str, group: str) -> None:
         commit(bootstrap, group, topic, {0: 5, 1: 6})
-        run("delete-offsets", group, "--topic", f"{topic}:0")
+        run("delete-offsets", group, "--topic", f"{topic}:0", "--yes")
         assert committed(run, group) == {1: 6}
         told = run("delete-offsets", group, "--topic", f"{topic}:0", code=1).stderr
         assert f"has committed nothing of partition 0 of topic '{topic}'" in told
-        shown = json.loads(run("delete-offsets", group, "--topic", topic, "--json").stdout)
+        shown = json.loads(run("delete-offsets", group, "--topic", topic, "--json", "--yes").stdout)
         assert shown == {"group": group, "deleted": [{"topic": topic, "partition": 1}]}
         assert "with --topic" in run("delete-offsets", group, code=2).stderr
         assert "there is no such group" in run("delete-offsets", "nope", "--topic", topic, code=1).stderr

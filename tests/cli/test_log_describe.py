@@ -8,7 +8,12 @@ from click.testing import CliRunner
 from headrace.base.ids import TopicPartition
 from headrace.cli.main import cli
 from headrace.log.checkpoints import encode_offsets
-from headrace.log.uncleanable import UNCLEANABLE, GivenUp, encode_uncleanable, read_uncleanable
+from headrace.log.compaction.drivers.uncleanable_partitions import (
+    UNCLEANABLE,
+    UncleanablePartition,
+    encode_uncleanable,
+    read_uncleanable,
+)
 from headrace.testing.disk import VirtualDisk
 
 
@@ -18,7 +23,7 @@ def run(*words: str, code: int = 0) -> str:
     return result.output
 
 
-def folder_with(root: Path, given_up: dict[TopicPartition, GivenUp]) -> str:
+def folder_with(root: Path, given_up: dict[TopicPartition, UncleanablePartition]) -> str:
     for name, sizes in {"users-0": {0: 10, 7: 5}, "orders-1": {3: 4}, "gone-0.ab12-delete": {0: 1}}.items():
         (root / name).mkdir(parents=True)
         for offset, size in sizes.items():
@@ -42,7 +47,7 @@ def test_logs_and_how_far_compaction_has_been(tmp_path: Path) -> None:
         "segments": 2,
         "size_bytes": 15,
         "start": 0,
-        "cleaned_to": 7,
+        "cleaner_checkpoint": 7,
         "uncleanable": None,
     }
     assert "there is no such log" in run(folder, "--uncleanable")
@@ -50,7 +55,9 @@ def test_logs_and_how_far_compaction_has_been(tmp_path: Path) -> None:
 
 def test_a_log_that_compaction_gave_up_is_told_with_the_reason_and_what_to_do(tmp_path: Path) -> None:
     why = "/data/users-0/00000000000000000000.log: byte 61 has a batch whose CRC does not match"
-    folder = folder_with(tmp_path / "data", {TopicPartition("users", 0): GivenUp(1_700_000_000_000, why)})
+    folder = folder_with(
+        tmp_path / "data", {TopicPartition("users", 0): UncleanablePartition(1_700_000_000_000, why)}
+    )
     shown = run(folder, code=1)
     assert f"users-0 cannot be compacted since 2023-11-14 22:13:20 UTC: {why}" in shown
     assert "headrace log dump FILE" in shown

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from headrace.cli.main import cli
 from headrace.clients import Producer
 from headrace.testing import Cluster
+from tests.spark.schema_registry import SchemaRegistry
 
 FILE = """\
 -- in numbers: feed numbers
@@ -78,3 +79,79 @@ def test_an_interrupt_ends_it_after_the_batch(tmp_path: Path) -> None:
     assert stop["ends"] == {"numbers": {"0": 5 * len(batches)}}
     assert len(batches) < 20
     assert "stopping when the batch is done" in complaint
+
+
+def test_files_that_would_share_a_checkpoint(tmp_path: Path) -> None:
+    for name in ("a.sql", "b.sql"):
+        (tmp_path / name).write_text("-- checkpoint: same\n" + FILE)
+    done = CliRunner().invoke(cli, ["pipeline", "run", str(tmp_path)])
+    assert done.exit_code == 1
+    said = f"{tmp_path}/b.sql: {tmp_path}/a.sql has the checkpoint {tmp_path}/same too; give it another"
+    assert said in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = CliRunner().invoke(cli, ["pipeline", "run", str(empty)])
+    assert "there is no file in it that ends with .sql or .py" in done.stderr
+
+
+def test_a_folder_is_drawn(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text(FILE)
+    (tmp_path / "b.sql").write_text("-- in copies: feed copies\n-- out: console\nSELECT * FROM copies\n")
+    done = CliRunner().invoke(cli, ["pipeline", "graph", str(tmp_path)])
+    assert done.stdout.splitlines() == [
+        "feed numbers ─► [ a ] ─► feed copies",
+        "feed copies ─► [ b ] ─► table console",
+    ]
+    svg = tmp_path / "all.svg"
+    done = CliRunner().invoke(cli, ["pipeline", "graph", str(tmp_path), "--svg", str(svg), "--json"])
+    assert json.loads(done.stdout)["edges"][0] == {"from": "feed numbers", "to": "a"}
+    assert svg.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--from", "now", "--to", "2026-01-31"], 2, "--from now: a time is"),
+        (["--from", "5", "--to", "9999-01-01"], 2, "is to come"),
+        (["--from", "5", "--to", "5"], 1, "--from must be before --to"),
+        (["--from", "5", "--to", "6", "--into", "other=x"], 1, "has not output 'other'"),
+        (["--from", "5", "--to", "6", "--into", "copies"], 1, "where it goes anyway"),
+    ],
+)
+def test_replays_that_are_none(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    path = tmp_path / "p.sql"
+    path.write_text(FILE)
+    done = CliRunner().invoke(cli, ["pipeline", "replay", str(path), *words])
+    assert (done.exit_code, said in done.stderr) == (code, True), done.stderr
+
+
+def test_fields_are_proposed() -> None:
+    with SchemaRegistry() as registry, Cluster() as cluster:
+        brokers = cluster.bootstrap_servers
+        for topic in ("orders", "payments", "empty"):
+            cluster.create_topic(topic, 2)
+        with Producer(bootstrap_servers=brokers) as producer:
+            for number in range(20):
+                producer.send("orders", json.dumps({"id": number}).encode(), partition=number % 2)
+                producer.send("payments", b"\0\0\0\0\1x")
+            producer.send("orders", b"{", partition=0)
+        done = CliRunner().invoke(cli, ["pipeline", "infer", "orders", "-b", brokers])
+        assert done.stdout == (
+            "-- in orders: feed orders\n--   json: id LONG\n--   dead letters: orders-dead\n-- out: console\n"
+            "-- trigger: available now\n\nSELECT * FROM orders\n"
+        )
+        assert "21 records: 1 are no JSON objects, 0 are tombstones" in done.stderr
+        few = CliRunner().invoke(
+            cli, ["pipeline", "infer", "orders", "--records", "4", "--json", "-b", brokers]
+        )
+        assert json.loads(few.stdout)["records"] == 4
+        words = ["pipeline", "infer", "payments", "-b", brokers]
+        assert "say with --registry where those are" in CliRunner().invoke(cli, words).stderr
+        registry.add("payments-value", '{"type": "object", "properties": {"id": {}}}', "JSON")
+        done = CliRunner().invoke(cli, [*words, "--registry", registry.url])
+        assert (
+            f"-- registry: {registry.url}\n-- in payments: feed payments\n--   json: registry\n"
+            in done.stdout
+        )
+        done = CliRunner().invoke(cli, ["pipeline", "infer", "empty", "-b", brokers])
+        assert "empty has no records to look at" in done.stderr

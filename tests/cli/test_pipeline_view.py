@@ -2,11 +2,12 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from headrace.cli.pipeline_view import JsonView, LineView, LiveView, open_view
+from headrace.cli.pipeline_view import JsonView, LineView, LivePipelineView, open_view
 from headrace.spark.pipeline.reports import BatchReport, batch_report
 
 PLAIN = BatchReport("copy", 3, 12_000, 11_500, 250, 1_234, 0, 0, 0, {"t": {"0": 5}})
@@ -18,11 +19,13 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
         view.started(["copy", "sums"])
         view.batch(PLAIN)
         view.batch(STATEFUL)
+        view.batch(replace(PLAIN, bad_rows=2, tombstones=3))
     out, err = capsys.readouterr()
     assert err == "running copy, sums; Ctrl-C stops after the batch\n"
     assert out.splitlines() == [
         "copy  batch 3  in 12,000  out 11,500  lag 250  took 1.2 s",
         "sums  batch 0  in 5  took 0.1 s  state 1,200 rows, 3.0 MiB (7 late rows dropped)",
+        "copy  batch 3  in 12,000 (2 bad, 3 tombstones)  out 11,500  lag 250  took 1.2 s",
     ]
 
 
@@ -38,7 +41,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_on_a_terminal() -> None:
     screen = io.StringIO()
-    view = LiveView()
+    view = LivePipelineView()
     view._live.console = Console(file=screen, force_terminal=True, width=120)
     with view:
         view.started(["copy", "sums"])
@@ -70,5 +73,8 @@ def test_a_report_of_what_spark_says() -> None:
     assert batch_report("q", progress) == BatchReport(
         "q", 7, 30, 4, 2, 412, 6, 1000, 4, {"a": {"0": 10, "1": 5}, "b": {"0": 1}}
     )
+    counts = {"headrace_in_a": {"bad": 2, "tombstones": 1, "violates: n > 0": 3, "violates: n < 9": 0}}
+    judged = batch_report("q", {**progress, "observedMetrics": counts})
+    assert (judged.bad_rows, judged.tombstones, judged.violations) == (2, 1, {"n > 0": 3})
     bare = batch_report("q", {"batchId": 0, "sources": [{"endOffset": 5}]})
     assert (bare.rows_out, bare.lag, bare.ends) == (None, None, {})

@@ -12,16 +12,15 @@ from headrace.base.ids import TopicPartition
 from headrace.cli.reassign_plan import (
     ANY,
     Plan,
-    Target,
+    ReplicaTarget,
     current_plan,
     plan_text,
     propose,
     read_plan,
     read_topics,
+    throttled_replicas,
 )
-from headrace.cli.reassign_throttles import throttled_replicas
-from headrace.clients.administering.brokers import BrokerDescription
-from headrace.clients.administering.topics import PartitionDescription, TopicDescription
+from headrace.clients import BrokerDescription, TopicDescription, TopicPartitionInfo
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -39,8 +38,8 @@ def test_a_plan_is_read_as_kafkas_tool_writes_it(tmp_path: Path) -> None:
         written(tmp_path, {"version": 1, "partitions": [entry(log_dirs=["any", "/data/b"]), entry(1, [3])]})
     )
     assert plan == {
-        TopicPartition("t", 0): Target([1, 2], [ANY, "/data/b"]),
-        TopicPartition("t", 1): Target([3], [ANY]),
+        TopicPartition("t", 0): ReplicaTarget([1, 2], [ANY, "/data/b"]),
+        TopicPartition("t", 1): ReplicaTarget([3], [ANY]),
     }
     assert plan[TopicPartition("t", 0)].moved_folders() == {2: "/data/b"}
     assert read_plan(written(tmp_path, plan_text(plan))) == plan
@@ -78,7 +77,7 @@ def test_topics_to_move(tmp_path: Path) -> None:
 
 def described(count: int, replicas: list[int]) -> TopicDescription:
     partitions = [
-        PartitionDescription(number, replicas[0], 0, replicas, replicas, []) for number in range(count)
+        TopicPartitionInfo(number, replicas[0], 0, replicas, replicas, []) for number in range(count)
     ]
     return TopicDescription("t", "id", internal=False, partitions=partitions)
 
@@ -104,9 +103,9 @@ def test_fewer_brokers_than_replicas_are_no_place() -> None:
 
 
 def test_who_sends_and_who_receives_is_throttled() -> None:
-    before: Plan = {TopicPartition("t", index): Target([1, 2], [ANY, ANY]) for index in range(2)}
+    before: Plan = {TopicPartition("t", index): ReplicaTarget([1, 2], [ANY, ANY]) for index in range(2)}
     plan: Plan = {
-        TopicPartition("t", 0): Target([2, 3], [ANY, ANY]),
-        TopicPartition("t", 1): Target([4, 3], [ANY, ANY]),
+        TopicPartition("t", 0): ReplicaTarget([2, 3], [ANY, ANY]),
+        TopicPartition("t", 1): ReplicaTarget([4, 3], [ANY, ANY]),
     }
     assert throttled_replicas(before, plan) == {"t": ("0:1,0:2,1:1,1:2", "0:3,1:3,1:4")}

@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import cli
+from headrace.cli.start import FleetPlan
+from headrace.node import machine
 
 
 def start(*words: str) -> tuple[int, str]:
@@ -19,6 +21,12 @@ def start(*words: str) -> tuple[int, str]:
     ("words", "code", "said"),
     [
         (("--nodes", "0"), 2, "0 is not in the range"),
+        (("--nodes", "some"), 2, "'some' is not a valid integer"),
+        (
+            ("--nodes", "2", "--set", "controller.quorum.voters=1@a:1,2@b:1"),
+            1,
+            "node.id: give the number of this machine's first node",
+        ),
         (("--nodes", "3", "--set", "num.partition=3"), 1, "did you mean num.partitions?"),
         (("--set", "num.partitions"), 2, "'num.partitions' is not NAME=VALUE"),
         (
@@ -43,11 +51,38 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], code: int, said: str) ->
     assert "Traceback" not in output
 
 
-def test_a_file_with_a_slip(tmp_path: Path) -> None:
+SLIP = "broker.id=1\nlog.retention.hour=5\nzookeeper.connect=localhost:2181\n"
+
+
+def test_strict_refuses_a_file_with_a_slip(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("broker.id=1\nlog.retention.hour=5\n")
-    code, output = start("--config", str(file))
-    assert (code, "log.retention.hour: " in output, "log.retention.hours?" in output) == (1, True, True)
+    file.write_text(SLIP)
+    code, output = start("--config", str(file), "--strict")
+    assert code == 1
+    assert f"{file}:2: log.retention.hour: " in output
+    assert "log.retention.hours?" in output
+    assert f"{file}:3: zookeeper.connect: " in output
+
+
+def test_a_node_starts_with_a_file_with_a_slip_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(SLIP)
+    command = [sys.executable, "-m", "headrace.cli.main", "start", "--config", str(file), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("headrace ready: ")
+        finally:
+            process.terminate()
+        said = process.communicate()[1]
+    assert process.returncode == 0
+    assert f"{file}:2: log.retention.hour: it has no effect" in said
+    assert f"{file}:3: zookeeper.connect: it has no effect: there is no ZooKeeper." in said
 
 
 def test_starting_imports_neither_clients_nor_rich_nor_numba() -> None:
@@ -61,7 +96,37 @@ def test_starting_imports_neither_clients_nor_rich_nor_numba() -> None:
         "numpy",
         "asyncio",
         "cramjam",
-        "headrace.clients.cluster_client",
+        "headrace.clients.internals.network_client",
         "headrace.wire.codec",
     }
     assert not heavy & set(modules)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there", "expected", "said"),
+    [
+        (None, 0, 8, ["8 nodes for 16 cores"]),
+        (None, 4, 4, ["4 nodes for 16 cores", "this machine has 16 cores, of which 4 nodes use some 8"]),
+        (2, 0, 2, ["this machine has 16 cores, of which 2 nodes use some 4"]),
+        (8, 0, 8, []),
+    ],
+)
+def test_how_many_nodes_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    nodes: int | None,
+    there: int,
+    expected: int,
+    said: list[str],
+) -> None:
+    """By the machine's cores, unless the folder has nodes already, or somebody said it."""
+    monkeypatch.setattr(machine, "usable_cores", lambda: 16)
+    for number in range(there):
+        (tmp_path / f"node{number + 1}").mkdir()
+        (tmp_path / f"node{number + 1}/meta.properties").touch()
+    plan = FleetPlan(nodes, None, str(tmp_path), None, {}, False, None, False)
+    assert plan.node_count() == expected
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said)
+    assert all(part in line for part, line in zip(said, lines, strict=True))

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
-from headrace.cli.topic_tiers import Offsets, spread
+from headrace.cli.topic_tiers import TierOffsets, spread
 from headrace.log.system_disk import SystemDisk
 from headrace.testing.cluster import Cluster
-from headrace.tiered.remote_log import RemoteLog
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.building import remote_segment
 from tests.tiered.tiered_cluster import TOPIC, tiered_cluster, wait_for_tail, write
@@ -166,11 +166,11 @@ def test_folders_of_other_kinds(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_replaced_copies_do_not_count_and_one_segment_is_no_lag() -> None:
-    remote = RemoteLog()
+    remote = RemoteLogMetadataCache()
     for segment in (remote_segment(1, 0, 9), remote_segment(2, 10, 19), remote_segment(3, 0, 19, size=70)):
         remote.apply(segment)
     remote.apply(remote_segment(4, 20, 29, size=50))
-    offsets = Offsets(start=0, local_start=20, tiered_to=30, end=45)
+    offsets = TierOffsets(start=0, local_start=20, tiered_to=30, end=45)
     tiers = spread(0, offsets, remote, local_bytes=500, segment_bytes=100)
     assert (tiers.remote_segments, tiers.remote_bytes) == (2, 120)
     assert (tiers.only_local, tiers.only_local_bytes, tiers.copy_lag_bytes) == (15, 450, 350)

@@ -87,7 +87,7 @@ def test_what_hangs_is_found_and_ended(run: Run, bootstrap: str) -> None:
         "gone", -1, 5_000, [TopicProduceData("t", bytes(16), [PartitionProduceData(1, records)])]
     )
     with Admin(bootstrap_servers=bootstrap) as admin:
-        admin._background.run(admin._async.cluster.call(request, node=1, at_most=11))
+        admin._background.run(admin._async.client.call(request, node=1, at_most=11))
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send("t", b"behind it", partition=1).result(30)
     assert committed(bootstrap, 1) == []
@@ -104,3 +104,10 @@ def test_what_hangs_is_found_and_ended(run: Run, bootstrap: str) -> None:
 def test_an_abort_must_say_what(run: Run) -> None:
     for words in ([], ["x", "--topic", "t"], ["--topic", "t", "--partition", "1"]):
         assert "give a transactional id" in run("abort", *words, code=2).output
+
+
+def test_an_id_that_nobody_uses_is_not_made(run: Run) -> None:
+    """It was made, and said to be aborted."""
+    assert "no coordinator knows nosuch: see `headrace txn list`" in run("abort", "nosuch", code=1).stderr
+    assert "nosuch" not in [each["transactional_id"] for each in json.loads(run("list", "--json").stdout)]
+    assert "'ongoin' is not one of" in run("list", "--state", "ongoin", code=2).stderr

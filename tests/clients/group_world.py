@@ -15,10 +15,9 @@ from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.listener import RebalanceListener
+from headrace.clients import AsyncConsumer, RebalanceListener
 from headrace.clients.errors import ClientError
-from headrace.clients.world import World as ClientSurroundings
+from headrace.clients.internals.environment import ClientEnvironment
 from headrace.records.batch import batches, read_records
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
@@ -63,7 +62,7 @@ class Member(RebalanceListener):
         self._uncommitted: dict[TopicPartition, int] = {}
 
     async def run(self, own: Surroundings) -> None:
-        world = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+        world = ClientEnvironment(own.loop, own.network, own.clock, own.rng)
         settings: dict[str, Any] = {
             "bootstrap.servers": f"node:{PORT}",
             "group.id": GROUP,
@@ -79,7 +78,7 @@ class Member(RebalanceListener):
             "max.poll.records": own.rng.choice([3, 500]),
         }
         own_name = {name: self._seat.name for name in _STATIC if name in self._seat.more}
-        self._consumer = AsyncConsumer(settings | self._seat.more | own_name, world=world)
+        self._consumer = AsyncConsumer(settings | self._seat.more | own_name, environment=world)
         self._consumer.subscribe([TOPIC], listener=self)
         while not self.is_asked_to_leave:
             rows = await self._consumer.poll(0.1)

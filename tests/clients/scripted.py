@@ -13,7 +13,7 @@ from typing import Any, Self
 from headrace.base.chunks import FileSlice
 from headrace.clients import Admin
 from headrace.records.batch import Record, build_batch, read_records
-from headrace.wire.apis import API
+from headrace.wire.apis import API, ApiKey
 from headrace.wire.codec import decode, encode_chunks
 from headrace.wire.framing import read_request_header, response_frame
 from headrace.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
@@ -46,7 +46,9 @@ class ScriptedCluster:
         self.leaders = {("t", 0): 1}
         self.leader_epoch = 0
         self.versions: dict[int, tuple[int, int]] = {
-            key: (api.advertised_min, api.advertised_max) for key, api in API.items()
+            key: (api.advertised_min, api.advertised_max)
+            for key, api in API.items()
+            if key not in (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)  # as most brokers
         }
         self.features: dict[str, int] = {}
         self.closing = threading.Event()

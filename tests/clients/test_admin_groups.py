@@ -8,9 +8,8 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients import OffsetAndMetadata
-from headrace.clients.administering.groups import GroupBusyError, NoPartitionError, NoSuchGroupError
-from headrace.clients.assignors.base import encode_assignment
-from headrace.clients.errors import RefusedError
+from headrace.clients.assignors.consumer_partition_assignor import encode_assignment
+from headrace.clients.errors import GroupBusyError, NoPartitionError, NoSuchGroupError, RefusedError
 from headrace.wire.schemas.consumer_group_describe import ConsumerGroupDescribeResponse
 from headrace.wire.schemas.consumer_group_describe import DescribedGroup as ConsumerGroup
 from headrace.wire.schemas.delete_groups import DeletableGroupResult, DeleteGroupsResponse

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.base.ids import TopicPartition
-from tests.clients.test_producing import play
+from tests.clients.test_producer import play
 from tests.clients.worlds import ClientWorld, partitions
 
 
@@ -118,5 +118,53 @@ def test_a_table_in_chunks_fills_its_batches() -> None:
             with pytest.raises(ValueError, match="partitions go from 0 to 1"):
                 await producer.send_arrow("t", table(0, 2, partition=[0, 2]))
         assert len(world.values("t", 0)) == len(world.values("t", 1)) == 100
+
+    play(script)
+
+
+def test_a_column_that_no_record_has_is_an_error() -> None:
+    """Key and Value were passed over without a word: the records were three tombstones."""
+
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer() as producer:
+            with pytest.raises(ValueError, match=r"unknown columns: Key, Value; a record's are key, value, "):
+                await producer.send_arrow("t", pa.table({"Key": [b"k"], "Value": [b"v"]}))
+            with pytest.raises(ValueError, match="columns twice: value"):
+                await producer.send_arrow("t", pa.table([[b"a"], [b"b"]], names=["value", "value"]))
+            with pytest.raises(TypeError, match=r"not list; pyarrow\.table"):
+                await producer.send_arrow("t", [{"value": b"v"}])
+        assert world.values("t") == []
+
+    play(script)
+
+
+def test_what_was_polled_can_be_sent_on() -> None:
+    async def script(world: ClientWorld) -> None:
+        for name in ("a", "b"):
+            await world.create_topic(name)
+        async with world.producer() as producer, world.consumer(auto_offset_reset="earliest") as consumer:
+            await producer.send_arrow("a", table(0, 10))
+            await producer.flush()
+            consumer.assign([TopicPartition("a", 0)])
+            await producer.send_arrow("b", await read(consumer, 10))
+        assert world.values("b") == [b"%d" % number for number in range(10)]
+
+    play(script)
+
+
+def test_a_data_frame_is_a_table() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        async with world.producer() as producer:
+            frame = pandas.DataFrame({"key": ["a", "b"], "value": [b"1", None]}, index=["x", "y"])
+            await producer.send_arrow("t", frame)
+            await producer.send_arrow("t", frame.set_index("key"))
+            with pytest.raises(ValueError, match="unknown columns: day"):
+                await producer.send_arrow("t", frame.rename_axis("day"))
+        assert world.values("t") == [b"1", None] * 2
+        assert world.keys("t") == [b"a", b"b"] * 2
 
     play(script)

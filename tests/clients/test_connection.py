@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace.clients import Producer
-from headrace.clients.addresses import parse_addresses
+from headrace.clients import Admin, Producer
+from headrace.clients.config import parse_addresses
 from headrace.clients.errors import (
     ClientError,
     NoSuchTopicError,
@@ -14,7 +14,7 @@ from headrace.clients.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from headrace.wire.apis import API_VERSIONS
+from headrace.wire.apis import ApiKey
 from tests.clients.scripted import ScriptedCluster, Written
 
 METADATA = 3
@@ -34,7 +34,7 @@ def test_the_highest_common_version_is_used(scripted: ScriptedCluster) -> None:
 
 
 def test_a_broker_with_an_older_api_versions_is_asked_again_in_its_own(scripted: ScriptedCluster) -> None:
-    scripted.versions[API_VERSIONS] = (0, 2)
+    scripted.versions[ApiKey.API_VERSIONS] = (0, 2)
     with scripted.admin() as admin:
         assert [each.name for each in admin.list_topics()] == ["t"]
 
@@ -60,6 +60,15 @@ def test_no_broker_there(scripted: ScriptedCluster) -> None:
         scripted.admin() as admin,
         pytest.raises(UnreachableError, match=rf"cannot connect to {scripted.address} .*headrace start"),
     ):
+        admin.list_topics()
+
+
+def test_none_of_several_is_there(scripted: ScriptedCluster) -> None:
+    """All that were tried are named: who reads of one only looks for the fault there."""
+    scripted.kill(1)
+    several = f"{scripted.address},127.0.0.1:1"
+    told = rf"none of 2 addresses can be used \({several.replace(',', ', ')}\): cannot connect to"
+    with Admin(bootstrap_servers=several) as admin, pytest.raises(UnreachableError, match=told):
         admin.list_topics()
 
 

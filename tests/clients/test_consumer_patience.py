@@ -2,8 +2,8 @@
 
 import asyncio
 
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.world import World as ClientSurroundings
+from headrace.clients import AsyncConsumer
+from headrace.clients.internals.environment import ClientEnvironment
 from headrace.testing.machine import Surroundings
 from headrace.testing.world import World
 
@@ -22,8 +22,8 @@ def test_a_refresh_that_takes_long_is_waited_for() -> None:
 
     async def script() -> None:
         async def poll(own: Surroundings) -> None:
-            surroundings = ClientSurroundings(own.loop, own.network, own.clock, own.rng)
-            consumer = AsyncConsumer(SETTINGS, world=surroundings)
+            surroundings = ClientEnvironment(own.loop, own.network, own.clock, own.rng)
+            consumer = AsyncConsumer(SETTINGS, environment=surroundings)
             consumer.subscribe(["t"])
             while True:
                 await consumer.poll(1.0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.clients.cluster_client import ANY_BROKER, Use
-from headrace.clients.coordinator_client import CoordinatorClient, CoordinatorKind
 from headrace.clients.errors import UnreachableError
+from headrace.clients.internals.coordinator_client import CoordinatorClient, CoordinatorKind
+from headrace.clients.internals.network_client import ANY_BROKER, Use
 from headrace.wire.schemas.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -21,7 +21,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.killed: set[int] = set()
-        self.view = SimpleNamespace(learn_endpoints=lambda endpoints: None)
+        self.metadata = SimpleNamespace(learn_endpoints=lambda endpoints: None)
         self.versions = SimpleNamespace(choose=lambda api_key: 4, supports=lambda api_key: True)
 
     async def find(self, node: int = ANY_BROKER, use: Use = Use.GENERAL) -> Any:

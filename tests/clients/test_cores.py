@@ -7,17 +7,16 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.configuration import ClientConfig
-from headrace.clients.consuming.fetch_session import FetchSession, Wanted
-from headrace.clients.consuming.positions import PartitionState
-from headrace.clients.consuming.records import Chunk
+from headrace.clients.config import CONSUMER, PRODUCER, TABLES, ClientConfig
 from headrace.clients.errors import ClientError
-from headrace.clients.metadata import NOBODY, ClusterView, Leader
-from headrace.clients.producing.encoding import encode_rows
-from headrace.clients.producing.partitioners import RoundRobinPartitioner, StickyPartitioner
-from headrace.clients.setting_tables import CONSUMER, PRODUCER, TABLES
-from headrace.records import columns_arrow
+from headrace.clients.internals.consumer.completed_fetch import CompletedFetch
+from headrace.clients.internals.consumer.fetcher import FetchSessionHandler, FetchTarget
+from headrace.clients.internals.consumer.subscription_state import TopicPartitionState
+from headrace.clients.internals.metadata import NOBODY, LeaderAndEpoch, Metadata
+from headrace.clients.internals.producer.encoding import encode_rows
+from headrace.clients.internals.producer.partitioners import RoundRobinPartitioner, StickyPartitioner
 from headrace.records.batch import Record, build_batch, build_txn_marker, encode_record
+from headrace.records.columns import schema
 from headrace.settings.definition import SettingError
 from headrace.transport.backoff import Backoff
 from headrace.wire.schemas.fetch import FetchRequest
@@ -32,12 +31,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID = bytes(range(16))
 
 
-def wanted(offset: int) -> Wanted:
-    return Wanted(ID, offset, 0, 1_000)
+def wanted(offset: int) -> FetchTarget:
+    return FetchTarget(ID, offset, 0, 1_000)
 
 
 class TestFetchSession:
-    def ask(self, session: FetchSession, **offsets: int) -> FetchRequest:
+    def ask(self, session: FetchSessionHandler, **offsets: int) -> FetchRequest:
         request = FetchRequest()
         partitions = {TopicPartition("t", int(name[1:])): wanted(offset) for name, offset in offsets.items()}
         session.fill(request, partitions)
@@ -50,7 +49,7 @@ class TestFetchSession:
         )
 
     def test_everything_once_then_what_changed(self) -> None:
-        session = FetchSession()
+        session = FetchSessionHandler()
         first = self.ask(session, p0=0, p1=0)
         assert (first.session_id, first.session_epoch, self.names(first)) == (0, 0, ([0, 1], []))
         assert session.answered(0, 77)
@@ -64,7 +63,7 @@ class TestFetchSession:
         "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
     )
     def test_a_lost_session_begins_anew(self, code: ErrorCode) -> None:
-        session = FetchSession()
+        session = FetchSessionHandler()
         self.ask(session, p0=0)
         session.answered(0, 77)
         self.ask(session, p0=3)
@@ -73,7 +72,7 @@ class TestFetchSession:
         assert (again.session_id, again.session_epoch, self.names(again)) == (0, 0, ([0], []))
 
     def test_a_broker_without_sessions(self) -> None:
-        session = FetchSession()
+        session = FetchSessionHandler()
         for _ in range(2):
             assert self.ask(session, p0=0).session_epoch == 0
             session.answered(0, 0)
@@ -87,22 +86,22 @@ def metadata(leader: int, epoch: int, topic_id: bytes = ID, error: int = 0) -> M
 
 class TestMetadata:
     def test_an_older_epoch_changes_nothing(self) -> None:
-        view = ClusterView()
+        view = Metadata()
         view.learn(metadata(leader=1, epoch=5))
         view.learn(metadata(leader=2, epoch=4))
-        assert view.leader(T0) == Leader(1, 5)
-        assert view.learn_leader(T0, Leader(3, 6))
-        assert not view.learn_leader(T0, Leader(3, 6))
+        assert view.leader(T0) == LeaderAndEpoch(1, 5)
+        assert view.learn_leader(T0, LeaderAndEpoch(3, 6))
+        assert not view.learn_leader(T0, LeaderAndEpoch(3, 6))
 
     def test_a_topic_made_again_is_another_one(self) -> None:
-        view = ClusterView()
+        view = Metadata()
         view.learn(metadata(leader=1, epoch=5))
         view.learn(metadata(leader=2, epoch=0, topic_id=bytes(16)[:15] + b"x"))
-        assert view.leader(T0) == Leader(2, 0)
+        assert view.leader(T0) == LeaderAndEpoch(2, 0)
         assert ID not in view.names
 
     def test_a_topic_that_is_gone(self) -> None:
-        view = ClusterView()
+        view = Metadata()
         view.learn(metadata(leader=1, epoch=5))
         view.learn(metadata(leader=1, epoch=5, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         assert view.leader(T0) == NOBODY
@@ -198,7 +197,7 @@ class TestChunks:
     def values(
         self, data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None
     ) -> list[bytes]:
-        chunk = Chunk(T0, data, aborted=aborted)
+        chunk = CompletedFetch(T0, data, aborted=aborted)
         found: list[bytes] = []
         while rows := chunk.next_rows(position):
             found += [row.value for row in rows.rows]
@@ -233,12 +232,14 @@ class TestChunks:
     @pytest.mark.parametrize("in_runs", [True, False])
     def test_nothing_is_passed_over(self, in_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is broken fails each time, and what comes before it is given out first."""
-        columns_arrow.column_kernels()
+        schema.column_kernels()
         if not in_runs:
-            monkeypatch.setattr(columns_arrow, "_loaded", None)
+            monkeypatch.setattr(schema, "_loaded", None)
         last = bytearray(self.batch(3, b"d"))
         last[-3] ^= 1
-        chunk = Chunk(T0, self.batch(0, b"a") + self.batch(1, b"b", b"c") + last + self.batch(4, b"e"))
+        chunk = CompletedFetch(
+            T0, self.batch(0, b"a") + self.batch(1, b"b", b"c") + last + self.batch(4, b"e")
+        )
         found: list[bytes] = []
         position = 0
         while position < 3:
@@ -252,7 +253,7 @@ class TestChunks:
                 chunk.next_rows(position)
 
     def test_a_record_that_cannot_be_deserialized_waits(self) -> None:
-        chunk = Chunk(T0, self.batch(0, b"1", b"2", b"no number", b"4"))
+        chunk = CompletedFetch(T0, self.batch(0, b"1", b"2", b"no number", b"4"))
         rows = chunk.next_rows(0, None, int)
         assert rows is not None
         assert ([row.value for row in rows.rows], rows.end) == ([1, 2], 2)
@@ -282,10 +283,10 @@ def test_rows_are_encoded_as_everywhere_else() -> None:
 
 
 def test_what_was_fetched_before_a_seek_is_not_kept() -> None:
-    state = PartitionState(T0)
+    state = TopicPartitionState(T0)
     state.seek(5)
     era = state.era
-    state.add(Chunk(T0, b""), 9, 0)
+    state.add(CompletedFetch(T0, b""), 9, 0)
     assert (state.position, state.fetch_offset, state.has_data) == (5, 9, True)
     state.seek(2)
     assert (state.position, state.fetch_offset, state.has_data) == (2, 2, False)

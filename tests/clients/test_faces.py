@@ -19,13 +19,13 @@ from headrace.clients import (
     Admin,
     AsyncConsumer,
     AsyncProducer,
-    ConsumedRecord,
     Consumer,
+    ConsumerRecord,
     Producer,
     RebalanceListener,
 )
-from headrace.clients.background import Background, in_caller
 from headrace.clients.errors import ClientError, ClosedError, WakeupError
+from headrace.clients.internals.background import Background, in_caller
 from tests.compat.stock_kafka import EITHER, running_either
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.consumer.heartbeat.interval.ms": "1000"}
@@ -46,7 +46,7 @@ def topic(bootstrap: str) -> str:
     return name
 
 
-def drain(consumers: list[Consumer], until: Callable[[], bool], seen: list[ConsumedRecord]) -> None:
+def drain(consumers: list[Consumer], until: Callable[[], bool], seen: list[ConsumerRecord]) -> None:
     """Poll in turn until something holds."""
     for _ in range(1_500):
         if until():
@@ -62,7 +62,7 @@ def test_there_and_back(bootstrap: str, topic: str) -> None:
         placed = [each.result(30) for each in deliveries]
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign(consumer.partitions_for(topic))
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         drain([consumer], lambda: len(seen) == 500, seen)
         assert {(row.partition, row.offset): row.value for row in seen} == {
             (each.partition, each.offset): b"%d" % number for number, each in enumerate(placed)
@@ -108,7 +108,7 @@ def test_a_group_of_two(bootstrap: str, topic: str, settings: dict[str, Any]) ->
             threads.add(threading.current_thread())
             assert set(first.assignment) >= set(partitions)  # it may be used from here
 
-    seen: list[ConsumedRecord] = []
+    seen: list[ConsumerRecord] = []
     first = Consumer(bootstrap_servers=bootstrap, **options)
     with first:
         first.subscribe([topic], listener=Notes())

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.commits import Commits
-from headrace.clients.consuming.coordinator import Membership, OffsetAndMetadata
-from headrace.clients.consuming.positions import Positions
+from headrace.clients import OffsetAndMetadata
 from headrace.clients.errors import ClientError, CommitFailedError
+from headrace.clients.internals.consumer.commit_request_manager import CommitRequestManager
+from headrace.clients.internals.consumer.group_coordinator_client import Membership
+from headrace.clients.internals.consumer.subscription_state import PartitionStates
 from tests.clients.group_world import WAYS, faults_of
 
 T0 = TopicPartition("t", 0)
@@ -42,7 +43,7 @@ class SlowGroup:
         return CommitFailedError("not a member")
 
 
-def commits_of(group: SlowGroup, identities: list[Membership]) -> Commits:
+def commits_of(group: SlowGroup, identities: list[Membership]) -> CommitRequestManager:
     """The last of the identities is that of now; a commit of an earlier one comes too late."""
 
     def identity_for(begun: Membership) -> Membership:
@@ -51,11 +52,11 @@ def commits_of(group: SlowGroup, identities: list[Membership]) -> Commits:
         return begun
 
     config = SimpleNamespace(int=lambda name: 1_000)
-    cluster: Any = SimpleNamespace(config=config, world=SimpleNamespace(now_ms=lambda: 0))
+    cluster: Any = SimpleNamespace(config=config, environment=SimpleNamespace(now_ms=lambda: 0))
     given: Any = lambda: group  # noqa: E731
-    return Commits(
+    return CommitRequestManager(
         cluster,
-        Positions(),
+        PartitionStates(),
         group=given,
         identity=lambda: identities[-1],
         identity_for=identity_for,

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.listener import RebalanceListener
-from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients import AsyncConsumer, ConsumerRecord, RebalanceListener
 from headrace.clients.errors import CommitFailedError
-from tests.clients.test_consuming import fill
-from tests.clients.test_producing import play
+from tests.clients.test_consumer import fill
+from tests.clients.test_producer import play
 from tests.clients.worlds import ClientWorld, partitions, read_until
 
 WAYS: dict[str, dict[str, str]] = {
@@ -55,7 +53,7 @@ def member(world: ClientWorld, **settings: Any) -> tuple[AsyncConsumer, Notes]:
     return consumer, notes
 
 
-async def shared(consumers: list[AsyncConsumer], counts: list[int], seen: list[ConsumedRecord]) -> None:
+async def shared(consumers: list[AsyncConsumer], counts: list[int], seen: list[ConsumerRecord]) -> None:
     """Poll until every consumer has as many partitions as expected."""
     for _ in range(3_000):
         for consumer in consumers:
@@ -71,7 +69,7 @@ async def shared(consumers: list[AsyncConsumer], counts: list[int], seen: list[C
 def test_members_come_and_go(way: str) -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 600, partitions=6)
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         first, notes = member(world, **WAYS[way])
         await shared([first], [6], seen)
         await read_until([first], seen, 600)
@@ -106,7 +104,7 @@ def test_a_calm_group_hears_at_once_of_who_comes_and_goes(way: str) -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 60, partitions=6)
         slow = WAYS[way] | {"heartbeat_interval_ms": 3_000}
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         consumers = [member(world, **slow)[0] for _ in range(2)]
         await shared(consumers, [3, 3], seen)
         await poll_for(world, consumers, 7_000)
@@ -221,7 +219,7 @@ def test_a_member_that_falls_silent_is_replaced_and_cannot_commit() -> None:
         await fill(world, 40, partitions=4)
         first, _ = member(world)
         silent, notes = member(world, session_timeout_ms=6_000, max_poll_interval_ms=8_000)
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         await shared([first, silent], [2, 2], seen)
         await shared([first], [4], seen)  # only one polls
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
@@ -269,7 +267,7 @@ def test_a_pattern_finds_topics_that_come_later() -> None:
         await fill(world, 5, topic="other")
         consumer = world.consumer(group_id="g", auto_offset_reset="earliest", metadata_max_age_ms=500)
         consumer.subscribe(pattern="log-.*")
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         await read_until([consumer], seen, 5)
         await fill(world, 5, topic="log-b")
         await read_until([consumer], seen, 10)
@@ -286,14 +284,14 @@ def test_partitions_that_are_added_are_shared() -> None:
     async def script(world: ClientWorld) -> None:
         await fill(world, 4, partitions=2)
         consumer, _ = member(world, metadata_max_age_ms=500)
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         await read_until([consumer], seen, 4)
         from headrace.wire.schemas.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
         topic = CreatePartitionsTopic(name="t", count=5, assignments=None)
 
         async def grow() -> Any:
-            return await world.node.parts.controller.create_partitions(
+            return await world.node.parts.controller.ask(
                 CreatePartitionsRequest(topics=[topic], timeout_ms=5_000)
             )
 
@@ -349,7 +347,7 @@ def test_listeners_may_use_the_consumer() -> None:
         await fill(world, 10)
         consumer = world.consumer(group_id="g")
         consumer.subscribe(["t"], listener=Rewinding())
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         await read_until([consumer], seen, 3)
         assert [row.offset for row in seen] == [7, 8, 9]
         await consumer.close()

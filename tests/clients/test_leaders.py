@@ -10,9 +10,9 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer, Producer
-from headrace.clients.consuming import seeking
-from headrace.clients.consuming.positions import Positions
 from headrace.clients.errors import ClientError, LogTruncatedError
+from headrace.clients.internals.consumer import offset_fetcher
+from headrace.clients.internals.consumer.subscription_state import PartitionStates
 from headrace.wire.schemas.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -101,7 +101,7 @@ def test_what_is_read_on_while_a_position_is_validated_is_not_judged_by_it(
 ) -> None:
     """Three records of epoch 4 were read when epoch 5 began; two of its records were buffered already."""
     failures: list[ClientError] = []
-    positions = Positions()
+    positions = PartitionStates()
     positions.replace([T0])
     (state,) = positions
     state.seek(3, 4)
@@ -114,14 +114,14 @@ def test_what_is_read_on_while_a_position_is_validated_is_not_judged_by_it(
             return {T0: EpochEndOffset(partition=0, leader_epoch=4, end_offset=end)}
         return {T0: EpochEndOffset(partition=0, leader_epoch=5, end_offset=9)}
 
-    monkeypatch.setattr(seeking, "find_epoch_ends", find_epoch_ends)
-    cluster = SimpleNamespace(
+    monkeypatch.setattr(offset_fetcher, "find_epoch_ends", find_epoch_ends)
+    client = SimpleNamespace(
         config=SimpleNamespace(str=lambda _: "none"),
-        view=SimpleNamespace(leader=lambda _: SimpleNamespace(node=1, epoch=5)),
-        world=SimpleNamespace(now_ms=lambda: 0.0),
+        metadata=SimpleNamespace(leader=lambda _: SimpleNamespace(node=1, epoch=5)),
+        environment=SimpleNamespace(now_ms=lambda: 0.0),
     )
-    finder = seeking.Seeking(
-        cast(Any, cluster), positions, is_committed=False, on_failure=failures.append, on_stale=lambda: None
+    finder = offset_fetcher.OffsetFetcher(
+        cast(Any, client), positions, is_committed=False, on_failure=failures.append, on_stale=lambda: None
     )
     asyncio.run(finder.work())
     assert [type(each) for each in failures] == ([LogTruncatedError] if is_cut else [])
@@ -216,3 +216,28 @@ def test_a_leader_from_before_what_was_read_is_not_believed_at_once(
         rows = reader.poll(10)
     assert [row.value for row in rows] == ([b"c"] if is_found else [b"a", b"b"])
     assert bool(scripted.asked("ListOffsets")) is not is_found
+
+
+def test_a_partition_without_a_leader_holds_no_other_up(scripted: ScriptedCluster) -> None:
+    """One that nobody led kept all from finding where they begin, until the time-out."""
+    scripted.leaders[("t", 1)] = -1
+    log = Log(scripted)
+    log.add(0, b"a", b"b")
+
+    def find(request: Any, node: int) -> ListOffsetsResponse:
+        found = [
+            ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=0)
+            for each in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
+
+    scripted.handlers["ListOffsets"] = find
+    with consumer(scripted, auto_offset_reset="earliest") as reader:
+        reader.assign([T0, TopicPartition("t", 1)])
+        read: list[bytes | None] = []
+        for _ in range(100):
+            read += [each.value for each in reader.poll(0.05)]
+            if len(read) == 2:
+                break
+        assert read == [b"a", b"b"]
+        assert "t-1: leader not available" in str(reader.trouble)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import ConsumedRecord, Consumer, Output, Processor, Producer
+from headrace.clients import Consumer, ConsumerRecord, Output, Processor, Producer
 from headrace.clients.errors import FencedError
 from headrace.settings.definition import SettingError
 from headrace.testing import Cluster
@@ -34,7 +34,7 @@ class Work:
             for number in range(RECORDS):
                 producer.send(self.source, b"%d" % number, key=b"%d" % (number % 31))
 
-    def copy(self, record: ConsumedRecord) -> Iterable[Output]:
+    def copy(self, record: ConsumerRecord) -> Iterable[Output]:
         yield Output(self.target, record.value, key=record.key, headers=(("from", b"%d" % record.offset),))
 
     def processor(self, name: str, protocol: str = "consumer") -> Processor:
@@ -95,7 +95,7 @@ def test_members_that_come_and_go_copy_every_record_once(work: Work, protocol: s
 def test_what_the_transform_raises_is_read_again(work: Work) -> None:
     fails = iter([False] * 150 + [True])
 
-    def copy(record: ConsumedRecord) -> Iterable[Output]:
+    def copy(record: ConsumerRecord) -> Iterable[Output]:
         if next(fails, False):
             raise ZeroDivisionError
         return work.copy(record)

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Consumer
-from headrace.clients.assignors.base import encode_assignment
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.coordinator import OffsetAndMetadata
-from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients import AsyncConsumer, Consumer, ConsumerRecord, OffsetAndMetadata
+from headrace.clients.assignors.consumer_partition_assignor import encode_assignment
 from headrace.clients.errors import ClientError, CommitFailedError
 from headrace.wire.schemas.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.wire.schemas.delete_groups import DeleteGroupsRequest
@@ -31,9 +28,9 @@ from headrace.wire.schemas.offset_commit import (
 from headrace.wire.schemas.offset_fetch import OffsetFetchResponse
 from headrace.wire.schemas.sync_group import SyncGroupResponse
 from tests.clients.scripted import TOPIC_ID, ScriptedCluster
-from tests.clients.test_consuming import fill
+from tests.clients.test_consumer import fill
 from tests.clients.test_groups import BROKER, WAYS, Notes, member, shared
-from tests.clients.test_producing import play
+from tests.clients.test_producer import play
 from tests.clients.worlds import ClientWorld, partitions, read_until
 
 T0 = TopicPartition("t", 0)
@@ -113,7 +110,7 @@ def test_what_was_fetched_before_a_partition_was_lost_is_not_taken_for_what_come
         await read_until([consumer], [], 100)
         await consumer.commit({T0: 10})
         await put_out(world, consumer)
-        seen: list[ConsumedRecord] = []
+        seen: list[ConsumerRecord] = []
         while not notes.lost or consumer.positions() != {T0: 10}:
             seen += await consumer.poll(0.05)
         # All the while a fetch at offset 100 waits at the broker. Now it is answered.
@@ -147,7 +144,7 @@ def test_a_listener_that_fails_keeps_no_partition(way: str) -> None:
         with pytest.raises(CommitFailedError):
             await consumer.poll(10.0)
         assert consumer.assignment == set()
-        again: list[ConsumedRecord] = []
+        again: list[ConsumerRecord] = []
         await read_until([consumer], again, 6)
         assert [row.offset for row in again] == [4, 5, 6, 7, 8, 9]
         await consumer.close()

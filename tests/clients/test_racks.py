@@ -5,10 +5,10 @@ where that costs no balance. The other brokers are in the metadata only.
 from typing import Any
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients import AsyncConsumer
 from headrace.wire.schemas.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tests.clients.test_groups import BROKER, shared
-from tests.clients.test_producing import play
+from tests.clients.test_producer import play
 from tests.clients.worlds import ClientWorld
 
 TOPIC_ID = b"r" * 16

@@ -2,11 +2,9 @@
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.producing.batch import ProducerBatch
-from headrace.clients.producing.sequences import (
-    EPOCH_MAX,
-    NO_IDENTITY,
-    ProducerIdentity,
+from headrace.base.producer_id_and_epoch import EPOCH_MAX, NO_PRODUCER, ProducerIdAndEpoch
+from headrace.clients.internals.producer.producer_batch import ProducerBatch
+from headrace.clients.internals.producer.sequences import (
     Sequences,
     Verdict,
 )
@@ -17,7 +15,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def sequences(epoch: int = 0, in_flight_max: int = 5, *, is_known: bool = True) -> Sequences:
     """Of a producer which both partitions know, as far as it matters."""
     made = Sequences(is_idempotent=True, in_flight_max=in_flight_max)
-    made.identity = ProducerIdentity(9, epoch)
+    made.identity = ProducerIdAndEpoch(9, epoch)
     if is_known:
         for partition in (T0, T1):
             made.run(partition).identity = made.identity
@@ -108,10 +106,10 @@ def test_what_comes_before_a_written_batch_is_written() -> None:
     book.written(second, 0)
     assert book.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.WRITTEN
     book.written(first, -1)
-    assert not book.unsettled()
+    assert not book.needing_epoch()
     book.back(third)
     assert book.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
-    assert book.unsettled() == [T0]
+    assert book.needing_epoch() == [T0]
 
 
 def test_parts_of_a_batch_count_as_batches() -> None:
@@ -154,7 +152,7 @@ def test_out_of_order_behind_an_earlier_batch_only_waits() -> None:
     first, second = batch(), batch()
     send(book, first, second)
     assert book.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
-    assert not book.unsettled()
+    assert not book.needing_epoch()
 
 
 def test_a_proven_gap_raises_the_epoch_once_nothing_is_on_the_wire() -> None:
@@ -163,15 +161,15 @@ def test_a_proven_gap_raises_the_epoch_once_nothing_is_on_the_wire() -> None:
     send(book, lost, first, second)
     book.back(lost)
     book.given_up(lost, is_unwritten=False)
-    assert not book.unsettled()  # perhaps it was written
+    assert not book.needing_epoch()  # perhaps it was written
     book.back(first)
     assert book.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RETRY
-    assert book.unsettled() == [T0]
-    assert not book.settle(T0)  # the second is still on the wire
+    assert book.needing_epoch() == [T0]
+    assert not book.maybe_bump_epoch(T0)  # the second is still on the wire
     book.back(second)
-    assert book.settle(T0)
+    assert book.maybe_bump_epoch(T0)
     assert (sequence(first), sequence(second)) == ((1, 0), (1, 3))
-    assert book.identity == ProducerIdentity(9, 1)
+    assert book.identity == ProducerIdAndEpoch(9, 1)
     send(book, first)
 
 
@@ -193,7 +191,7 @@ def test_other_partitions_take_up_the_new_epoch_when_they_are_done() -> None:
     send(book, here, there)
     book.back(here)
     book.judge(here, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
-    assert book.settle(T0)
+    assert book.maybe_bump_epoch(T0)
     later = batch(partition=T1)
     assert not book.may_send(later)
     book.back(there)
@@ -208,11 +206,11 @@ def test_after_the_last_epoch_a_new_id_is_needed() -> None:
     send(book, first)
     book.back(first)
     book.judge(first, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
-    assert not book.settle(T0)
+    assert not book.maybe_bump_epoch(T0)
     assert book.needs_identity
-    assert book.identity == NO_IDENTITY
-    book.identity = ProducerIdentity(10, 0)
-    assert book.settle(T0)
+    assert book.identity == NO_PRODUCER
+    book.identity = ProducerIdAndEpoch(10, 0)
+    assert book.maybe_bump_epoch(T0)
     assert (first.producer_id, sequence(first)) == (10, (0, 0))
 
 

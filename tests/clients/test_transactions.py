@@ -9,9 +9,9 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients import GroupMetadata, PreparedTransaction, Producer
+from headrace.clients import ConsumerGroupMetadata, PreparedTxnState, Producer
+from headrace.clients.config import producer_config
 from headrace.clients.errors import AbortableError, ClientError, CommitFailedError, FencedError
-from headrace.clients.producing.settings import producer_config
 from headrace.records.batch import read_header
 from headrace.settings.definition import SettingError
 from headrace.wire.schemas.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -231,7 +231,7 @@ def test_a_stale_epoch_told_by_a_leader_can_be_aborted(book: Book) -> None:
 
 
 def test_offsets_go_with_the_transaction(book: Book) -> None:
-    group = GroupMetadata("g", 3, "member", None)
+    group = ConsumerGroupMetadata("g", 3, "member", None)
     with producer_of(book) as producer, producer.transaction():
         producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, group)
     (asked,) = book.scripted.asked("TxnOffsetCommit")
@@ -245,7 +245,7 @@ def test_offsets_of_a_consumer_that_is_out_of_its_group_are_refused(book: Book) 
     with producer_of(book) as producer:
         book.errors["TxnOffsetCommit"] = [ErrorCode.ILLEGAL_GENERATION]
         with pytest.raises(CommitFailedError, match="another member"), producer.transaction():
-            producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, GroupMetadata("g"))
+            producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, ConsumerGroupMetadata("g"))
         assert [committed for committed, _ in book.ends()] == [False]
 
 
@@ -255,7 +255,7 @@ def test_closing_does_not_wait_for_what_a_fenced_producer_holds(book: Book) -> N
         producer.begin_transaction()
         delivery = producer.send("t", b"a")
         with pytest.raises(FencedError):
-            producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, GroupMetadata("g"))
+            producer.send_offsets_to_transaction({TopicPartition("t", 0): 5}, ConsumerGroupMetadata("g"))
     assert isinstance(delivery.exception(0), FencedError)
 
 
@@ -282,11 +282,11 @@ def test_a_prepared_transaction_is_completed_by_another_process() -> None:
             producer.begin_transaction()
             producer.send("t", b"a")
             prepared = producer.prepare_transaction()
-            assert PreparedTransaction.parse(str(prepared)) == prepared == (7, 0)
+            assert PreparedTxnState.parse(str(prepared)) == prepared == (7, 0)
             with pytest.raises(ClientError, match="prepared"):
                 producer.send("t", b"b")
         assert not book.ends(), "closing leaves it prepared"
-        for decided, is_committed in ((prepared, True), (PreparedTransaction(1, 1), False)):
+        for decided, is_committed in ((prepared, True), (PreparedTxnState(1, 1), False)):
             book.ongoing = (prepared.producer_id, prepared.epoch)
             with Producer(bootstrap_servers=scripted.address, transactional_id="x", **settings) as second:
                 assert second.init_transactions(keep_prepared=True) == prepared

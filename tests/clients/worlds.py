@@ -13,11 +13,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.records import ConsumedRecord
-from headrace.clients.producing.face import AsyncProducer
-from headrace.clients.world import World
-from headrace.records.batch import batches, read_records
+from headrace.clients import AsyncConsumer, AsyncProducer, ConsumerRecord
+from headrace.clients.internals.environment import ClientEnvironment
+from headrace.records.batch import Record, batches, read_records
 from tests.server.node_world import PORT, NodeWorld
 
 
@@ -26,17 +24,21 @@ class ClientWorld(NodeWorld):
 
     clients = 0
 
-    def surroundings(self) -> World:
+    def surroundings(self) -> ClientEnvironment:
         """Of one more client, with chance of its own."""
         self.clients += 1
         rng = self.world.scheduler.random_for(f"client/{self.clients}")
-        return World(self.world.driver, self._network, self.machine.clock, rng)
+        return ClientEnvironment(self.world.driver, self.network_of("client"), self.machine.clock, rng)
 
     def producer(self, **settings: Any) -> AsyncProducer:
-        return AsyncProducer({"bootstrap.servers": f"node:{PORT}"}, world=self.surroundings(), **settings)
+        return AsyncProducer(
+            {"bootstrap.servers": f"node:{PORT}"}, environment=self.surroundings(), **settings
+        )
 
     def consumer(self, **settings: Any) -> AsyncConsumer:
-        return AsyncConsumer({"bootstrap.servers": f"node:{PORT}"}, world=self.surroundings(), **settings)
+        return AsyncConsumer(
+            {"bootstrap.servers": f"node:{PORT}"}, environment=self.surroundings(), **settings
+        )
 
     def cut_all(self) -> None:
         """Reset every connection."""
@@ -50,9 +52,17 @@ class ClientWorld(NodeWorld):
         self.world.network.heal()
 
     def values(self, topic: str, index: int = 0) -> list[bytes | None]:
+        """All values in a partition's log, in order."""
+        return [record.value for record in self.records(topic, index)]
+
+    def keys(self, topic: str, index: int = 0) -> list[bytes | None]:
+        """All keys in a partition's log, in order."""
+        return [record.key for record in self.records(topic, index)]
+
+    def records(self, topic: str, index: int = 0) -> list[Record]:
         """Everything in a partition's log, in order."""
         log = self.log(topic, index)
-        found: list[bytes | None] = []
+        found: list[Record] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             chunk = log.read(
@@ -60,13 +70,13 @@ class ClientWorld(NodeWorld):
             ).chunk
             data = chunk if isinstance(chunk, bytes) else chunk.read()
             for at, header in batches(data):
-                found += [record.value for record in read_records(data, at)]
+                found += read_records(data, at)
                 offset = header.next_offset
         return found
 
 
 async def read_until(
-    consumers: Iterable[AsyncConsumer], seen: list[ConsumedRecord], count: int, *, polls: int = 2_000
+    consumers: Iterable[AsyncConsumer], seen: list[ConsumerRecord], count: int, *, polls: int = 2_000
 ) -> None:
     """Poll in turn until so many records were seen."""
     for _ in range(polls):

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from headrace.log.running_mark import RUNNING
+from headrace.log.file_names import ABORTED_SEALS
+from headrace.log.log_directory import RUNNING
+from headrace.raft.committed_mark import COMMITTED
 from tests.compat import prepare
 from tests.compat.brokers import Broker
 from tests.compat.clients.external import Program
@@ -25,7 +27,16 @@ CHECKPOINTS = frozenset(
     }
 )
 OTHER_FILES = frozenset(
-    {"meta.properties", "partition.metadata", "quorum-state", ".lock", ".kafka_cleanshutdown", RUNNING}
+    {
+        "meta.properties",
+        "partition.metadata",
+        "quorum-state",
+        ".lock",
+        ".kafka_cleanshutdown",
+        RUNNING,
+        ABORTED_SEALS,
+        COMMITTED,
+    }
 )
 
 # The tool reads whole entries only and says nothing of a rest.

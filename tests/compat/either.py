@@ -13,8 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin
-from headrace.clients.administering.topics import PartitionDescription
+from headrace.clients import Admin, TopicPartitionInfo
 from headrace.transport.system_network import free_ports
 from tests.compat import prepare
 from tests.compat.brokers import Broker
@@ -31,9 +30,12 @@ class EitherNode(Broker):
 
     clean_codes = (0, 143)  # a JVM that ends in order upon SIGTERM says 128 + 15
 
-    def __init__(self, data: Path, settings: dict[str, str], bootstrap: str) -> None:
+    def __init__(
+        self, data: Path, settings: dict[str, str], bootstrap: str, login: dict[str, str] | None = None
+    ) -> None:
         super().__init__(data, settings)
         self.bootstrap = bootstrap
+        self._login = login or {}
         self.system: System = "headrace"
 
     @property
@@ -55,7 +57,7 @@ class EitherNode(Broker):
             self._spawn([HEADRACE, "start", "--config", str(self.properties)])
         else:
             self._spawn([*prepare.java_command(*FLAGS), "kafka.Kafka", str(self.properties)])
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0} | self._login)
         self._wait_for("answer", lambda: _answers(admin))
 
     def change_to(self, system: System) -> None:
@@ -66,9 +68,17 @@ class EitherNode(Broker):
 
 
 class Pair:
-    """Two nodes, and an administrator who tells them who leads."""
+    """Two nodes, and an administrator who tells them who leads: with a login, in the words of librdkafka and
+    of our own client, where the settings ask for one."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str],
+        login: dict[str, str] | None = None,
+        own_login: dict[str, str] | None = None,
+    ) -> None:
+        self._own_login = own_login or {}
         ports = free_ports(3)
         voters = f"1@127.0.0.1:{ports[2]}"
         controller = f",CONTROLLER://127.0.0.1:{ports[2]}"
@@ -88,7 +98,10 @@ class Pair:
                 "offsets.topic.replication.factor": "2",
             }
             self.nodes[number] = EitherNode(
-                folder / f"node{number}", own | settings, f"127.0.0.1:{ports[number - 1]}"
+                folder / f"node{number}",
+                own | settings,
+                f"127.0.0.1:{ports[number - 1]}",
+                login,
             )
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
 
@@ -112,7 +125,7 @@ class Pair:
         self.nodes[1].stop()
 
     def admin(self) -> Admin:
-        return Admin(bootstrap_servers=self.bootstrap)
+        return Admin({"bootstrap.servers": self.bootstrap} | self._own_login)
 
     def lead(self, topic: str, partitions: int, first: int) -> None:
         """Have this node lead all partitions, once both are in sync."""
@@ -135,7 +148,7 @@ class Pair:
         )
 
 
-def _described(admin: Admin, topic: str) -> list[PartitionDescription]:
+def _described(admin: Admin, topic: str) -> list[TopicPartitionInfo]:
     return list(admin.describe_topics([topic])[0].partitions)
 
 

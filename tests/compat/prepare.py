@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parent
+AXE_VERSION = "4.14.0"
 
 
 class UnavailableError(Exception):
@@ -149,6 +150,68 @@ def node_program() -> Path:
     return out
 
 
+def prometheus() -> Path:
+    """A folder with Debian's `prometheus` and `promtool`: the system's, or its package unpacked beside it,
+    which starts no service."""
+    found = shutil.which("prometheus")
+    if found is not None and shutil.which("promtool") is not None:
+        return Path(found).parent
+    _need("apt-get", "Debian or what is made from it, for its Prometheus; or `prometheus` on the PATH")
+    _need("dpkg-deb", "dpkg")
+    out = _folder_of("prometheus", b"debian")
+    if not out.exists():
+        _build(out, lambda work: _unpack(work, ["prometheus"]))
+    return out / "usr/bin"
+
+
+def chromium() -> tuple[Path, dict[str, str]]:
+    """Debian's Chromium and what it needs in its environment: the system's, or its packages, and those of
+    libraries that this machine does not have, unpacked beside it."""
+    found = shutil.which("chromium")
+    if found is not None:
+        return Path(found), {}
+    _need("apt-get", "Debian or what is made from it, for its Chromium; or `chromium` on the PATH")
+    _need("dpkg-deb", "dpkg")
+    out = _folder_of("chromium", b"debian")
+    if not out.exists():
+        _build(out, lambda work: _unpack(work, _missing_packages("chromium", work)))
+    libraries = [path for path in (out / "usr/lib").glob("*-linux-gnu*") if path.is_dir()]
+    libraries += [path / "pulseaudio" for path in libraries]  # where Debian has a part of a library
+    return out / "usr/lib/chromium/chromium", {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+
+
+def _missing_packages(name: str, folder: Path) -> list[str]:
+    """A package and all it needs that is not installed; nothing is installed by asking."""
+    command = ["apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode or not done.stdout.strip():
+        _call(["apt-get", "update"], folder, "Debian's archive")  # it may know of no packages yet
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # Lines are 'address' name_version_kind.deb bytes checksum.
+    names = [line.split()[1].partition("_")[0] for line in done.stdout.splitlines() if line.startswith("'")]
+    if not names:
+        raise UnavailableError(f"apt-get knows no package {name}:\n{done.stderr[-1000:]}")
+    return names
+
+
+def _unpack(work: Path, packages: list[str]) -> None:
+    """Debian's packages, unpacked and not installed: no service starts."""
+    download = ["apt-get", "download", *packages]
+    try:
+        _call(download, work, "Debian's archive")
+    except UnavailableError:
+        _call(["apt-get", "update"], work, "Debian's archive")  # it may know of no packages yet
+        _call(download, work, "Debian's archive")
+    for package in work.glob("*.deb"):
+        _call(["dpkg-deb", "-x", str(package), str(work)], work, "dpkg")
+        package.unlink()
+
+
+def axe() -> Path:
+    """The script by which Deque's axe looks at a page's accessibility, from the npm registry."""
+    return node_package("axe-core", AXE_VERSION) / "node_modules/axe-core/axe.min.js"
+
+
 def node_package(name: str, version: str) -> Path:
     """A folder with a package in its node_modules, and what it needs, from the npm registry."""
     _need("node", "Node, 20 or newer")
@@ -202,6 +265,9 @@ def main() -> None:
         "an S3 server": s3_jars,
         "Azure's blob server": azurite,
         "Hadoop's HDFS": hdfs_jars,
+        "Debian's Prometheus (tests marked prometheus)": prometheus,
+        "Debian's Chromium (tests marked chromium)": lambda: chromium()[0],
+        "axe, which looks at pages' accessibility": axe,
         "the Go clients (tests marked golang)": go_program,
         "the Node clients (tests marked nodejs)": node_program,
     }

@@ -78,8 +78,8 @@ def test_a_broker_passes_changes_on_to_the_controller(cluster: Cluster, tool: To
     leader, _ = members(cluster)
     other = next(server for node, server in servers_of(cluster).items() if node != leader)
     asked = ("--bootstrap-server", other)
-    assert "downgraded to 0" in tool(FEATURES, *asked, "downgrade", "--feature", "share.version=0")
-    assert "upgraded to 1" in tool(FEATURES, *asked, "upgrade", "--feature", "share.version=1")
+    assert "downgraded to 0" in tool(FEATURES, *asked, "downgrade", "--feature", "group.version=0")
+    assert "upgraded to 1" in tool(FEATURES, *asked, "upgrade", "--feature", "group.version=1")
     assert "FinalizedVersionLevel: 4.3-IV0" in tool(FEATURES, *asked, "describe")
 
 

@@ -15,14 +15,14 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
-from headrace.log.cleaner import Limits, clean, run_round
-from headrace.log.cleaner_picking import look_at
-from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import open_log
+from headrace.log.compaction.cleaner import Cleaner, CleanerLimits, run_round
+from headrace.log.compaction.log_to_clean import log_to_clean
+from headrace.log.log_loader import open_log
 from headrace.log.storage import Storage
 from headrace.log.system_disk import SystemDisk
-from headrace.records.cleaning import KeyTable
-from headrace.records.kernel_choice import load_compiled
+from headrace.log.unified_log import UnifiedLog
+from headrace.records.compaction.offset_map import OffsetMap
+from headrace.records.kernels.choice import load_compiled
 from headrace.settings.topic import TopicConfig
 from tests.compat import prepare
 from tests.compat.brokers import ApacheKafkaBroker, Broker, HeadraceBroker
@@ -72,8 +72,8 @@ def test_each_goes_on_with_what_the_other_cleaned(tmp_path: Path) -> None:
         broker.stop()
         log = open_here(broker)
         assert latest(log) == expected
-        table = KeyTable(16 << 20, 0.9, (1, 2))
-        done = run_round(clean(look_at(log, 0), table, Limits(1 << 18), now_ms=0))
+        table = OffsetMap(16 << 20, 0.9, (1, 2))
+        done = run_round(Cleaner(log_to_clean(log, 0), table, CleanerLimits(1 << 18), now_ms=0).clean())
         assert done.records_kept < done.records_read / 3
         close(log)
         broker.start()
@@ -161,21 +161,21 @@ def compact(broker: Broker) -> None:
         future.result(30)
 
 
-def open_here(broker: Broker) -> PartitionLog:
+def open_here(broker: Broker) -> UnifiedLog:
     """The log of a broker that has stopped, by our own code."""
     load_compiled()
     folder = str(broker.partition_folder(TOPIC.topic, TOPIC.partition))
     config = TopicConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=SEGMENT_BYTES)
     log = open_log(Storage(SystemDisk()), folder, TOPIC, config, now_ms=0, clean=True)
-    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_high_watermark(log.log_end_offset)
     return log
 
 
-def close(log: PartitionLog) -> None:
+def close(log: UnifiedLog) -> None:
     flush = log.close()
     if flush is not None:
         flush.sync()
 
 
-def latest(log: PartitionLog) -> dict[bytes, bytes]:
+def latest(log: UnifiedLog) -> dict[bytes, bytes]:
     return {record.key: record.value for record in read_all(log)}

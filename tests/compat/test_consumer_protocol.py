@@ -289,14 +289,17 @@ def test_a_live_group_moves_to_the_new_protocol_and_back(
 ) -> None:
     classic = CLASSIC | {"partition.assignment.strategy": strategy}
     topic = make_topic(6)
-    old = [join(group, topic, **classic) for _ in range(2)]
+    # One member: from the second rebalance on, librdkafka's leader writes its sticky assignor's user data
+    # into assignments, and a group that has some is not moved, here and on Kafka.
+    old = [join(group, topic, **classic)]
     _await_even(old, 6)
     values = _fill(broker, topic, 6)
     _await_values(old, values)
-    for member in old:
-        member.commit()
+    old[0].commit()
 
     new = join(group, topic)
+    _await_even([*old, new], 6)
+    old.append(join(group, topic, **classic))
     _await_even([*old, new], 6)
     more = _fill(broker, topic, 6)
     _await_values([*old, new], more)

@@ -64,9 +64,13 @@ def test_controllers_are_listed_with_the_port_they_were_asked_on(tool: Tool) -> 
 
 def test_features_are_described_and_changed(tool: Tool) -> None:
     command = f"{TOOLS}.FeatureCommand"
-    assert "downgraded to 0" in tool(command, "@", "downgrade", "--feature", "share.version=0")
-    assert "upgraded to 1" in tool(command, "@", "upgrade", "--feature", "share.version=1")
-    assert "FinalizedVersionLevel: 4.3-IV0" in tool(command, "@", "describe")
+    assert "downgraded to 0" in tool(command, "@", "downgrade", "--feature", "group.version=0")
+    assert "upgraded to 1" in tool(command, "@", "upgrade", "--feature", "group.version=1")
+    described = tool(command, "@", "describe")
+    assert "FinalizedVersionLevel: 4.3-IV0" in described
+    levels = {line.split()[1]: line for line in described.splitlines() if line.startswith("Feature: ")}
+    assert "share.version" in levels
+    assert "streams.version" not in levels
 
 
 def test_settings_of_brokers_are_changed_and_described(tool: Tool) -> None:

@@ -84,6 +84,21 @@ def test_the_checker_finds_what_is_wrong(log: list[bytes], what: str) -> None:
     assert any(what in fault for fault in _faults({0: log}, told))
 
 
+def test_an_acknowledgement_without_an_offset_counts_where_the_client_may_give_one() -> None:
+    """librdkafka's implicit acknowledgement: the record must be there, once and in its partition."""
+    places: dict[bytes, tuple[int, int | None]] = {A: (0, 0), B: (1, None), C: (0, 1), D: (1, 1)}
+    implicit = Told("a", 4, places, tells_every_offset=False)
+    assert _faults({0: [A, C], 1: [B, D]}, implicit) == []
+    assert any("b'a/1': is lost" in each for each in _faults({0: [A, C], 1: [D]}, implicit))
+    assert any("more than once" in each for each in _faults({0: [A, C], 1: [B, B, D]}, implicit))
+    other_partition = _faults({0: [A, C, B], 1: [D]}, implicit)
+    assert any("(0, 2) instead of (1, None)" in each for each in other_partition)
+    # An offset that it did tell is compared, and other clients always tell one.
+    assert any("instead of (0, 0)" in each for each in _faults({0: [C, A], 1: [B, D]}, implicit))
+    strict = Told("a", 4, places)
+    assert any("instead of (1, None)" in each for each in _faults({0: [A, C], 1: [B, D]}, strict))
+
+
 def test_the_checker_finds_gaps_and_what_readers_saw_too_early_or_never() -> None:
     told = Told("a", 2, {A: (0, 0), B: (0, 1)})
     log = {0: [A, B]}

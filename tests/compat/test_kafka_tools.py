@@ -24,6 +24,8 @@ pytestmark = pytest.mark.java
 TOOLS = "org.apache.kafka.tools"
 GROUP_COMMAND = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
+SHARE_GROUP_COMMAND = f"{TOOLS}.consumer.group.ShareGroupCommand"
+CONSOLE_SHARE_CONSUMER = f"{TOOLS}.consumer.ConsoleShareConsumer"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 QUORUM_COMMAND = f"{TOOLS}.MetadataQuorumCommand"
 
@@ -196,6 +198,44 @@ def test_groups(tool: Tool, confluent: Confluent, make_topic: MakeTopic, group: 
     assert re.search(rf"{group} +Classic +consumer", tool("GroupsCommand", "--list"))
     tool(GROUP_COMMAND, "--delete", "--group", group)
     assert group not in tool(GROUP_COMMAND, "--list").split()
+
+
+def test_share_groups(tool: Tool, confluent: Confluent, make_topic: MakeTopic, group: str) -> None:
+    """Read once by the verifiable share consumer, again by the console's after a reset, then deleted."""
+    topic = make_topic(2)
+    _fill(confluent, topic, 2, 10)
+    read = ("--group-id", group, "--max-messages", "20", "--acknowledgement-mode", "sync")
+    said = tool("VerifiableShareConsumer", "--topic", topic, *read, "--offset-reset-strategy", "earliest")
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 20
+    acknowledged = [event for event in events if event["name"] == "offsets_acknowledged"]
+    assert sum(event["count"] for event in acknowledged) == 20
+    assert all(event["success"] for event in acknowledged)
+
+    assert group in tool(SHARE_GROUP_COMMAND, "--list").split()
+    assert re.search(rf"{group} +Share +share", tool("GroupsCommand", "--list"))
+    described = tool(SHARE_GROUP_COMMAND, "--describe", "--group", group)
+    found = re.findall(rf"{group} +{topic} +(\d) +(\d+) +(\d+)", described)
+    assert sorted(found) == [("0", "10", "0"), ("1", "10", "0")], described
+    assert re.search(
+        rf"{group} .* Empty +0", tool(SHARE_GROUP_COMMAND, "--describe", "--state", "--group", group)
+    )
+
+    tool(
+        SHARE_GROUP_COMMAND,
+        "--group",
+        group,
+        "--reset-offsets",
+        "--topic",
+        topic,
+        "--to-earliest",
+        "--execute",
+    )
+    again = tool(CONSOLE_SHARE_CONSUMER, "--topic", topic, "--group", group, "--max-messages", "20")
+    assert "Processed a total of 20 messages" in again
+    tool(SHARE_GROUP_COMMAND, "--group", group, "--delete-offsets", "--topic", topic)
+    tool(SHARE_GROUP_COMMAND, "--delete", "--group", group)
+    assert group not in tool(SHARE_GROUP_COMMAND, "--list").split()
 
 
 def test_deleted_records(tool: Tool, confluent: Confluent, make_topic: MakeTopic, tmp_path: Path) -> None:

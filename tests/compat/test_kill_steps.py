@@ -5,8 +5,9 @@ Each round has the work done again, dies one step later, and starts anew (`deadl
 every acknowledged record that is to be there and none that is not to be, and the store has the objects that
 `__remote_log_metadata` names: no more and no fewer.
 
-Of a segment's objects the first and the last are enough here: `tests/node` has a simulated node die at all of
-them. `pytest -m slow tests/compat/test_kill_steps.py` takes all.
+Of a segment's files the first is enough here, of its objects the first and the last: `tests/log/compaction`
+and `tests/remote_log` have a simulated node die at all of them. `pytest -m slow
+tests/compat/test_kill_steps.py` takes all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.base.ids import TopicPartition
 from headrace.log.checkpoints import decode_offsets
 from headrace.log.file_names import TXN_INDEX
-from headrace.tiered.remote_segment import OBJECT_SUFFIXES, SegmentState
+from headrace.tiered.segment_metadata import OBJECT_SUFFIXES, RemoteLogSegmentState
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
 from tests.compat.deadly import DeadlyBroker, kill_at_every
@@ -62,6 +63,13 @@ WHICH = pytest.mark.parametrize(
 )
 AT_0 = r"/0{20}-[^/]{22}"
 FILES = (".log", ".index", ".timeindex")
+WHICH_FILES = pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(FILES[:1], id="first"),
+        pytest.param(FILES, id="all", marks=pytest.mark.slow),
+    ],
+)
 
 
 def telling(first: int, last: int) -> Steps:
@@ -144,12 +152,13 @@ def is_clean(broker: DeadlyBroker) -> bool:
     return is_up and not any(name.endswith((".deleted", ".cleaned", ".swap")) for name in names)
 
 
-def test_the_swap_of_a_compaction(tmp_path: Path) -> None:
-    steps = [(rf"rename \S*\{each}\.cleaned", 1) for each in FILES]
-    steps += [(rf"rename \S*\{each} \S*\.deleted", number) for number in (1, 2) for each in FILES]
-    steps += [(rf"rename \S*\{each}\.swap", 1) for each in FILES]
+@WHICH_FILES
+def test_the_swap_of_a_compaction(tmp_path: Path, files: Sequence[str]) -> None:
+    steps = [(rf"rename \S*\{each}\.cleaned", 1) for each in files]
+    steps += [(rf"rename \S*\{each} \S*\.deleted", number) for number in (1, 2) for each in files]
+    steps += [(rf"rename \S*\{each}\.swap", 1) for each in files]
     steps += [(r"rename \S*/cleaner-offset-checkpoint", 1)]
-    steps += [(rf"remove \S*\{each}\.deleted", 1) for each in FILES]
+    steps += [(rf"remove \S*\{each}\.deleted", 1) for each in files]
     with started(tmp_path) as broker:
         Confluent(broker.bootstrap).create_topic(TOPIC, 1, COMPACTED)
         keyed = Keyed(broker)
@@ -183,7 +192,9 @@ class Store:
         """It has the objects of finished segments, all of them and no others, and nothing is under way."""
         before = self.objects()
         segments = told_segments(self._data)
-        if segments is None or any(segment.state is not SegmentState.COPY_FINISHED for segment in segments):
+        if segments is None or any(
+            segment.state is not RemoteLogSegmentState.COPY_FINISHED for segment in segments
+        ):
             return False
         told = {
             segment.object_name(suffix)
@@ -283,6 +294,8 @@ def test_a_deleted_topic(tmp_path: Path, objects: Sequence[str]) -> None:
         kill_at_every(telling(1, 2) + removing(objects), broker, act=delete, check=check)
 
 
+# Simulated nodes die at all of these steps in every run: tests/remote_log/test_compaction_crashes.py.
+@pytest.mark.slow
 @WHICH
 def test_a_compaction_in_the_store(tmp_path: Path, objects: Sequence[str]) -> None:
     with started(tmp_path) as broker:

@@ -55,7 +55,7 @@ class Load:
         log: dict[int, list[tuple[int, bytes]]] = {at: [] for at in ends}
         for record in client.consume(TOPIC, ends):
             log[record.partition].append((record.offset, record.value or b""))
-        told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in self._writers]
+        told = [each.told for each in self._writers]
         assert checker.check(told, log, {}) == []
         assert [each.trouble for each in self._writers] == [None, None]
         assert all(each.sent == len(each.acknowledged) for each in self._writers)
@@ -85,7 +85,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def test_the_lead_goes_back_and_forth_under_load(pair: Pair, first: System, second: System) -> None:
     pair.start(first, second)
     with pair.admin() as admin:
-        admin.create_topic(TOPIC, partitions=PARTITIONS, replication=2, settings={"min.insync.replicas": "2"})
+        admin.create_topic(
+            TOPIC, partitions=PARTITIONS, replication_factor=2, configs={"min.insync.replicas": "2"}
+        )
     load = Load(pair)
     load.start()
     for leader in (1, 2, 1, 2, 1):
@@ -99,7 +101,7 @@ def test_folders_go_from_one_system_to_the_other_under_load(pair: Pair) -> None:
     """Each node in turn, there and back, while producers write to whoever is there."""
     pair.start("headrace", "kafka")
     with pair.admin() as admin:
-        admin.create_topic(TOPIC, partitions=PARTITIONS, replication=2)
+        admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=2)
     load = Load(pair)
     load.start()
     for number, system in ((2, "headrace"), (1, "kafka"), (2, "kafka"), (1, "headrace")):

@@ -34,7 +34,7 @@ def members_of(broker: Broker, group: str) -> list[Any]:
         async with AsyncAdmin({"bootstrap.servers": broker.bootstrap}) as admin:
             for each in (await admin.describe_cluster()).brokers:
                 request = ConsumerGroupDescribeRequest(group_ids=[group])
-                members += (await admin.cluster.call(request, node=each.node_id)).groups[0].members
+                members += (await admin.client.call(request, node=each.node_id)).groups[0].members
         return members
 
     return asyncio.run(ask())

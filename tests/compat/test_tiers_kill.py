@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.segment_metadata import RemoteLogSegmentState
 from headrace.tiered.stores.folder import FolderStore
 from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.confluent import Confluent
@@ -30,7 +30,9 @@ TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "50000", "l
 def leftovers(data: Path, store: FolderStore) -> list[str] | None:
     """Objects that no finished segment has; None while a copy or a removal is under way."""
     segments = told_segments(data)
-    if segments is None or any(segment.state is not SegmentState.COPY_FINISHED for segment in segments):
+    if segments is None or any(
+        segment.state is not RemoteLogSegmentState.COPY_FINISHED for segment in segments
+    ):
         return None
     objects = {name for name, _ in store.list("")}
     for segment in segments:

@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from headrace.base.errors import InvalidBytesError
 from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.records.batch import batches, read_records
-from headrace.tiered.remote_log import RemoteLogs
-from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.segment_records import decode_record
+from headrace.tiered.metadata_cache import RemotePartitionMetadataStore
+from headrace.tiered.metadata_serde import decode_record
+from headrace.tiered.segment_metadata import RemoteLogSegmentMetadata
 from tests.compat.clients.face import eventually
 
 
@@ -71,11 +71,11 @@ def _find(bootstrap: str, places: list[tuple[str, int]], spec: OffsetSpec) -> di
     return {place: eventually(partial(ask, place), "the leader to know its log")[0] for place in places}
 
 
-def told_segments(data: Path) -> list[RemoteSegment] | None:
+def told_segments(data: Path) -> list[RemoteLogSegmentMetadata] | None:
     """The segments that `__remote_log_metadata` tells of, in whichever state, by the log's files in a node's
     data folder; None where the last of them is just being written.
     """
-    logs = RemoteLogs()
+    logs = RemotePartitionMetadataStore()
     for path in sorted(data.glob(f"{REMOTE_LOG_TOPIC}-*/*.log")):
         file = path.read_bytes()
         try:

@@ -7,19 +7,19 @@ from typing import Any
 
 from headrace.base.clock import Clock, SystemClock
 from headrace.controller.activation import default_bootstrap
-from headrace.controller.broker_lifecycle import BrokerLifecycle, Identity
+from headrace.controller.controller_result import ControllerResult
 from headrace.controller.core import ControllerCore
-from headrace.controller.decision import Decision
-from headrace.controller.driver import Controller
-from headrace.controller.log_entries import entries_of_image, versioned
+from headrace.controller.drivers.broker_lifecycle_manager import BrokerIdentity, BrokerLifecycleManager
+from headrace.controller.drivers.quorum_controller import QuorumController
 from headrace.log.disk import Disk
 from headrace.metadata.brokers import Endpoint
 from headrace.metadata.features import BOOTSTRAP_LEVELS, SUPPORTED
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.publisher import ImagePublisher
-from headrace.raft.driver import RaftDriver
-from headrace.raft.formatting import format_metadata, read_bootstrap
-from headrace.raft.member import open_member
+from headrace.metadata.image import MetadataImage
+from headrace.metadata.image_writer import entries_of_image, versioned
+from headrace.metadata.metadata_loader import MetadataLoader
+from headrace.raft.drivers.raft_client import KafkaRaftClient
+from headrace.raft.drivers.raft_manager import open_raft_client
+from headrace.raft.metadata_log import format_metadata, read_bootstrap
 from headrace.wire.schemas import metadata_records as wire
 from tests.raft.building import ALONE, DIRECTORY_ID, node_config
 
@@ -57,7 +57,7 @@ def new_core(*brokers: int, elr: bool = True, **settings: object) -> ControllerC
     return core
 
 
-def apply(core: ControllerCore, decision: Decision[Any]) -> Any:
+def apply(core: ControllerCore, decision: ControllerResult[Any]) -> Any:
     """Take a decision in, by way of the bytes of its records, and give its reply."""
     for entry in versioned(decision.records, core.image.features):
         core.replay([entry.record])
@@ -68,11 +68,11 @@ def apply(core: ControllerCore, decision: Decision[Any]) -> Any:
 class Node:
     """A quorum of one with its controller, its broker's image and its broker's life."""
 
-    raft: RaftDriver
-    controller: Controller
-    image: ClusterImage
-    lifecycle: BrokerLifecycle
-    publisher: ImagePublisher
+    raft: KafkaRaftClient
+    controller: QuorumController
+    image: MetadataImage
+    lifecycle: BrokerLifecycleManager
+    metadata_loader: MetadataLoader
 
     async def start(self) -> None:
         await self.raft.start()
@@ -107,8 +107,8 @@ def open_node(
     clock = clock or SystemClock()
     rng = rng or Random(7)
     config = node_config(directory, **settings)
-    image = ClusterImage(CLUSTER_ID)
-    raft = open_member(
+    image = MetadataImage(CLUSTER_ID)
+    raft = open_raft_client(
         config,
         directory_id=directory_id,
         disk=disk,
@@ -119,23 +119,24 @@ def open_node(
         on_failure=lambda error: None,
     )
     bootstrap = read_bootstrap(disk, directory)
-    controller = Controller(
+    controller = QuorumController(
         raft,
         config,
         cluster_id=CLUSTER_ID,
         bootstrap=default_bootstrap() if bootstrap is None else bootstrap.records,
         committed=image,
+        incarnation_id=b"",
         loop=loop,
         clock=clock,
         rng=rng,
     )
-    publisher = ImagePublisher(image)
-    raft.subscribe(controller)
-    raft.subscribe(publisher)
-    identity = Identity(
+    metadata_loader = MetadataLoader(image)
+    raft.register_listener(controller)
+    raft.register_listener(metadata_loader)
+    identity = BrokerIdentity(
         1, CLUSTER_ID, bytes([incarnation]) * 16, (directory_id,), previous_epoch=previous_epoch
     )
-    lifecycle = BrokerLifecycle(
+    lifecycle = BrokerLifecycleManager(
         controller, identity, config, replayed_to=lambda: image.offset, loop=loop, clock=clock
     )
-    return Node(raft, controller, image, lifecycle, publisher)
+    return Node(raft, controller, image, lifecycle, metadata_loader)

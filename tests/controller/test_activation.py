@@ -13,7 +13,7 @@ def test_an_empty_log_gets_the_bootstrap_records_in_one_transaction_as_kafka_wri
     decision = core.activate(default_bootstrap(), now_ms=0)
     assert [type(record).__name__ for record in decision.records] == [
         "BeginTransactionRecord",
-        *["FeatureLevelRecord"] * 6,
+        *["FeatureLevelRecord"] * len(BOOTSTRAP_LEVELS),
         "ConfigRecord",
         "EndTransactionRecord",
     ]

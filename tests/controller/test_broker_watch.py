@@ -2,8 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.controller.drivers.broker_watch import BrokerWatch
+from headrace.metadata.brokers import Endpoint
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import World
 
@@ -111,3 +116,61 @@ def test_a_controller_that_was_away_for_longer_than_a_session_fences_nobody() ->
         assert {each: cluster.nodes[1].image.brokers[each].epoch for each in (2, 3)} == epochs
 
     run(script, ONE_CONTROLLER)
+
+
+def test_a_broker_is_watched_where_this_node_knows_how_to_speak_to_it() -> None:
+    """A controller that would speak plainly to a TLS listener would be hung up on, again and again."""
+    plain, tls, login = Endpoint("IN", "h", 1, 0), Endpoint("OUT", "h", 2, 1), Endpoint("SASL", "h", 3, 2)
+    nothing: Any = None
+
+    def watched(known: set[str], between: str) -> list[str]:
+        watch = BrokerWatch(
+            nothing,
+            loop=nothing,
+            network=nothing,
+            memory=nothing,
+            suspect=nothing,
+            trust=nothing,
+            between_brokers=between,
+            speaks=lambda endpoint: endpoint.name in known,
+        )
+        broker = SimpleNamespace(endpoints={each.name: each for each in (login, tls, plain)})
+        return [each.name for each in watch._watched(cast(Any, broker))]
+
+    assert watched({"IN", "OUT", "SASL"}, "SASL") == ["SASL"]
+    assert watched({"IN", "OUT", "SASL"}, "ELSEWHERE") == ["OUT"]
+    assert watched({"IN", "SASL"}, "ELSEWHERE") == ["IN"]
+    assert watched({"SASL"}, "IN") == []
+
+
+def test_a_broker_that_refuses_the_login_is_tried_again() -> None:
+    """A password that is changed is wrong for a moment: the broker is watched when it is right."""
+    attempts: list[int] = []
+
+    async def script() -> None:
+        through = asyncio.get_running_loop().create_future()
+
+        async def hold_one(held: Any, broker: Any) -> None:
+            attempts.append(broker.id)
+            if len(attempts) < 3:
+                raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "wrong")
+            through.set_result(None)
+            await asyncio.get_running_loop().create_future()
+
+        broker = SimpleNamespace(id=2, epoch=7, fenced=False)
+        core = SimpleNamespace(node_id=1, image=SimpleNamespace(brokers={2: broker}))
+        watch = BrokerWatch(
+            cast(Any, SimpleNamespace(core=core, is_active=True)),
+            loop=asyncio.get_running_loop(),
+            network=cast(Any, None),
+            memory=cast(Any, None),
+            suspect=lambda broker_id: None,
+            trust=lambda broker_id: None,
+        )
+        watch._hold_one = hold_one  # type: ignore[method-assign]
+        watch._hold(2)
+        await asyncio.wait_for(through, 30)
+        watch.stop()
+
+    asyncio.run(script())
+    assert attempts == [2, 2, 2]

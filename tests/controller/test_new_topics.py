@@ -8,7 +8,7 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.controller.core import ControllerCore
-from headrace.controller.new_topics import create_topics
+from headrace.controller.replication_control import create_topics
 from headrace.wire.schemas import metadata_records as wire
 from headrace.wire.schemas.create_topics import (
     CreatableReplicaAssignment,
@@ -76,32 +76,40 @@ def test_a_topic_gets_its_records_in_order_and_its_reply_tells_all() -> None:
 @pytest.mark.parametrize(
     ("asked", "code", "message"),
     [
-        (topic("taken"), 36, "a topic 'taken' already exists"),
-        (topic("a b"), 17, "may only have the characters a-z"),
-        (topic(""), 17, "it is empty"),
-        (topic(".."), 17, "'..' means a folder"),
-        (topic("x" * 250), 17, "at most 249 are allowed"),
-        (topic("with_dot"), 17, "the topic 'with.dot' would have the same metrics"),
-        (topic("__cluster_metadata"), 42, "__cluster_metadata is the quorum's own log"),
-        (topic("z", 1, 0), 38, "a replication factor of 0: give 1 or more, or -1"),
-        (topic("z", 1, -2), 38, "a replication factor of -2: give 1 or more, or -1"),
+        (topic("taken"), 36, "Topic 'taken' already exists."),
+        (topic("a b"), 17, "contains one or more characters other than ASCII alphanumerics"),
+        (topic(""), 17, "the empty string is not allowed"),
+        (topic(".."), 17, "'..' is not allowed"),
+        (topic("x" * 250), 17, "is longer than the max allowed length 249"),
+        (topic("with_dot"), 17, "collides with existing topic: with.dot"),
+        (topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
+        (topic("z", 1, 0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+        (topic("z", 1, -2), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
         (
             topic("z", 1, 3),
             38,
-            "no place for 3 replicas of a partition: only 2 brokers",
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot",
         ),
-        (topic("z", 0), 37, "0 partitions: give 1 or more, or -1"),
-        (topic("z", at=[(0, [1]), (0, [1])]), 39, "partition 0 is assigned more than once"),
-        (topic("z", at={0: [1], 2: [1]}), 39, "they must count up from 0 without a gap"),
-        (topic("z", at={0: [9]}), 39, "there is no broker 9, only 1, 2"),
-        (topic("z", at={0: [1, 1]}), 39, "broker 1 can hold only one replica"),
-        (topic("z", at={0: []}), 39, "a partition was given no replicas"),
-        (topic("z", at={0: [1], 1: [1, 2]}), 39, "that is 2, but the topic's other partitions have 1"),
-        (topic("z", at={0: [2]}), 39, "partition 0 would have no leader"),
+        (topic("z", 0), 37, "Number of partitions was set to an invalid non-positive value."),
+        (
+            topic("z", at=[(0, [1]), (0, [1])]),
+            39,
+            "Found multiple manual partition assignments for partition 0",
+        ),
+        (topic("z", at={0: [1], 2: [1]}), 39, "partitions should be a consecutive 0-based integer sequence"),
+        (topic("z", at={0: [9]}), 39, "includes broker 9, but no such broker is registered."),
+        (topic("z", at={0: [1, 1]}), 39, "includes the broker 1 more than once."),
+        (topic("z", at={0: []}), 39, "includes an empty replica list."),
+        (
+            topic("z", at={0: [1], 1: [1, 2]}),
+            39,
+            "a partition with 2 replica(s), but this is not consistent with previous partitions",
+        ),
+        (topic("z", at={0: [2]}), 39, "for partition 0 are fenced or in controlled shutdown."),
         (topic("z", foo="1"), 40, "foo"),
         (topic("z", retention_ms="abc"), 40, "retention.ms"),
         (topic("z", segment_bytes="1"), 40, "segment.bytes"),
-        (topic("z", retention_ms=None), 40, "no value is given for retention.ms"),
+        (topic("z", retention_ms=None), 40, "Null value not supported for"),
         (topic("z", cleanup_policy="bogus"), 40, "cleanup.policy"),
         (topic("z", remote_storage_enable="true"), 40, "remote.storage.enable"),
     ],
@@ -121,11 +129,11 @@ def test_assignments_and_counts_exclude_each_other() -> None:
     core = new_core(1)
     both = topic("z", at={0: [1]})
     both.num_partitions = 1
-    assert "the number of partitions is 1, but it follows" in str(create(core, both)[0].error_message)
+    assert "but numPartitions was not set to -1." in str(create(core, both)[0].error_message)
     both.replication_factor = 1
     result = create(core, both)[0]
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert "the replication factor is 1, but it follows" in str(result.error_message)
+    assert "but replication factor was not set to -1." in str(result.error_message)
 
 
 def test_a_name_given_twice_fails_once_and_the_others_are_made() -> None:
@@ -174,4 +182,4 @@ def test_without_a_live_broker_no_topic_can_be_made() -> None:
     core.replay([registration(1, fenced=True)])
     result = create(core, topic("z"))[0]
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "no broker is up" in str(result.error_message)
+    assert "All brokers are currently fenced." in str(result.error_message)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace.base.ids import NO_LEADER, TopicId
-from headrace.controller import rebalancing
+from headrace.controller import partition_control
 from headrace.controller.core import ControllerCore
-from headrace.controller.rebalancing import LeaderBalance, elect_where_nobody_leads
+from headrace.controller.partition_control import LeaderBalance, elect_where_nobody_leads
 from headrace.metadata.topics import PartitionImage, record_of
 from headrace.wire.schemas import metadata_records as wire
 from tests.controller.building import apply, directory_of, new_core
@@ -61,8 +61,8 @@ def test_not_where_the_first_replica_is_away() -> None:
 
 
 def test_many_go_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalancing, "ELECTIONS_MAX", 2)
-    monkeypatch.setattr(rebalancing, "LOOKS_MAX", 4)
+    monkeypatch.setattr(partition_control, "ELECTIONS_MAX", 2)
+    monkeypatch.setattr(partition_control, "LOOKS_MAX", 4)
     core = core_with(*[partition(2)] * 3, *[partition(1)] * 5, partition(2))
     balance = LeaderBalance()
     steps = []
@@ -78,7 +78,7 @@ def test_many_go_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_topic_that_goes_during_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalancing, "LOOKS_MAX", 1)
+    monkeypatch.setattr(partition_control, "LOOKS_MAX", 1)
     core = core_with(partition(2), partition(2))
     balance = LeaderBalance()
     assert balance.step(core.cluster).reply

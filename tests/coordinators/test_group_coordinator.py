@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.coordinators import runtime as runtime_module
-from headrace.coordinators.group.classic_group import ClassicGroup
-from headrace.coordinators.group.coordinator import group_limits
+from headrace.coordinators.drivers import coordinator_runtime as runtime_module
+from headrace.coordinators.group.classic.classic_group import ClassicGroup
+from headrace.coordinators.group.group_config_manager import group_coordinator_config
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.definition import ConfigSource
 from headrace.settings.describe import describe_broker
-from headrace.settings.sources import Source
 from headrace.testing.disk import Crash
 from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.group_members import GroupMember, stable_group
@@ -23,16 +23,20 @@ BY_NAME = 9
 
 
 def group_of(world: NodeWorld, name: str = "g") -> ClassicGroup | None:
-    return world.node.parts.groups.machine_of(name).classic.groups.get(name)
+    return world.node.parts.groups.shard_for(name).classic.groups.get(name)
 
 
 def test_an_empty_group_waits_as_long_as_is_shown() -> None:
     name = "group.initial.rebalance.delay.ms"
-    for said, source in ({}, Source.DEFAULT), ({name: "3000"}, Source.STATIC), ({name: "0"}, Source.STATIC):
+    for said, source in (
+        ({}, ConfigSource.DEFAULT),
+        ({name: "3000"}, ConfigSource.STATIC),
+        ({name: "0"}, ConfigSource.STATIC),
+    ):
         config = BrokerConfig(said, check=False)
         (shown,) = [each for each in describe_broker(config) if each.name == name]
         assert shown.source is source
-        assert shown.value == str(group_limits(config).classic.initial_rebalance_delay_ms)
+        assert shown.value == str(group_coordinator_config(config).classic.initial_rebalance_delay_ms)
 
 
 async def restart(world: NodeWorld, how: str, members: list[GroupMember]) -> None:
@@ -171,7 +175,7 @@ async def test_offsets_of_an_empty_group_expire_and_the_group_with_them(world: N
     assert await committed(client, "g", "t") == -1
     assert group_of(world) is None
     await restart(world, "stop", [])
-    assert not world.node.parts.groups.machine_of("g").exists("g")
+    assert not world.node.parts.groups.shard_for("g").exists("g")
 
 
 @simulated(**SHORT)
@@ -187,7 +191,7 @@ async def test_offsets_without_a_group_expire_one_by_one_after_their_commit(worl
     client = await world.connect()
     assert [await committed(client, "g", "t", index) for index in (0, 1)] == [-1, 6]
     await world.pass_time(9 * MINUTE_MS)
-    assert not world.node.parts.groups.machine_of("g").exists("g")
+    assert not world.node.parts.groups.shard_for("g").exists("g")
 
 
 @simulated(**SHORT)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.log.append import Origin
+from headrace.log.append import AppendOrigin
 from headrace.records.batch import batches, read_records
 from headrace.wire.schemas.describe_groups import DescribeGroupsRequest
 from headrace.wire.schemas.list_groups import ListGroupsRequest
@@ -50,7 +50,7 @@ async def with_groups(world: NodeWorld) -> bytes:
     await client.ask(commit("simple", "t", {0: 7}), BY_NAME)
     gone = await stable_group(world, "gone", 1)
     await gone[0].leave()
-    world.node.parts.groups.machine_of("gone").expire()
+    world.node.parts.groups.shard_for("gone").cleanup_expired_offsets(["gone"])
     await world.stop()
     return world.machine.disk.read_file(f"/data/{OFFSETS_TOPIC}-0/00000000000000000000.log")
 
@@ -74,10 +74,10 @@ async def test_groups_that_kafka_wrote_go_on_here(world: NodeWorld) -> None:
     await client.ask(ask_for(6, "g"), 6)
     partition = world.partition(OFFSETS_TOPIC)
     sample = bytearray(SAMPLE.read_bytes())
-    partition.append(sample, now_ms=0, origin=Origin.COORDINATOR, api_version=-1)
+    partition.append(sample, now_ms=0, origin=AppendOrigin.COORDINATOR, api_version=-1)
     runtime = world.node.parts.groups.runtime
-    runtime.drop(0)
-    runtime.follow(partition)
+    runtime.unload(0)
+    runtime.on_leadership_change(partition)
     response = await client.ask(ListGroupsRequest(), 5)
     states = {each.group_id.partition(".")[2]: each.group_state for each in response.groups}
     assert states == {

@@ -108,7 +108,7 @@ def _leader_on(cluster: NodeCluster, node_id: int) -> int:
 
 def _offset_on(cluster: NodeCluster, node_id: int) -> int | None:
     """What a coordinator has taken in, replicated or not."""
-    machine = cluster.nodes[node_id].parts.groups.machine_of(GROUP)
+    machine = cluster.nodes[node_id].parts.groups.shard_for(GROUP)
     return next((each.offset for each in machine.offsets.of(GROUP).values()), None)
 
 

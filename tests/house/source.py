@@ -46,12 +46,16 @@ def tracked_files() -> tuple[Path, ...]:
 @functools.cache
 def modules(folder: str = "src/headrace") -> tuple[Module, ...]:
     """The Python files below a folder of the checkout."""
-    found = []
-    for path in tracked_files():
-        if path.suffix == ".py" and path.is_relative_to(ROOT / folder):
-            text = path.read_text()
-            found.append(Module(path, text, ast.parse(text, str(path))))
-    return tuple(found)
+    below = f"{ROOT / folder}/"
+    return tuple(
+        _module(path) for path in tracked_files() if path.suffix == ".py" and str(path).startswith(below)
+    )
+
+
+@functools.cache
+def _module(path: Path) -> Module:
+    text = path.read_text()
+    return Module(path, text, ast.parse(text, str(path)))
 
 
 def rooms() -> list[str]:

@@ -9,8 +9,8 @@ import ast
 from tests.house.source import Module, modules
 
 # The rooms that get clock, loop, disk, network and chance handed in.
-SIMULATED = ("base", "wire", "settings", "records", "security", "log", "tiered", "raft", "metadata")
-SIMULATED += ("replication", "controller", "coordinators", "transport", "server")
+SIMULATED = ("base", "wire", "settings", "records", "log", "tiered", "raft", "metadata")
+SIMULATED += ("replication", "controller", "coordinators", "transport", "server", "remote_log")
 DOORS = frozenset(
     f"src/headrace/{door}.py" for door in ("base/clock", "log/system_disk", "transport/system_network")
 )

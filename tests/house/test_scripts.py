@@ -43,11 +43,11 @@ class Checkout:
         self.root = folder / "a check out"
         self.calls_file = folder / "calls"
         self.python = folder / "stand-in" / "python3"
-        (self.root / "src/headrace/records").mkdir(parents=True)
+        (self.root / "src/headrace/records/kernels").mkdir(parents=True)
         (self.root / "tools").mkdir()
         for name in ("run", "test", "tools/set-up.sh", "pyproject.toml", "requirements.lock"):
             shutil.copy(ROOT / name, self.root / name)
-        (self.root / "src/headrace/records/kernels.py").write_text("")
+        (self.root / "src/headrace/records/kernels/records.py").write_text("")
         self.python.parent.mkdir()
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         self.python.write_text(STAND_IN.format(version=version, python=sys.executable))
@@ -157,7 +157,7 @@ def test_new_lock_is_installed(checkout: Checkout) -> None:
 
 def test_new_kernels_are_compiled(checkout: Checkout) -> None:
     checkout.run()
-    (checkout.root / "src/headrace/records/kernels.py").write_text("# another\n")
+    (checkout.root / "src/headrace/records/kernels/records.py").write_text("# another\n")
     checkout.run()
     assert checkout.calls() == ["warm"]
 

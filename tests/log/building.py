@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from headrace.base.ids import TopicPartition
-from headrace.log.partition_log import Origin
-from headrace.log.recovery import open_log
+from headrace.log.log_loader import open_log
 from headrace.log.storage import Storage
+from headrace.log.unified_log import AppendOrigin
 from headrace.records.batch import Record, batches, build_batch, build_txn_marker, read_records
 from headrace.settings.topic import TopicConfig
 
@@ -39,13 +39,13 @@ def marker(producer_id, epoch, *, commit, coordinator_epoch=0, timestamp=NOW_MS)
     )
 
 
-def append(log, batch, *, leader_epoch=0, now_ms=NOW_MS, origin=Origin.CLIENT):
+def append(log, batch, *, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.CLIENT):
     return log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
 
 def append_marker(log, producer_id, epoch, *, leader_epoch=0, **fields):
     batch = marker(producer_id, epoch, **fields)
-    return append(log, batch, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
+    return append(log, batch, leader_epoch=leader_epoch, origin=AppendOrigin.COORDINATOR)
 
 
 def read_all(log, offset=None, **bounds):

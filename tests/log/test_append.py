@@ -4,7 +4,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.log.partition_log import Origin
+from headrace.log.unified_log import AppendOrigin
 from headrace.records.batch import ControlType as Control
 from headrace.records.batch import Record, batches, build_batch, build_control_batch, read_header
 from tests.log.building import NOW_MS, append, batch_of, offsets_of, read_all, sequenced
@@ -31,21 +31,28 @@ def test_a_leader_numbers_and_stamps_in_place(logs):
     assert (header.base_offset, header.leader_epoch) == (3, 4)
     assert log.log_end_offset == 5
     assert offsets_of(read_all(log)) == [0, 1, 2, 3, 4]
-    assert log.epochs.entries() == [(0, 0), (4, 3)]
+    assert log.leader_epoch_cache.entries() == [(0, 0), (4, 3)]
 
 
 def test_a_leader_of_the_past_is_fenced(logs):
     log = logs.open()
     append(log, batch_of(), leader_epoch=4)
     refused(ErrorCode.FENCED_LEADER_EPOCH, append, log, batch_of(), leader_epoch=3)
-    refused(ErrorCode.FENCED_LEADER_EPOCH, append, log, batch_of(), leader_epoch=3, origin=Origin.COORDINATOR)
+    refused(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        append,
+        log,
+        batch_of(),
+        leader_epoch=3,
+        origin=AppendOrigin.COORDINATOR,
+    )
     assert log.log_end_offset == 1
 
 
 def test_bytes_that_cannot_be_stamped_are_copied(logs):
     log = logs.open()
     append(log, bytes(batch_of(2)))
-    append(log, bytes(batch_of(2)), origin=Origin.COORDINATOR)
+    append(log, bytes(batch_of(2)), origin=AppendOrigin.COORDINATOR)
     assert offsets_of(read_all(log)) == [0, 1, 2, 3]
 
 
@@ -91,19 +98,19 @@ def test_our_own_writers_may_write_several_batches_and_control_batches(logs):
         + build_control_batch(Control.LEADER_CHANGE, b"\0" * 10, timestamp_ms=NOW_MS)
         + batch_of(1)
     )
-    result = append(log, data, origin=Origin.RAFT_LEADER, leader_epoch=3)
+    result = append(log, data, origin=AppendOrigin.RAFT_LEADER, leader_epoch=3)
     assert result == (0, 3, -1, 0, False)
     assert [header.leader_epoch for _, header in batches(data)] == [3, 3, 3]
     assert log.log_end_offset == 4
-    refused(ErrorCode.INVALID_RECORD, append, log, b"", origin=Origin.RAFT_LEADER)
-    refused(ErrorCode.INVALID_RECORD, append, log, bytes(data[:-1]), origin=Origin.RAFT_LEADER)
+    refused(ErrorCode.INVALID_RECORD, append, log, b"", origin=AppendOrigin.RAFT_LEADER)
+    refused(ErrorCode.INVALID_RECORD, append, log, bytes(data[:-1]), origin=AppendOrigin.RAFT_LEADER)
 
 
 def test_a_follower_writes_what_it_is_given(logs):
     log = logs.open()
     data = numbered(0, 3) + numbered(3, 2, epoch=1) + numbered(5, 1, epoch=1)
     assert log.append_as_follower(data, now_ms=NOW_MS) == 6
-    assert log.epochs.entries() == [(0, 0), (1, 3)]
+    assert log.leader_epoch_cache.entries() == [(0, 0), (1, 3)]
     assert offsets_of(read_all(log)) == [0, 1, 2, 3, 4, 5]
     assert log.read(0, max_bytes=1000).chunk.read() == bytes(data)
 
@@ -111,9 +118,9 @@ def test_a_follower_writes_what_it_is_given(logs):
 def test_a_follower_forgets_an_epoch_in_which_it_wrote_nothing(logs):
     log = logs.open()
     log.append_as_follower(numbered(0, 3), now_ms=NOW_MS)
-    log.epochs.assign(2, 3)  # it came back with less than it had, and was still to lead
+    log.leader_epoch_cache.assign(2, 3)  # it came back with less than it had, and was still to lead
     log.append_as_follower(numbered(3, 2) + numbered(5, 1, epoch=1) + numbered(6, 1, epoch=2), now_ms=NOW_MS)
-    assert log.epochs.entries() == [(0, 0), (1, 5), (2, 6)]
+    assert log.leader_epoch_cache.entries() == [(0, 0), (1, 5), (2, 6)]
 
 
 def test_a_follower_leaves_out_a_cut_batch(logs):
@@ -139,7 +146,7 @@ def test_the_first_epoch_of_a_follower_begins_with_its_log(logs):
     """Compaction may have taken the leader's first batches."""
     log = logs.open()
     log.append_as_follower(numbered(7, 2, epoch=3) + numbered(12, 1, epoch=5), now_ms=NOW_MS)
-    assert log.epochs.entries() == [(3, 0), (5, 12)]
+    assert log.leader_epoch_cache.entries() == [(3, 0), (5, 12)]
 
 
 def test_a_follower_refuses_corrupt_bytes_whole(logs):
@@ -155,7 +162,7 @@ def test_a_follower_keeps_producer_state_without_checks(logs):
     fields = {"producer_id": 7, "producer_epoch": 0}
     data = numbered(0, 2, base_sequence=0, **fields) + numbered(2, 1, base_sequence=9, **fields)
     log.append_as_follower(data, now_ms=NOW_MS)
-    assert log.producers.producers[7].last_sequence == 9
+    assert log.producer_state_manager.producers[7].last_sequence == 9
 
 
 def test_a_follower_rolls_between_batches_of_one_response(logs):

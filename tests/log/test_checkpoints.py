@@ -1,14 +1,19 @@
 """The small text files, as Kafka writes and reads them."""
 
+import contextlib
+from random import Random
+
 import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
 from headrace.log.checkpoints import (
+    decode_aborted,
     decode_clean_shutdown,
     decode_epochs,
     decode_offsets,
     decode_partition_metadata,
+    encode_aborted,
     encode_clean_shutdown,
     encode_epochs,
     encode_offsets,
@@ -21,7 +26,10 @@ from headrace.log.file_names import (
     parse_partition_folder,
     parse_segment_file,
 )
+from headrace.log.log_directory import LogDirectory
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
+from headrace.log.storage import Storage
+from headrace.log.system_disk import SystemDisk
 
 TOPIC_ID = TopicId(uuid_bytes("WkBSDdAwRBSRka2lbIPkDQ"))
 
@@ -29,8 +37,10 @@ TOPIC_ID = TopicId(uuid_bytes("WkBSDdAwRBSRka2lbIPkDQ"))
 def test_offsets():
     offsets = {TopicPartition("b.c", 1): 7, TopicPartition("a", 0): 2**62}
     data = encode_offsets(offsets)
-    assert data == b"0\n2\na 0 4611686018427387904\nb.c 1 7\n"
+    assert data.split(b"\n")[:3] == [b"0", b"2", b"a 0 4611686018427387904"]
+    assert data.split(b"\n")[3].split() == [b"b.c", b"1", b"7"], "Kafka splits at white space"
     assert decode_offsets(data) == offsets
+    assert decode_offsets(b"0\n2\na 0 4611686018427387904\nb.c 1 7\n") == offsets, "as Kafka writes it"
     assert decode_offsets(b"") == {}
     assert decode_offsets(b"0\n0\n") == {}
 
@@ -42,6 +52,32 @@ def test_offsets():
 def test_broken_offsets_are_told(data):
     with pytest.raises(InvalidBytesError):
         decode_offsets(data)
+
+
+def test_no_bit_of_a_checkpoint_flips_unnoticed():
+    data = encode_offsets({TopicPartition("trimmed", 0): 137, TopicPartition("t", 12): 1480})
+    for at in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(InvalidBytesError):
+            decode_offsets(bytes(flipped))
+
+
+def test_a_checkpoint_that_is_cut_or_doubled_is_told():
+    offsets = {TopicPartition("trimmed", 0): 137, TopicPartition("t", 12): 1480}
+    data = encode_offsets(offsets)
+    for at in range(1, len(data)):
+        for damaged in (data[:at], data + data[at:]):
+            with contextlib.suppress(InvalidBytesError):
+                assert decode_offsets(damaged) == offsets, "only white space at the end is missing or more"
+
+
+def test_seals_of_transaction_indexes():
+    seals = {0: (3, 2**32 - 1), 2**40: (1, 0)}
+    assert decode_aborted(encode_aborted(seals)) == seals
+    assert decode_aborted(encode_aborted({})) == {}
+    with pytest.raises(InvalidBytesError):
+        decode_aborted(encode_aborted(seals).replace(b"0 3 ", b"0 2 "))
 
 
 def test_epochs():
@@ -84,6 +120,11 @@ def test_meta_properties_as_kafka_writes_them():
     meta = decode_meta_properties(data)
     assert meta == MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 1, uuid_bytes("XcJyMh_fB4VjpskcDFaMZw"))
     assert decode_meta_properties(meta.encode()) == meta
+    for at in range(8 * len(meta.encode()) - 8):
+        flipped = bytearray(meta.encode())
+        flipped[at // 8] ^= 1 << at % 8
+        with contextlib.suppress(InvalidBytesError):
+            assert decode_meta_properties(bytes(flipped)) == meta, "another line break says the same"
 
 
 @pytest.mark.parametrize(
@@ -114,3 +155,11 @@ def test_names_of_folders():
     assert parse_partition_folder(name) == (partition, DELETE_FOLDER)
     assert parse_partition_folder("lost+found") is None
     assert len(marked_folder(TopicPartition("t" * 249, 12), "0" * 32, DELETE_FOLDER)) == 255
+
+
+def test_a_damaged_identity_is_told_with_its_file_and_the_way_out(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    with pytest.raises(InvalidBytesError) as told:
+        LogDirectory(str(tmp_path), Storage(SystemDisk(), Random(1))).lock()
+    assert str(told.value).startswith(f"{tmp_path}/meta.properties is damaged: ")
+    assert "Bring it back from a copy" in str(told.value)

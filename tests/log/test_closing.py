@@ -3,12 +3,12 @@
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.log.closing import TOGETHER_FROM
+from headrace.log.flush import TOGETHER_FROM
 from headrace.settings.topic import TopicConfig
 from headrace.testing.clock import VirtualClock
 from headrace.testing.disk import Crash, VirtualDisk
 from tests.log.building import NOW_MS, append, batch_of, offsets_of, read_all, sequenced
-from tests.log.test_log_store import TOPIC_ID, Node
+from tests.log.test_log_manager import TOPIC_ID, Node
 
 MANY = [TopicPartition("many", number) for number in range(TOGETHER_FROM)]
 FEW = MANY[:3]
@@ -21,7 +21,7 @@ def filled(disk, partitions):
     store = node.start()
     for number, partition in enumerate(partitions):
         log = store.create(partition, TOPIC_ID, TopicConfig())
-        log.epochs.assign(4, 0)
+        log.leader_epoch_cache.assign(4, 0)
         for _ in range(number % 3):
             append(log, batch_of(2), leader_epoch=4)
     return node, store
@@ -36,12 +36,14 @@ def test_what_was_closed_outlives_a_power_cut(partitions, seed):
     store.close(7)
     node.disk = disk.crash(Crash.POWER_CUT)
     store = node.start()
-    assert store.folders[0].was_clean
+    assert store.log_dirs[0].was_clean
     for number, partition in enumerate(partitions):
         log = store.get(partition)
         assert log.log_end_offset == log.recovery_point == 2 * (number % 3)
         assert offsets_of(read_all(log)) == list(range(2 * (number % 3)))
-        assert log.epochs.latest == (4 if number % 3 else -1), "an epoch without records is none"
+        assert log.leader_epoch_cache.latest_epoch == (4 if number % 3 else -1), (
+            "an epoch without records is none"
+        )
         assert log.topic_id == TOPIC_ID
 
 
@@ -57,11 +59,11 @@ def test_a_failed_sync_of_many_is_no_clean_stop():
 def test_a_system_that_cannot_sync_everything_syncs_one_by_one(monkeypatch):
     disk = VirtualDisk(clock=VirtualClock())
     node, store = filled(disk, MANY)
-    monkeypatch.setattr(store.folders[0], "sync_file_system", lambda: False)
+    monkeypatch.setattr(store.log_dirs[0], "sync_file_system", lambda: False)
     store.close(7)
     node.disk = disk.crash(Crash.POWER_CUT)
     store = node.start()
-    assert store.folders[0].was_clean
+    assert store.log_dirs[0].was_clean
     assert [store.get(partition).log_end_offset for partition in MANY[:3]] == [0, 2, 4]
 
 
@@ -77,7 +79,7 @@ def test_a_log_that_nobody_wrote_to_is_closed_without_a_write(disk, root):
     before = {path: disk.modified_ms(path) for path in _files(disk, folders)}
     assert f"{folders[0]}/{0:020}.index" in before
     store = node.start()
-    store.get(FEW[0]).epochs.assign(5, 2)
+    store.get(FEW[0]).leader_epoch_cache.assign(5, 2)
     store.close(8)
     after = {path: disk.modified_ms(path) for path in _files(disk, folders)}
     assert {path for path, ms in after.items() if before.get(path) != ms} <= {
@@ -100,7 +102,7 @@ def test_a_short_log_is_closed_without_indexes_and_is_none_the_worse(disk, root)
         assert log.offset_for_timestamp(NOW_MS + 10).offset == 2
         assert log.offset_of_max_timestamp().offset == 5
         assert log.segments.active.max_timestamp() == (NOW_MS + 21, 5)
-        assert log.epochs.entries() == [(4, 0)]
+        assert log.leader_epoch_cache.entries() == [(4, 0)]
         store.close(epoch)
         assert disk.list(log.folder) == SHORT_FILES
     log = node.start().get(FEW[0])
@@ -121,8 +123,8 @@ def test_epochs_of_a_short_log_are_written_where_its_batches_do_not_tell_them(di
         log.finish_flush(flush, now_ms=0)
     append(log, batch_of(2), leader_epoch=6)
     if why == "the log starts later":
-        log.advance_high_watermark(4)
-        log.advance_log_start(1)
+        log.maybe_increment_high_watermark(4)
+        log.maybe_increment_log_start_offset(1)
     elif why == "a batch is damaged":
         log.segments.active.file.write(log.segments.active.locate(2) + 8, (b"\xff" * 4,))
     store.close(7)
@@ -130,7 +132,7 @@ def test_epochs_of_a_short_log_are_written_where_its_batches_do_not_tell_them(di
     log = node.start().get(FEW[0])
     whole = why != "a batch is damaged"
     assert log.log_end_offset == (4 if whole else 2)
-    assert log.epochs.latest == (6 if whole else 4)
+    assert log.leader_epoch_cache.latest_epoch == (6 if whole else 4)
 
 
 def test_a_short_log_with_a_producer_keeps_what_it_said_in_a_snapshot(disk, root):
@@ -140,7 +142,7 @@ def test_a_short_log_with_a_producer_keeps_what_it_said_in_a_snapshot(disk, root
     append(log, sequenced(70, 0, 0), leader_epoch=4)
     store.close(7)
     assert disk.list(log.folder) == sorted([*SHORT_FILES, f"{1:020}.snapshot"])
-    assert 70 in node.start().get(FEW[0]).producers.producers
+    assert 70 in node.start().get(FEW[0]).producer_state_manager.producers
 
 
 def test_a_short_log_that_was_damaged_since_is_cut_where_it_is(disk, root):
@@ -177,4 +179,4 @@ def test_a_log_that_was_killed_is_opened_without_a_write():
     store = node.start()
     assert _files(node.disk, folders) == before
     log = store.get(FEW[1])
-    assert (log.log_end_offset, log.epochs.entries()) == (3, [(4, 0)])
+    assert (log.log_end_offset, log.leader_epoch_cache.entries()) == (3, [(4, 0)])

@@ -14,8 +14,8 @@ from headrace.log.dump import (
     dump_file,
 )
 from headrace.log.meta_properties import MetaProperties
-from headrace.log.producer_snapshot import SnapshotEntry
-from headrace.log.txn_index import AbortedTxn
+from headrace.log.producer_snapshots import ProducerEntry
+from headrace.log.transaction_index import AbortedTxn
 from headrace.records.batch import ControlType
 from tests.log.building import NOW_MS, append, append_marker, batch_of, sequenced
 
@@ -69,7 +69,7 @@ def test_small_files(logs, folder):
     assert dumped(logs, "leader-epoch-checkpoint") == [EpochStart(3, 0), EpochStart(4, 5)]
     assert dumped(logs, "partition.metadata") == [PartitionIdentity(TopicId(b"0123456789abcdef"))]
     assert dumped(logs, f"{0:020}.txnindex") == [AbortedTxn(7, 5, 7, 8)]
-    assert dumped(logs, f"{8:020}.snapshot") == [SnapshotEntry(7, 0, 1, 6, 1, NOW_MS, 0, -1)]
+    assert dumped(logs, f"{8:020}.snapshot") == [ProducerEntry(7, 0, 1, 6, 1, NOW_MS, 0, -1)]
 
 
 def test_files_of_a_log_directory(logs, folder):

@@ -104,7 +104,7 @@ def test_a_broken_disk_fails_the_log_for_good(logs, disk, rate):
         lambda: log.read(0, max_bytes=1),
         lambda: log.append_as_follower(batch_of(base_offset=1), now_ms=NOW_MS),
         lambda: log.roll(NOW_MS),
-        lambda: log.apply_retention(NOW_MS),
+        lambda: log.delete_old_segments(NOW_MS),
         log.begin_flush,
         log.close,
         log.offset_of_max_timestamp,
@@ -133,7 +133,7 @@ def test_a_transaction_whose_abort_cannot_be_indexed_fails_the_log(logs, disk):
     storage_error(append_marker, log, 7, 0, commit=False)
     disk.faults.clear()
     reopened = logs.open()
-    reopened.advance_high_watermark(2)
+    reopened.maybe_increment_high_watermark(2)
     assert reopened.last_stable_offset == 2
     assert reopened.aborted_transactions(0, 2) == [(7, 0)]
 
@@ -162,9 +162,9 @@ def test_what_was_synced_survives_a_power_cut(seed):
     assert offsets_of(records) == list(range(log.log_end_offset))
     assert [record.timestamp for record in records] == [NOW_MS + i for i in range(len(records))]
     assert log.log_end_offset >= synced
-    assert log.epochs.entries() == [(e, 20 * e) for e in range(3) if 20 * e < log.log_end_offset]
+    assert log.leader_epoch_cache.entries() == [(e, 20 * e) for e in range(3) if 20 * e < log.log_end_offset]
     if records:
-        assert log.producers.producers[7].last_sequence == log.log_end_offset - 1
+        assert log.producer_state_manager.producers[7].last_sequence == log.log_end_offset - 1
 
 
 @pytest.mark.parametrize("segment_batches", [2, 1000])

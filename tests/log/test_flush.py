@@ -60,7 +60,7 @@ def test_epochs_are_written_with_the_flush(logs):
     assert not logs.disk.exists(path)
     flushed(log)
     assert logs.disk.read_file(path) == b"0\n1\n3 0\n"
-    log.epochs.assign(4, 1)
+    log.leader_epoch_cache.assign(4, 1)
     flushed(log)
     assert logs.disk.read_file(path) == b"0\n2\n3 0\n4 1\n"
 
@@ -72,7 +72,7 @@ def test_what_a_failed_flush_owed_is_owed_still(logs):
     flush = log.begin_flush()
     log.abandon_flush(flush, OSError(5, "broken"))
     assert log.failure is not None
-    assert log.owed.files == flush.paths
+    assert log.unsynced.files == flush.paths
     assert logs.failures
 
 
@@ -100,19 +100,19 @@ def test_what_is_owed_again_stays_owed(logs):
     log.roll(NOW_MS)
     flush = log.begin_flush()
     path = next(iter(flush.paths))
-    log.owed.note_files(path)
+    log.unsynced.note_files(path)
     flush.sync()
     log.finish_flush(flush, now_ms=NOW_MS)
-    assert list(log.owed.files) == [path]
+    assert list(log.unsynced.files) == [path]
 
 
 def test_files_that_vanished_meanwhile_are_no_failure(logs):
     log = logs.open(retention_ms=0)
     append(log, batch_of())
-    log.advance_high_watermark(1)
+    log.maybe_increment_high_watermark(1)
     log.roll(NOW_MS)
     flush = log.begin_flush()
-    log.apply_retention(NOW_MS + 10)
+    log.delete_old_segments(NOW_MS + 10)
     for path in logs.storage.removals.take_due(NOW_MS + 10**9):
         logs.disk.remove(path)
     flush.sync()

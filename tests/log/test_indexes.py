@@ -7,7 +7,7 @@ import pytest
 from headrace.base.errors import InvalidBytesError
 from headrace.log.offset_index import OffsetIndex
 from headrace.log.time_index import TimeIndex
-from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.log.transaction_index import AbortedTxn, read_aborted
 
 
 @pytest.fixture

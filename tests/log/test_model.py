@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.log.partition_log import Origin
 from headrace.log.system_disk import SystemDisk
+from headrace.log.unified_log import AppendOrigin
 from headrace.testing.disk import Crash, VirtualDisk
 from tests.log.building import NOW_MS, LogBuilder, batch_of, read_all
 
@@ -57,7 +57,7 @@ class LogMachine(RuleBasedStateMachine):
         self._grow(
             count,
             lambda batch: self.log.append_as_leader(
-                batch, leader_epoch=self.epoch, now_ms=self.time, origin=Origin.COORDINATOR
+                batch, leader_epoch=self.epoch, now_ms=self.time, origin=AppendOrigin.COORDINATOR
             ),
         )
 
@@ -95,10 +95,10 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(luck=st.floats(0, 1))
     def delete_records(self, luck):
-        self.log.advance_high_watermark(self.end)
+        self.log.maybe_increment_high_watermark(self.end)
         self.start += int(luck * (self.end - self.start))
-        self.log.advance_log_start(self.start)
-        self.log.apply_retention(self.time)
+        self.log.maybe_increment_log_start_offset(self.start)
+        self.log.delete_old_segments(self.time)
 
     @rule(ahead=st.integers(0, 50))
     def start_anew(self, ahead):
@@ -152,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_agree(self):
         for offset, _, epoch in self._live():
-            assert self.log.epochs.epoch_at(offset) == epoch
+            assert self.log.leader_epoch_cache.epoch_for_offset(offset) == epoch
 
     @precondition(lambda self: self._live())
     @rule(luck=st.floats(0, 1))

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.log.segment import TAIL_MAX
+from headrace.log.log_segment import TAIL_MAX
 from headrace.log.segment_indexes import OBJECT_BYTES
 from headrace.records.batch import batches
 from tests.log.building import NOW_MS, append, batch_of, offsets_of, read_all
@@ -106,10 +106,10 @@ def test_the_upper_offset_bounds_what_is_in_the_slice(logs):
 
 def test_a_slice_stays_readable_when_its_segment_is_deleted(logs):
     log = filled(logs, 6, segment_bytes=2 * SIZE, retention_ms=10)
-    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_high_watermark(log.log_end_offset)
     chunk = log.read(0, max_bytes=1 << 20).chunk
     expected = chunk.read()
-    assert log.apply_retention(NOW_MS + 1000) == 3
+    assert log.delete_old_segments(NOW_MS + 1000) == 3
     for path in log.storage.removals.take_due(NOW_MS + 10**9):
         logs.disk.remove(path)
     assert chunk.read() == expected

@@ -2,8 +2,8 @@
 
 import struct
 
-from headrace.log.partition_log import Origin
-from headrace.log.producer_snapshot import decode_snapshot
+from headrace.log.producer_snapshots import decode_snapshot
+from headrace.log.unified_log import AppendOrigin
 from tests.log.building import NOW_MS, append, batch_of, sequenced
 
 SIZE = len(batch_of())
@@ -44,7 +44,7 @@ def test_by_the_records_time(logs):
 def test_by_the_clock_where_records_have_no_time(logs):
     log = logs.open(segment_ms=1000)
     for waited_ms in (0, 1000, 1001):
-        append(log, batch_of(timestamp=-1), now_ms=NOW_MS + waited_ms, origin=Origin.COORDINATOR)
+        append(log, batch_of(timestamp=-1), now_ms=NOW_MS + waited_ms, origin=AppendOrigin.COORDINATOR)
     assert bases(log) == [0, 2]
 
 

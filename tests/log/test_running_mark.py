@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from headrace.log.running_mark import RUNNING
+from headrace.log.log_directory import RUNNING
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash, VirtualDisk
 from tests.log.building import append, batch_of
-from tests.log.test_log_store import A0, TOPIC_ID, Node
+from tests.log.test_log_manager import A0, TOPIC_ID, Node
 
 EPOCH = 42
 
@@ -22,7 +22,7 @@ def run(node):
     """A process that took some records under its epoch."""
     store = node.start()
     log = store.create(A0, TOPIC_ID, TopicConfig())
-    for folder in store.folders:
+    for folder in store.log_dirs:
         folder.mark_running(EPOCH)
     append(log, batch_of(5))
     return store
@@ -53,7 +53,7 @@ def test_what_others_have_is_known_up_to_the_recovery_point_after_a_power_cut(no
     flush.sync()
     log.finish_flush(flush, now_ms=0)
     append(log, batch_of(3))
-    log.advance_high_watermark(4)
+    log.maybe_increment_high_watermark(4)
     for write in store.begin_checkpoint():
         write.write()
     log.segments.active.file.sync()  # as the system may do by itself
@@ -98,21 +98,21 @@ def test_what_is_whole_and_wrong_behind_the_last_good_batch_is_a_loss(node):
 
 def test_a_folder_whose_disk_failed_proves_nothing(node):
     store = run(node)
-    store.fail_folder(store.folders[0], OSError(errno.EIO, "broken"))
+    store.handle_log_dir_failure(store.log_dirs[0], OSError(errno.EIO, "broken"))
     node.disk = node.disk.crash(Crash.KILL)
     assert node.start().previous_broker_epoch == -1
 
 
 def test_all_folders_must_say_the_same(node):
     store = run(node)
-    store.folders[1].mark_running(EPOCH + 1)
+    store.log_dirs[1].mark_running(EPOCH + 1)
     node.disk = node.disk.crash(Crash.KILL)
     assert node.start().previous_broker_epoch == -1
 
 
 def test_a_mark_that_cannot_be_read_proves_nothing(node):
     store = run(node)
-    node.disk.replace_file(f"{store.folders[0].path}/{RUNNING}", b"{")
+    node.disk.replace_file(f"{store.log_dirs[0].path}/{RUNNING}", b"{")
     node.disk = node.disk.crash(Crash.KILL)
     assert node.start().previous_broker_epoch == -1
 
@@ -127,11 +127,11 @@ def test_a_sync_may_have_failed_where_nothing_says_otherwise(node, how):
     """What its process wrote is then written once more: see `recovery`."""
     store = run(node)
     if how == "failed":
-        store.fail_folder(store.folders[0], OSError(errno.EIO, "a sync"))
+        store.handle_log_dir_failure(store.log_dirs[0], OSError(errno.EIO, "a sync"))
     elif how == "stopped":
         store.close(EPOCH)
     node.disk = node.disk.crash(Crash.KILL)
-    flags = [folder.storage.sync_may_have_failed for folder in node.start().folders]
+    flags = [folder.storage.sync_may_have_failed for folder in node.start().log_dirs]
     assert flags == [how == "failed", False]
 
 

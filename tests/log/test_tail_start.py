@@ -5,8 +5,8 @@ import random
 import pytest
 
 from headrace.base.ids import TopicId
-from headrace.log.producer_snapshot import SnapshotEntry
-from headrace.log.recovery import open_log
+from headrace.log.log_loader import open_log
+from headrace.log.producer_snapshots import ProducerEntry
 from headrace.log.storage import Storage
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash, VirtualDisk
@@ -15,7 +15,7 @@ from tests.log.building import NOW_MS, TP, append, batch_of, read_all, sequenced
 
 CONFIG = TopicConfig(remote_storage_enable=True)
 EPOCHS = [(0, 0), (3, 700)]
-PRODUCERS = [SnapshotEntry(7, 2, 41, 990, 4, NOW_MS, 0, -1)]
+PRODUCERS = [ProducerEntry(7, 2, 41, 990, 4, NOW_MS, 0, -1)]
 
 
 class Follower:
@@ -28,7 +28,7 @@ class Follower:
         self.start = 0
         self.log = self.open()
         append(self.log, batch_of(5))
-        self.log.advance_high_watermark(5)
+        self.log.maybe_increment_high_watermark(5)
         self.flush()
 
     def open(self, disk=None, **fields):
@@ -64,8 +64,8 @@ class Follower:
 def is_there(log):
     """Whether all is known that lies before the local part."""
     return (
-        log.epochs.entries() == [(0, 2), (3, 700)]
-        and log.producers.producers[7].last_sequence == 41
+        log.leader_epoch_cache.entries() == [(0, 2), (3, 700)]
+        and log.producer_state_manager.producers[7].last_sequence == 41
         and (log.log_start_offset, log.local_start_offset, log.high_watermark) == (2, 1000, 1000)
     )
 
@@ -76,13 +76,13 @@ def test_it_goes_on_behind_what_is_elsewhere():
     log = follower.log
     assert is_there(log)
     append(log, sequenced(7, 2, 42), leader_epoch=3)
-    assert (log.log_end_offset, log.epochs.entries()) == (1001, [(0, 2), (3, 700)])
+    assert (log.log_end_offset, log.leader_epoch_cache.entries()) == (1001, [(0, 2), (3, 700)])
     assert [record.offset for record in read_all(log, 1000)] == [1000]
     follower.flush()
     log = follower.open()
     assert (log.log_start_offset, log.local_start_offset, log.log_end_offset) == (2, 1000, 1001)
-    assert log.epochs.entries() == [(0, 2), (3, 700)]
-    assert log.producers.producers[7].last_sequence == 42
+    assert log.leader_epoch_cache.entries() == [(0, 2), (3, 700)]
+    assert log.producer_state_manager.producers[7].last_sequence == 42
 
 
 @pytest.mark.parametrize("how", list(Crash))
@@ -109,7 +109,7 @@ def test_a_crash_on_the_way_leaves_an_empty_log_or_all_of_it(how):
             outcomes.add("old")
         else:
             assert log.log_start_offset == log.local_start_offset == log.log_end_offset
-            assert log.epochs.entries() in ([], [(0, 2)])
+            assert log.leader_epoch_cache.entries() in ([], [(0, 2)])
             outcomes.add("empty")
         follower.log = log
         follower.start_behind()  # a second time
@@ -124,6 +124,6 @@ def test_a_log_that_is_cut_below_its_local_part_starts_where_it_did():
     follower.log.truncate_to(800, now_ms=NOW_MS)
     log = follower.log
     assert (log.log_start_offset, log.local_start_offset, log.log_end_offset) == (2, 800, 800)
-    assert log.epochs.entries() == [(0, 2), (3, 700)]
+    assert log.leader_epoch_cache.entries() == [(0, 2), (3, 700)]
     log.truncate_to(500, now_ms=NOW_MS)
-    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries()) == (2, 500, [(0, 2)])
+    assert (log.log_start_offset, log.log_end_offset, log.leader_epoch_cache.entries()) == (2, 500, [(0, 2)])

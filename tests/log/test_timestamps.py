@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headrace.log.partition_log import Origin
+from headrace.log.unified_log import AppendOrigin
 from headrace.records.batch import Record, build_batch
 from tests.log.building import NOW_MS, append, batch_of, read_all
 
@@ -41,8 +41,8 @@ def test_not_below_the_logs_start(logs):
     log = logs.open(segment_bytes=600)
     for i in range(30):
         append(log, batch_of(2, timestamp=NOW_MS - i))
-    log.advance_high_watermark(60)
-    log.advance_log_start(31)
+    log.maybe_increment_high_watermark(60)
+    log.maybe_increment_log_start_offset(31)
     assert found(log, NOW_MS - 100) == expected(read_all(log), NOW_MS - 100)
     assert found(log, NOW_MS - 14) == (NOW_MS - 14, 31)
     assert found(log, NOW_MS - 13) is None
@@ -52,7 +52,7 @@ def test_empty_and_without_time(logs):
     log = logs.open()
     assert log.offset_for_timestamp(0) is None
     assert log.offset_of_max_timestamp() is None
-    append(log, batch_of(timestamp=-1), origin=Origin.COORDINATOR)
+    append(log, batch_of(timestamp=-1), origin=AppendOrigin.COORDINATOR)
     assert log.offset_for_timestamp(0) is None
     assert log.offset_of_max_timestamp() is None
 

@@ -10,15 +10,15 @@ from tests.log.building import NOW_MS, append, append_marker, batch_of, sequence
 def test_readers_of_committed_records_stop_at_open_transactions(logs):
     log = logs.open()
     append(log, batch_of(3))  # 0-2
-    log.advance_high_watermark(3)
+    log.maybe_increment_high_watermark(3)
     assert log.last_stable_offset == 3
     append(log, sequenced(7, 0, 0, 2, transactional=True))  # 3, 4
     append(log, batch_of(1))  # 5
-    log.advance_high_watermark(6)
+    log.maybe_increment_high_watermark(6)
     assert log.last_stable_offset == 3
     append_marker(log, 7, 0, commit=True)  # 6
     assert log.last_stable_offset == 3
-    log.advance_high_watermark(7)
+    log.maybe_increment_high_watermark(7)
     assert log.last_stable_offset == 7
     assert log.aborted_transactions(0, 7) == []
 
@@ -26,7 +26,7 @@ def test_readers_of_committed_records_stop_at_open_transactions(logs):
 def test_an_open_transaction_above_the_high_watermark_does_not_count(logs):
     log = logs.open()
     append(log, batch_of(3))
-    log.advance_high_watermark(2)
+    log.maybe_increment_high_watermark(2)
     append(log, sequenced(7, 0, 0, transactional=True))
     assert log.last_stable_offset == 2
 
@@ -42,7 +42,7 @@ def test_aborted_transactions_over_segment_borders(logs):
     append_marker(log, 7, 0, commit=False)  # 4
     append(log, batch_of())  # 5
     for reopened in (log, logs.reopen(log), logs.open()):
-        reopened.advance_high_watermark(6)
+        reopened.maybe_increment_high_watermark(6)
         assert reopened.last_stable_offset == 6
         assert reopened.aborted_transactions(0, 2) == [(7, 0)]
         assert reopened.aborted_transactions(0, 6) == [(8, 2), (7, 0)]
@@ -71,7 +71,7 @@ def test_against_a_model(logs, seed):
             open_since.setdefault(producer, end)
         if rng.random() < 0.05:
             log = logs.open() if rng.random() < 0.5 else logs.reopen(log)
-    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == min(open_since.values(), default=log.log_end_offset)
     for _ in range(50):
         first = rng.randrange(log.log_end_offset)
@@ -93,3 +93,37 @@ def test_a_broken_transaction_index_is_made_anew_at_start(logs):
     log = logs.open(clean=True)
     assert log.aborted_transactions(0, 4) == [(7, 0)]
     assert logs.disk.read_file(path) == good
+
+
+def flip_producer(logs, path):
+    data = bytearray(logs.disk.read_file(path))
+    data[9] ^= 1
+    logs.disk.replace_file(path, bytes(data))
+
+
+@pytest.mark.parametrize("harm", [lambda logs, path: logs.disk.remove(path), flip_producer])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_transaction_index_that_is_gone_or_another_is_made_anew(logs, caplog, harm, is_closed):
+    log = logs.open()
+    append(log, sequenced(7, 0, 0, 2, transactional=True))  # 0, 1
+    append_marker(log, 7, 0, commit=False)  # 2
+    log.roll(NOW_MS)
+    append(log, batch_of())  # 3
+    path = f"{log.segments.first.stem}.txnindex"
+    log = logs.reopen(log)
+    assert "txnindex" not in caplog.text
+    harm(logs, path)
+    log = logs.open(clean=True) if is_closed else logs.open(recovery_point=4)
+    assert f"{path} is damaged" in caplog.text
+    assert log.aborted_transactions(0, 3) == [(7, 0)]
+
+
+def test_a_cut_log_does_not_miss_its_transaction_index(logs, caplog):
+    log = logs.open()
+    append(log, batch_of())  # 0
+    append(log, sequenced(7, 0, 0, 2, transactional=True))  # 1, 2
+    append_marker(log, 7, 0, commit=False)  # 3
+    log = logs.reopen(log)
+    log.truncate_to(1, now_ms=NOW_MS)
+    logs.open(recovery_point=1)
+    assert "txnindex" not in caplog.text

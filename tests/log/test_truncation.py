@@ -23,7 +23,7 @@ def filled(logs, count=10, **settings):
     log = logs.open(**({"segment_bytes": 3 * SIZE, "index_interval_bytes": SIZE} | settings))
     for i in range(count):
         append(log, batch_of(timestamp=NOW_MS + i), leader_epoch=i // 4)
-    log.advance_high_watermark(count)
+    log.maybe_increment_high_watermark(count)
     return log
 
 
@@ -33,13 +33,13 @@ def test_to_any_offset_and_on(logs, offset):
     assert log.truncate_to(offset, now_ms=NOW_MS) == (offset < 10)
     assert log.log_end_offset == log.high_watermark == offset
     assert offsets_of(read_all(log)) == list(range(offset))
-    assert log.epochs.entries() == [(e, e * 4) for e in range(3) if e * 4 < offset]
+    assert log.leader_epoch_cache.entries() == [(e, e * 4) for e in range(3) if e * 4 < offset]
     assert log.recovery_point <= offset
     append(log, batch_of(timestamp=NOW_MS - 5), leader_epoch=9)
     append(log, batch_of(timestamp=NOW_MS - 4), leader_epoch=9)
     for reopened in (log, logs.open(), logs.reopen(log)):
         assert offsets_of(read_all(reopened)) == list(range(offset + 2))
-        assert reopened.epochs.end_offset_for(9, reopened.log_end_offset) == (9, offset + 2)
+        assert reopened.leader_epoch_cache.end_offset_for(9, reopened.log_end_offset) == (9, offset + 2)
         largest = max(NOW_MS + offset - 1 if offset else 0, NOW_MS - 4)
         assert reopened.offset_of_max_timestamp().timestamp == largest
 
@@ -55,8 +55,8 @@ def test_a_batch_that_holds_the_offset_goes_whole(logs):
 
 def test_below_the_first_segment_starts_anew(logs):
     log = filled(logs)
-    log.advance_log_start(7)
-    log.apply_retention(NOW_MS)
+    log.maybe_increment_log_start_offset(7)
+    log.delete_old_segments(NOW_MS)
     log.truncate_to(2, now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
 
@@ -99,13 +99,13 @@ def test_fully_and_start_elsewhere(logs):
     append(log, sequenced(7, 0, 0), leader_epoch=2)
     log.truncate_fully_and_start_at(500, now_ms=NOW_MS)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (500, 500, 500)
-    assert log.epochs.entries() == []
-    assert len(log.producers) == 0
+    assert log.leader_epoch_cache.entries() == []
+    assert len(log.producer_state_manager) == 0
     assert log.size_bytes == 0
     append(log, batch_of(), leader_epoch=5)
     for reopened in (logs.open(log_start_offset=500), logs.reopen(log)):
         assert offsets_of(read_all(reopened)) == [500]
-        assert reopened.epochs.entries() == [(5, 500)]
+        assert reopened.leader_epoch_cache.entries() == [(5, 500)]
 
 
 def test_fully_to_where_it_starts_already(logs):
@@ -122,8 +122,8 @@ def test_producers_go_back_to_what_the_log_says(logs):
         append(log, sequenced(7, 0, sequence))
     append(log, sequenced(8, 0, 0))
     log.truncate_to(6, now_ms=NOW_MS)
-    assert set(log.producers.producers) == {7}
-    assert log.producers.producers[7].last_sequence == 5
+    assert set(log.producer_state_manager.producers) == {7}
+    assert log.producer_state_manager.producers[7].last_sequence == 5
     assert append(log, sequenced(7, 0, 6)).first_offset == 6
 
 
@@ -133,7 +133,7 @@ def test_transactions_open_again_when_their_marker_goes(logs):
     append(log, sequenced(8, 0, 0, transactional=True))  # 1
     append_marker(log, 8, 0, commit=False)  # 2
     append_marker(log, 7, 0, commit=False)  # 3
-    log.advance_high_watermark(4)
+    log.maybe_increment_high_watermark(4)
     assert log.last_stable_offset == 4
     assert log.aborted_transactions(0, 4) == [(8, 1), (7, 0)]
     log.truncate_to(3, now_ms=NOW_MS)

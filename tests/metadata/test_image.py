@@ -4,10 +4,10 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId
-from headrace.metadata.delta import Delta
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
-from headrace.metadata.snapshot import snapshot_records
+from headrace.metadata.config_resource import CLUSTER_DEFAULT, ConfigKey, ResourceType
+from headrace.metadata.delta import MetadataDelta
+from headrace.metadata.image import MetadataImage
+from headrace.metadata.image_writer import snapshot_records
 from headrace.wire.schemas import metadata_records as wire
 
 ORDERS = TopicId(b"o" * 16)
@@ -15,7 +15,7 @@ CLICKS = TopicId(b"c" * 16)
 HERE = b"d" * 16
 
 
-def state(image: ClusterImage) -> dict[str, object]:
+def state(image: MetadataImage) -> dict[str, object]:
     """All that a snapshot must keep."""
     return {
         "topics": image.topics_by_name,
@@ -100,16 +100,16 @@ def a_bit_of_everything() -> list[object]:
 
 
 def test_a_snapshot_replays_to_an_equal_image() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay_all(a_bit_of_everything())
-    again = ClusterImage()
+    again = MetadataImage()
     again.replay_all(snapshot_records(image))
     assert state(again) == state(image)
     assert list(snapshot_records(again)) == list(snapshot_records(image))
 
 
 def test_a_snapshot_tells_when_a_broker_that_is_fenced_was_last_let_in() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay_all(
         [
             wire.RegisterBrokerRecord(broker_id=1, broker_epoch=5),
@@ -117,14 +117,14 @@ def test_a_snapshot_tells_when_a_broker_that_is_fenced_was_last_let_in() -> None
             wire.RegisterBrokerRecord(broker_id=1, broker_epoch=9),
         ]
     )
-    again = ClusterImage()
+    again = MetadataImage()
     again.replay_all(snapshot_records(image))
     assert (again.brokers[1].epoch, again.brokers[1].fenced, again.brokers[1].served_epoch) == (9, True, 5)
     assert state(again) == state(image)
 
 
 def test_a_copy_keeps_its_state_while_the_image_goes_on() -> None:
-    image = ClusterImage("c")
+    image = MetadataImage("c")
     image.replay_all(a_bit_of_everything())
     twin = image.copy()
     before = list(snapshot_records(twin))
@@ -143,7 +143,7 @@ def test_a_copy_keeps_its_state_while_the_image_goes_on() -> None:
 
 
 def test_naming_a_leader_bumps_its_epoch_and_any_change_the_partitions_epoch() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay_all([wire.TopicRecord(name="orders", topic_id=ORDERS), partition(ORDERS)])
     image.replay(wire.PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=[1]))
     changed = image.partition("orders", 0)
@@ -158,7 +158,7 @@ def test_naming_a_leader_bumps_its_epoch_and_any_change_the_partitions_epoch() -
 
 
 def test_a_delta_tells_what_came_changed_and_went() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     delta = image.replay_all(a_bit_of_everything())
     assert delta.topics_created == {ORDERS}
     assert delta.partitions_changed(ORDERS) == {0, 1}
@@ -175,12 +175,12 @@ def test_a_delta_tells_what_came_changed_and_went() -> None:
     assert [topic.id for topic in delta.topics_deleted] == [ORDERS]
     assert list(delta.topics_changed) == [CLICKS]
     assert image.topic_config_of("orders") == {}, "a topic's settings go with it"
-    assert not Delta()
+    assert not MetadataDelta()
     assert delta
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay(wire.BeginTransactionRecord(name="x"))
     assert not image.replay_all([wire.TopicRecord(name="orders", topic_id=ORDERS)])
     assert image.in_transaction
@@ -200,7 +200,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all() -> None:
 
 
 def test_settings_are_removed_by_null_and_features_by_level_0() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay_all(a_bit_of_everything())
     image.replay_all(
         [
@@ -221,7 +221,7 @@ def test_settings_are_removed_by_null_and_features_by_level_0() -> None:
 
 
 def test_brokers_are_fenced_unfenced_and_unregistered_by_epoch() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     image.replay(register())
     assert not image.brokers[1].is_active
     image.replay(wire.UnfenceBrokerRecord(id=1, epoch=5))
@@ -237,7 +237,7 @@ def test_brokers_are_fenced_unfenced_and_unregistered_by_epoch() -> None:
 
 
 def test_records_about_the_unknown_are_refused_by_name() -> None:
-    image = ClusterImage()
+    image = MetadataImage()
     with pytest.raises(InvalidBytesError, match="PartitionRecord"):
         image.replay(partition(ORDERS))
     with pytest.raises(InvalidBytesError, match="object is not a metadata record"):
@@ -246,8 +246,8 @@ def test_records_about_the_unknown_are_refused_by_name() -> None:
 
 def test_images_of_one_log_share_what_is_equal() -> None:
     """Also after a change, and within an image: a million partitions are mostly alike."""
-    first = ClusterImage("c", indexed=True)
-    second = ClusterImage("c", like=first)
+    first = MetadataImage("c", indexed=True)
+    second = MetadataImage("c", like=first)
     records = [
         wire.TopicRecord(name="orders", topic_id=ORDERS),
         *(

@@ -9,15 +9,18 @@ import pytest
 
 from headrace.log.meta_properties import decode_meta_properties
 from headrace.log.system_disk import SystemDisk
+from headrace.metadata.config_resource import CLUSTER_DEFAULT, ConfigKey, ResourceType
 from headrace.metadata.features import BOOTSTRAP_LEVELS
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.resources import CLUSTER_DEFAULT, ConfigKey, ResourceType
+from headrace.metadata.image import MetadataImage
+from headrace.metadata.image_writer import snapshot_records
 from headrace.metadata.security import QuotaKey, ScramKey
-from headrace.metadata.snapshot import snapshot_records
-from headrace.raft.formatting import read_bootstrap
+from headrace.raft.metadata_log import read_bootstrap
 from tests.controller.building import open_node
 
 DATA = Path(__file__).parent / "data/kafka-4.3.1"
+
+NOT_SERVED = {"streams.version": 1}
+"""Levels that Kafka starts with, and a new cluster of headrace's not yet."""
 
 
 @pytest.fixture
@@ -28,12 +31,13 @@ def directory(tmp_path: Path) -> Path:
 def test_its_bootstrap_records_are_those_we_format_with(directory: Path) -> None:
     bootstrap = read_bootstrap(SystemDisk(), str(directory))
     assert bootstrap is not None
-    assert {record.name: record.feature_level for record in bootstrap.records} == BOOTSTRAP_LEVELS
-    assert [record.name for record in bootstrap.records] == list(BOOTSTRAP_LEVELS)
+    levels = {record.name: record.feature_level for record in bootstrap.records}
+    assert levels == BOOTSTRAP_LEVELS | NOT_SERVED
+    assert [name for name in levels if name not in NOT_SERVED] == list(BOOTSTRAP_LEVELS)
 
 
 def test_its_log_becomes_our_image_and_a_new_epoch_of_it(directory: Path) -> None:
-    async def scenario() -> ClusterImage:
+    async def scenario() -> MetadataImage:
         properties = decode_meta_properties((directory / "meta.properties").read_bytes())
         node = open_node(SystemDisk(), str(directory), directory_id=properties.directory_id)
         assert [each.end_offset for each in node.raft.log.snapshots] == [0, 89, 170]
@@ -47,12 +51,12 @@ def test_its_log_becomes_our_image_and_a_new_epoch_of_it(directory: Path) -> Non
     image = asyncio.run(scenario())
     plain = image.topics_by_name["plain"]
     assert {partition.elr for partition in plain.partitions.values()} == {(1,)}
-    again = ClusterImage()
+    again = MetadataImage()
     again.replay_all(snapshot_records(image))
     assert list(snapshot_records(again)) == list(snapshot_records(image))
 
 
-def check_content(image: ClusterImage) -> None:
+def check_content(image: MetadataImage) -> None:
     partitions = {name: len(topic.partitions) for name, topic in image.topics_by_name.items()}
     assert partitions == {"plain": 5, "configured": 1, "has.dot": 1}
     leaders = Counter(
@@ -69,7 +73,7 @@ def check_content(image: ClusterImage) -> None:
         ConfigKey(ResourceType.CLIENT_METRICS, "cm"): {"interval.ms": "1000"},
         ConfigKey(ResourceType.GROUP, "g1"): {"consumer.session.timeout.ms": "50000"},
     }
-    assert image.features == BOOTSTRAP_LEVELS
+    assert image.features == BOOTSTRAP_LEVELS | NOT_SERVED
     assert image.kraft_version == 1
     assert image.next_producer_id == 1000
     assert image.brokers[1].rack == "r1"

@@ -8,8 +8,8 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicPartition
-from headrace.coordinators.group.machine import GroupMachine
-from headrace.coordinators.runtime import Runtime
+from headrace.coordinators.drivers.coordinator_runtime import CoordinatorRuntime
+from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.replication.partition import Partition
 from headrace.settings.definition import SettingError
 from headrace.testing.disk import Crash
@@ -48,7 +48,7 @@ async def test_a_clean_restart_needs_no_recovery(world: NodeWorld) -> None:
     await world.stop()
     assert world.machine.disk.exists(CLEAN)
     await world.start()
-    assert all(folder.was_clean for folder in world.node.parts.logs.folders)
+    assert all(folder.was_clean for folder in world.node.parts.log_manager.log_dirs)
     assert world.progress == []
     assert not world.machine.disk.exists(CLEAN)
     assert await end_of(world) == (ErrorCode.NONE, 5)
@@ -61,7 +61,7 @@ async def test_after_a_kill_logs_are_recovered_and_nothing_is_lost(world: NodeWo
         await put(world, count=5)
     world.kill()
     await world.start()
-    assert not any(folder.was_clean for folder in world.node.parts.logs.folders)
+    assert not any(folder.was_clean for folder in world.node.parts.log_manager.log_dirs)
     assert await end_of(world) == (ErrorCode.NONE, 15)
     await put(world)
     assert await end_of(world) == (ErrorCode.NONE, 16)
@@ -138,14 +138,14 @@ async def test_groups_are_loaded_once(world: NodeWorld, how: Crash | None) -> No
     else:
         world.kill(how)
     loads: list[str] = []
-    original = Runtime._load
+    original = CoordinatorRuntime._load
 
-    def load(runtime: "Runtime[GroupMachine]", index: int, partition: Partition) -> None:
+    def load(runtime: "CoordinatorRuntime[GroupCoordinatorShard]", index: int, partition: Partition) -> None:
         loads.append(str(partition.topic_partition))
         original(runtime, index, partition)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Runtime, "_load", load)
+        patch.setattr(CoordinatorRuntime, "_load", load)
         await world.start()
     assert sorted(loads) == [f"__consumer_offsets-{index}" for index in range(3)]
 
@@ -197,9 +197,9 @@ async def test_another_nodes_folder_is_refused(world: NodeWorld) -> None:
 
 
 @simulated()
-async def test_a_protocol_that_is_not_served_is_refused(world: NodeWorld) -> None:
+async def test_a_listener_with_tls_and_without_a_key_is_refused(world: NodeWorld) -> None:
     await world.stop()
-    with pytest.raises(SettingError, match="PLAINTEXT only"):
+    with pytest.raises(SettingError, match="a listener with TLS needs a private key"):
         await world.start(
             listeners="PLAINTEXT://node:9092,SSL://node:9094,CONTROLLER://node:9093",
             listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
@@ -256,7 +256,7 @@ def directory_of(world: NodeWorld, index: int) -> bytes | None:
 
 
 def true_directory_of(world: NodeWorld, index: int) -> bytes:
-    folder = world.node.parts.logs.folder_of(TopicPartition("t", index))
+    folder = world.node.parts.log_manager.folder_of(TopicPartition("t", index))
     assert folder is not None
     assert folder.meta is not None
     return folder.meta.directory_id
@@ -280,7 +280,7 @@ async def test_the_cluster_learns_which_folder_holds_which_replica(world: NodeWo
 
 @simulated(**TWO)
 async def test_what_could_not_be_told_before_a_kill_is_told_after_it(world: NodeWorld) -> None:
-    world.node._directory_reports.stop()
+    world.node._assignments_manager.stop()
     await world.create_topic("t", 4)
     await world.pass_time(5_000)
     assert not is_told(world, 4)
@@ -302,7 +302,7 @@ async def test_a_folder_that_fails_while_the_node_runs(world: NodeWorld) -> None
     await client.ask(produce("t", batch(), batch()), 12)
     await world.until(lambda: is_told(world, 2), "the directories")
     lost = next(index for index in (0, 1) if world.log("t", index).folder.startswith("/more/"))
-    world.fail_folder("/more")
+    world.handle_log_dir_failure("/more")
     partitions = world.node.image.topics_by_name["t"].partitions
     await world.until(lambda: partitions[lost].leader == -1, "a replica without a leader")
     assert partitions[1 - lost].leader == 1
@@ -346,7 +346,7 @@ async def test_a_topic_made_again_while_its_folder_was_offline(world: NodeWorld)
     client = await world.connect()
     await client.ask(produce("t", batch(), batch()), 12)
     await world.until(lambda: is_told(world, 2), "the directories")
-    world.fail_folder("/more")
+    world.handle_log_dir_failure("/more")
     await world.delete_topic("t")
     topic_id = await world.create_topic("t", 2)
     await world.stop()
@@ -359,8 +359,8 @@ async def test_a_topic_made_again_while_its_folder_was_offline(world: NodeWorld)
 
 @simulated(**TWO)
 async def test_the_last_folder_that_fails_ends_the_node(world: NodeWorld) -> None:
-    world.fail_folder("/more")
+    world.handle_log_dir_failure("/more")
     assert world.failures == []
-    world.fail_folder("/data")
+    world.handle_log_dir_failure("/data")
     assert len(world.failures) == 1
     world.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base.clock import SystemClock
-from headrace.log.append import Origin
+from headrace.log.append import AppendOrigin
 from headrace.log.system_disk import SystemDisk
 from headrace.node.assembly import Node, start_node
 from headrace.node.config import load
@@ -43,12 +43,12 @@ def test_records_and_groups_over_a_restart(tmp_path: Path) -> None:
         node = await start(tmp_path)
         client = await connect(node)
         await client.ask(ask_for(6, "g"), 6)  # makes a topic of fifty partitions
-        partition = next(iter(node.parts.replicas))
+        partition = next(iter(node.parts.replica_manager))
         assert partition.topic_partition.topic == "__consumer_offsets"
         await node.stop()
         node = await start(tmp_path)
         client = await connect(node)
-        assert len(node.parts.replicas) == 50
+        assert len(node.parts.replica_manager) == 50
         assert (await client.ask(ask_for(6, "g"), 6)).coordinators[0].error_code == 0
         await node.stop()
 
@@ -62,9 +62,9 @@ def test_records_go_out_as_they_came_in(tmp_path: Path) -> None:
         node = await start(tmp_path)
         client = await connect(node)
         await client.ask(ask_for(6, "g"), 6)
-        partition = next(iter(node.parts.replicas))
+        partition = next(iter(node.parts.replica_manager))
         large = batch(10, size=3_000_000)
-        partition.append(large, now_ms=0, origin=Origin.COORDINATOR, api_version=-1)
+        partition.append(large, now_ms=0, origin=AppendOrigin.COORDINATOR, api_version=-1)
         request = fetch(
             "__consumer_offsets",
             partitions=(partition.topic_partition.partition,),

@@ -8,18 +8,18 @@ from typing import Any
 
 from headrace.base.clock import Clock, SystemClock
 from headrace.log.disk import Disk
-from headrace.raft.driver import Commit, RaftDriver
-from headrace.raft.formatting import format_metadata
-from headrace.raft.member import open_member
-from headrace.raft.records import Entry
+from headrace.raft.drivers.raft_client import Commit, KafkaRaftClient
+from headrace.raft.drivers.raft_manager import open_raft_client
+from headrace.raft.metadata_log import format_metadata
 from headrace.raft.snapshots import Snapshot
 from headrace.raft.voters import Voter, VoterSet
 from headrace.settings.broker_config import BrokerConfig
+from headrace.wire.record_frames import ApiMessageAndVersion
 from headrace.wire.schemas.metadata_records import FeatureLevelRecord, TopicRecord
 
 DIRECTORY_ID = b"D" * 16
 ALONE = VoterSet([Voter(1, DIRECTORY_ID, {"CONTROLLER": ("localhost", 9093)})])
-BOOTSTRAP = [Entry(FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
+BOOTSTRAP = [ApiMessageAndVersion(FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
 
 
 def node_config(directory: str, **settings: object) -> BrokerConfig:
@@ -54,20 +54,20 @@ class Follower:
             self.preparing, self.prepared = snapshot, []
         self.prepared += records
 
-    def load_snapshot(self, snapshot: Snapshot) -> None:
+    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
         assert self.preparing is snapshot
         self.snapshots.append(snapshot)
         self.records, self.prepared, self.preparing = self.prepared, [], None
 
-    def commit(self, commit: Commit) -> None:
+    def handle_commit(self, commit: Commit) -> None:
         self.commits.append(commit)
         self.records += commit.records
 
-    def follow_leader(self, leader_id: int, epoch: int) -> None:
+    def handle_leader_change(self, leader_id: int, epoch: int) -> None:
         self.leaders.append((leader_id, epoch))
 
-    def entries(self) -> Iterable[Entry]:
-        return [Entry(record, 0) for record in self.records]
+    def entries(self) -> Iterable[ApiMessageAndVersion]:
+        return [ApiMessageAndVersion(record, 0) for record in self.records]
 
     @property
     def names(self) -> list[str]:
@@ -86,8 +86,8 @@ def open_driver(
     loop: asyncio.AbstractEventLoop | None = None,
     clock: Clock | None = None,
     directory_id: bytes = DIRECTORY_ID,
-) -> RaftDriver:
-    driver = open_member(
+) -> KafkaRaftClient:
+    driver = open_raft_client(
         config,
         directory_id=directory_id,
         disk=disk,
@@ -97,9 +97,12 @@ def open_driver(
         entries_of_image=follower.entries,
         on_failure=follower.failures.append,
     )
-    driver.subscribe(follower)
+    driver.register_listener(follower)
     return driver
 
 
-def topics(names: Sequence[str]) -> list[Entry]:
-    return [Entry(TopicRecord(name=name, topic_id=name.encode().ljust(16, b"-")[:16]), 0) for name in names]
+def topics(names: Sequence[str]) -> list[ApiMessageAndVersion]:
+    return [
+        ApiMessageAndVersion(TopicRecord(name=name, topic_id=name.encode().ljust(16, b"-")[:16]), 0)
+        for name in names
+    ]

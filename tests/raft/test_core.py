@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.raft.core import RaftCore
+from headrace.raft.core import MOVES, ElectionTimeouts, RaftCore, Role
 from headrace.raft.messages import (
     NO_DIRECTORY,
     Effects,
@@ -16,12 +16,11 @@ from headrace.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from headrace.raft.roles import MOVES, Patience, Role
 from tests.raft.transcript import run_transcript
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 DIRECTORY = b"d" * 16
-PATIENCE = Patience(
+PATIENCE = ElectionTimeouts(
     election_ms=lambda: 100, backoff_ms=lambda attempt: 10 * attempt, hurry_ms=lambda: 5, fetch_ms=200
 )
 
@@ -55,7 +54,7 @@ class Quorum:
                 int(more.get("epoch", 0)), int(more.get("leader", -1)), int(more.get("voted", -1)), DIRECTORY
             ),
             log_end=LogEnd(int(more.get("log-epoch", 0)), int(more.get("log-end", 0))),
-            patience=PATIENCE,
+            timeouts=PATIENCE,
         )
         return f"{core.role} epoch={core.epoch} majority={core.majority}"
 

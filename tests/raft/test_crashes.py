@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from headrace.base.errors import ApiError
-from headrace.raft.driver import RaftDriver
+from headrace.raft.drivers.raft_client import KafkaRaftClient
 from headrace.testing.machine import Surroundings
 from headrace.testing.nemesis import CRASHES, Nemesis, Trouble
 from headrace.testing.world import CheckFailedError, World
@@ -62,7 +62,7 @@ class Run:
             await self.append_some(driver, around.rng)
         raise FailedError
 
-    def check(self, follower: Follower, driver: RaftDriver) -> None:
+    def check(self, follower: Follower, driver: KafkaRaftClient) -> None:
         names = follower.names
         missing = set(self.acknowledged) - set(names)
         if missing:
@@ -74,7 +74,7 @@ class Run:
             raise CheckFailedError(f"epoch {driver.core.epoch} after epoch {self.epoch}")
         self.epoch = driver.core.epoch
 
-    async def append_some(self, driver: RaftDriver, rng: Random) -> None:
+    async def append_some(self, driver: KafkaRaftClient, rng: Random) -> None:
         """A few at once, so that they share a sync."""
         for _ in range(rng.randrange(1, 5)):
             name = f"t{len(self.asked):06}"

@@ -4,6 +4,7 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.raft.damage import refuse_damage
+from headrace.raft.snapshots import SnapshotId
 from headrace.records.batch import Record, batches, build_batch
 from headrace.testing.disk import VirtualDisk
 
@@ -31,9 +32,9 @@ def path(base):
     return f"{FOLDER}/{base:020}.log"
 
 
-def is_refused(disk):
+def is_refused(disk, snapshots=()):
     try:
-        refuse_damage(disk, FOLDER)
+        refuse_damage(disk, FOLDER, snapshots)
     except InvalidBytesError:
         return True
     return False
@@ -110,3 +111,11 @@ def test_more_than_a_bit_is_refused_before_a_later_epoch():
     position = list(batches(FIRST))[1][0]
     data[position + 70 : position + 80] = b"0123456789"
     assert is_refused(disk_with(bytes(data), SECOND))
+
+
+def test_a_lost_write_behind_a_snapshot_of_the_same_epoch_is_a_torn_end():
+    """Found by the simulator (quorum, seed 8301578): a log that was emptied by a snapshot has no batch that
+    tells its epoch."""
+    torn = disk_with(bytes(len(FIRST)) + batch(10, 2))
+    assert not is_refused(torn, [SnapshotId(0, 2)])
+    assert is_refused(torn, [SnapshotId(0, 1)])

@@ -1,21 +1,24 @@
 """The bytes of the quorum's files: batches, snapshots, voters, the vote."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from headrace.base.errors import InvalidBytesError
+from headrace.log.checkpoints import unseal
+from headrace.log.system_disk import SystemDisk
 from headrace.raft import records
-from headrace.raft.durability import make_durable_folder, renew_segments
 from headrace.raft.messages import ElectionState
+from headrace.raft.metadata_log import make_durable_folder, read_bootstrap, renew_segments
 from headrace.raft.quorum_state import decode_state, encode_state, read_state
-from headrace.raft.records import Entry, by_epoch, control_batch, data_batches, read_control, read_data
+from headrace.raft.records import by_epoch, control_batch, data_batches, read_control, read_data
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
 from headrace.raft.voters import Voter, VoterSet
 from headrace.records.batch import Record, build_batch, build_control_batch, read_header
 from headrace.testing.disk import Crash, VirtualDisk
 from headrace.wire.codec import encode
-from headrace.wire.record_frames import encode_metadata_record
+from headrace.wire.record_frames import ApiMessageAndVersion, encode_metadata_record
 from headrace.wire.schemas.metadata_records import ConfigRecord
 from headrace.wire.schemas.quorum_records import (
     LeaderChangeMessage,
@@ -30,17 +33,26 @@ ID = SnapshotId(7, 2)
 def test_a_vote_is_kept_in_both_of_kafkas_forms() -> None:
     state = ElectionState(5, leader_id=-1, voted_id=3, voted_directory_id=b"v" * 16)
     new = encode_state(state, kraft_version=1, voters=[3])
-    assert new == (
+    assert unseal(new).strip() == (
         b'{"leaderId":-1,"leaderEpoch":5,"votedId":3,'
         b'"votedDirectoryId":"dnZ2dnZ2dnZ2dnZ2dnZ2dg","data_version":1}'
     )
     assert decode_state(new) == state
     old = encode_state(state, kraft_version=0, voters=[3, 1])
-    assert old == (
+    assert unseal(old).strip() == (
         b'{"clusterId":"","leaderId":-1,"leaderEpoch":5,"votedId":3,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1},{"voterId":3}],"data_version":0}'
     )
     assert decode_state(old) == ElectionState(5, leader_id=-1, voted_id=3)
+
+
+def test_no_digit_of_a_vote_flips_unnoticed() -> None:
+    data = encode_state(ElectionState(15, leader_id=-1, voted_id=3), kraft_version=1, voters=[3])
+    for at in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(InvalidBytesError, match="quorum-state"):
+            decode_state(bytes(flipped))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +91,10 @@ def test_voters_come_from_records_and_settings() -> None:
 def test_large_changes_are_split_into_batches_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert records.BATCH_BYTES_MAX == 8 * 1024 * 1024, "Kafka's own bound"
     monkeypatch.setattr(records, "BATCH_BYTES_MAX", 30_000)
-    entries = [Entry(ConfigRecord(resource_name="t", name=str(n), value="x" * 10_000), 0) for n in range(7)]
+    entries = [
+        ApiMessageAndVersion(ConfigRecord(resource_name="t", name=str(n), value="x" * 10_000), 0)
+        for n in range(7)
+    ]
     batches = list(data_batches(entries, now_ms=5))
     assert [len(part) for _, part in batches] == [2, 2, 2, 1]
     assert [record.name for batch, _ in batches for record in read_data(batch)] == list("0123456")
@@ -164,7 +179,9 @@ def test_a_data_batch_is_what_the_general_builder_makes_of_the_same_records() ->
     rng = Random(1)
     for count in (1, 2, 300, 9000):
         entries = [
-            Entry(ConfigRecord(resource_name="r" * rng.choice((1, 60, 8000 if count < 9 else 2))), 0)
+            ApiMessageAndVersion(
+                ConfigRecord(resource_name="r" * rng.choice((1, 60, 8000 if count < 9 else 2))), 0
+            )
             for _ in range(count)
         ]
         values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
@@ -188,3 +205,23 @@ def test_fetched_batches_are_cut_where_an_epoch_begins_and_behind_its_first() ->
     assert parts(third + rest, 7) == [third + rest]
     assert parts(third + rest, 5) == [third, rest]
     assert parts(first + second[:20], 4) == [first + second[:20]]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"leaderId":1}', b'{"data_version":7}'])
+def test_a_damaged_vote_is_told_with_its_file_and_the_way_out(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "quorum-state").write_bytes(data)
+    with pytest.raises(InvalidBytesError) as told:
+        read_state(SystemDisk(), str(tmp_path))
+    assert str(told.value).startswith(f"{tmp_path}/quorum-state is damaged: quorum-state h")
+    assert "Bring it back from a copy" in str(told.value)
+    assert "Error(" not in str(told.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 200])
+def test_a_damaged_bootstrap_is_told_by_its_own_name(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.checkpoint").write_bytes(data)
+    with pytest.raises(InvalidBytesError) as told:
+        read_bootstrap(SystemDisk(), str(tmp_path))
+    assert str(told.value).startswith(f"{tmp_path}/bootstrap.checkpoint is damaged: ")
+    assert "0000000000" not in str(told.value)
+    assert "Bring it back from a copy" in str(told.value)

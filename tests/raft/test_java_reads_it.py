@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.raft.formatting import read_bootstrap
+from headrace.raft.metadata_log import read_bootstrap
 from headrace.raft.snapshots import list_snapshots, read_snapshot
 from tests.raft.building import Follower, format_alone, node_config, open_driver, topics
 

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.base.errors import ApiError
 from headrace.log.system_disk import SystemDisk
-from headrace.raft.delivery import SLICE_RECORDS, Delivery
-from headrace.raft.driver import RaftDriver
+from headrace.raft.drivers.delivery import SLICE_RECORDS, CommitDelivery
+from headrace.raft.drivers.raft_client import KafkaRaftClient
 from headrace.raft.messages import LogEnd, VoteReply, VoteRequest
 from headrace.raft.metadata_log import MetadataLog
 from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot
@@ -45,7 +45,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Turns:
     """What is seen at every turn of the loop while a node starts."""
 
-    def __init__(self, driver: RaftDriver, follower: Follower) -> None:
+    def __init__(self, driver: KafkaRaftClient, follower: Follower) -> None:
         self._driver = driver
         self._follower = follower
         self.records: list[int] = []
@@ -127,8 +127,8 @@ def open_log(directory: Path) -> MetadataLog:
 
 def test_a_snapshot_that_comes_while_another_is_loaded_takes_its_place(tmp_path: Path) -> None:
     format_alone(SystemDisk(), str(tmp_path))
-    delivery, follower = Delivery(open_log(tmp_path)), Follower()
-    delivery.subscribe(follower)
+    delivery, follower = CommitDelivery(open_log(tmp_path)), Follower()
+    delivery.register_listener(follower)
     first, second = snapshot_of(3 * SLICE_RECORDS, NAMES[: 3 * SLICE_RECORDS]), snapshot_of(9, ["new"])
     delivery.load(first)
     delivery.deliver(0)
@@ -141,8 +141,8 @@ def test_a_snapshot_that_comes_while_another_is_loaded_takes_its_place(tmp_path:
 
 def test_a_snapshot_without_records_is_one(tmp_path: Path) -> None:
     format_alone(SystemDisk(), str(tmp_path))
-    delivery, follower = Delivery(open_log(tmp_path)), Follower(records=[topics(["old"])[0].record])
-    delivery.subscribe(follower)
+    delivery, follower = CommitDelivery(open_log(tmp_path)), Follower(records=[topics(["old"])[0].record])
+    delivery.register_listener(follower)
     delivery.load(snapshot_of(9, []))
     assert follower.names == ["old"]
     delivery.deliver(0)
@@ -151,7 +151,7 @@ def test_a_snapshot_without_records_is_one(tmp_path: Path) -> None:
 
 def test_a_start_ends_where_a_subscriber_cannot_read_what_it_is_told(directory: Path) -> None:
     class Puzzled(Follower):
-        def commit(self, commit: object) -> None:
+        def handle_commit(self, commit: object) -> None:
             raise ValueError("what is this?")
 
     async def scenario() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from headrace.records.batch import Record, build_batch, build_txn_marker, encode_record
-from headrace.records.flaws import INT64_MAX, INT64_MIN
+from headrace.records.kernels.notation import INT64_MAX, INT64_MIN
 from tests.records.raw_batches import raw_batch
 
 optional_bytes = st.none() | st.binary(max_size=40)

@@ -1,15 +1,25 @@
-"""Walking over batches, plainly and compiled: the same answers, whatever the bytes."""
+"""Walking over batches, as it is written and compiled: the same answers, whatever the bytes."""
 
 import random
+from array import array
+from functools import partial
 
 import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.records.batch import Record, build_batch
-from headrace.records.batch_walk import Flaw, _walk_compiled, walk_batches, walk_plainly
 from headrace.records.header import stamp
+from headrace.records.kernels.batches import BatchFlaw, BatchWalk, walk_batches
+from tests.records.kernel_forms import FORMS
 
-WALKS = (walk_plainly, _walk_compiled)
+
+def walk_with(form, data):
+    starts, ends = (memoryview(bytearray(8 * (len(data) // 61 + 1))).cast("q") for _ in range(2))
+    flaw, count, end = form.fill_walk(data, starts, ends)
+    return flaw, BatchWalk(array("q", starts[:count]), array("q", ends[:count]), end)
+
+
+WALKS = tuple(partial(walk_with, form) for form in FORMS)
 
 
 def run_of(*counts: int, gap: int = 0) -> bytes:
@@ -27,11 +37,11 @@ def run_of(*counts: int, gap: int = 0) -> bytes:
 def test_places_and_offsets(walk) -> None:
     data = run_of(1, 4, 2, gap=10)
     flaw, found = walk(data)
-    assert flaw == Flaw.NONE
+    assert flaw == BatchFlaw.NONE
     assert list(found.ends) == [6, 20, 32]
     assert found.starts[0] == 0
     assert found.end == len(data)
-    assert walk(b"") == (Flaw.NONE, (found.starts[:0], found.ends[:0], 0))
+    assert walk(b"") == (BatchFlaw.NONE, (found.starts[:0], found.ends[:0], 0))
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -39,7 +49,7 @@ def test_a_batch_that_is_cut_off_is_left_out(walk) -> None:
     data = run_of(3, 3)
     for size in (len(data) - 1, len(data) // 2 + 61, len(data) // 2 + 1):
         flaw, found = walk(data[:size])
-        assert (flaw, list(found.ends), found.end) == (Flaw.NONE, [8], len(data) // 2)
+        assert (flaw, list(found.ends), found.end) == (BatchFlaw.NONE, [8], len(data) // 2)
 
 
 def test_what_is_wrong_is_told() -> None:
@@ -65,4 +75,5 @@ def test_both_say_the_same_of_any_bytes() -> None:
         for _ in range(rng.randrange(3)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         cut = bytes(data[: rng.randrange(len(data) + 1)])
-        assert walk_plainly(cut) == _walk_compiled(cut)
+        first, *others = (walk(cut) for walk in WALKS)
+        assert all(other == first for other in others)

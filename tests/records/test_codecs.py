@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
 from headrace.records.codecs import (
-    FREE_BYTES,
-    RATIO_MAX,
     Codec,
     UnknownCodecError,
     UnpackedTooLargeError,
@@ -132,14 +130,12 @@ def test_the_limit_is_exact(codec: Codec) -> None:
         unpack(codec, packed, limit_bytes=len(TEXT) - 1)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_the_ratio_is_bounded(codec: Codec) -> None:
-    honest = bytes(compress(codec, bytes(FREE_BYTES)))
-    assert len(unpack(codec, honest, limit_bytes=1 << 30)) == FREE_BYTES
-    zeros = bytes(compress(Codec.ZSTD, bytes(FREE_BYTES * 3)))
-    assert len(zeros) * RATIO_MAX < FREE_BYTES * 3
-    with pytest.raises(UnpackedTooLargeError):
-        unpack(Codec.ZSTD, zeros, limit_bytes=1 << 30)
+def test_any_ratio_is_honest() -> None:
+    """20 MB of one letter, as Kafka takes them."""
+    letters = b"a" * 20_000_000
+    packed = bytes(compress(Codec.ZSTD, letters))
+    assert len(packed) < 10_000
+    assert unpack(Codec.ZSTD, packed, limit_bytes=len(letters)) == letters
 
 
 BOMB = """

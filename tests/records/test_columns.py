@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import columns_read, kernels_columns, kernels_columns_plain
 from headrace.records.batch import Record, build_batch, build_txn_marker
 from headrace.records.codecs import UnpackedTooLargeError
-from headrace.records.columns import (
-    COLUMNS,
-    AbortedTransaction,
-    arrow_from_batches,
-    column_schema,
-    read_columns,
-)
+from headrace.records.columns import decode
+from headrace.records.columns.decode import arrow_from_batches, read_columns
+from headrace.records.columns.schema import COLUMNS, column_schema
+from headrace.records.columns.sections import AbortedTransaction
+from headrace.records.kernels import columns as kernels_columns
 from tests.records.column_cases import hostile_logs, logs
+from tests.records.oracles import columns as oracle
 from tests.records.raw_batches import raw_batch, raw_record
 
 
@@ -68,10 +66,10 @@ def test_several_buffers_and_a_cut_off_end(log: tuple[bytes, list[Record]], part
 @given(log=hostile_logs() | st.binary(max_size=200), from_offset=st.integers(-5, 50))
 def test_hostile_bytes_are_refused_alike_by_both_twins(log: bytes, from_offset: int) -> None:
     outcomes = []
-    for kernels in (None, kernels_columns_plain):
+    for kernels in (None, oracle):
         with pytest.MonkeyPatch.context() as patch:
             if kernels is not None:
-                patch.setattr(columns_read, "column_kernels", lambda: kernels_columns_plain)
+                patch.setattr(decode, "column_kernels", lambda: oracle)
             try:
                 found = read_columns(
                     log, topic="t", partition=0, from_offset=from_offset, aborted=[AbortedTransaction(1, 0)]
@@ -218,7 +216,7 @@ def test_without_pyarrow_it_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["pyarrow"] = None
-from headrace.records.columns import arrow_from_batches
+from headrace.records.columns.decode import arrow_from_batches
 try:
     arrow_from_batches(b"", topic="t", partition=0)
 except ImportError as error:
@@ -231,7 +229,7 @@ except ImportError as error:
 def test_brokers_do_not_load_what_columns_need() -> None:
     code = """
 import sys
-from headrace.records.kernel_choice import load_compiled
+from headrace.records.kernels.choice import load_compiled
 load_compiled()
 print(*(name for name in sys.modules if "pyarrow" in name or "columns" in name and "headrace" in name))
 """
@@ -243,7 +241,7 @@ def test_a_second_process_loads_what_the_first_compiled() -> None:
     """This one has compiled them by now, if nobody had before."""
     assert kernels_columns.decode_rows(*_no_rows()) == (0, 0, 0, 0)
     code = """
-from headrace.records import kernels_columns as made
+from headrace.records.kernels import columns as made
 kernels = (made.decode_rows, made.decode_headers, made.gather, made.encode_rows)
 print(*(sum(each.stats.cache_misses.values()) for each in kernels))
 """

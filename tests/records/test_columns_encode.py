@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.records import columns_spans, columns_write, kernels_columns_plain
 from headrace.records.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
-from headrace.records.columns import (
-    arrow_from_batches,
+from headrace.records.columns import arrow_spans, encode
+from headrace.records.columns.arrow_spans import header_spans, value_spans
+from headrace.records.columns.decode import arrow_from_batches
+from headrace.records.columns.encode import (
+    BatchForm,
+    BatchStream,
     batches_by_partition,
     batches_from_arrow,
     partition_for_keys,
+    write_batches,
 )
-from headrace.records.columns_encode import BatchStream, write_batches
-from headrace.records.columns_spans import header_spans, value_spans
-from headrace.records.columns_write import BatchForm
-from headrace.records.kernel_choice import partition_for_key
+from headrace.records.kernels.choice import partition_for_key
 from tests.records.column_cases import records
+from tests.records.oracles import columns as oracle
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -65,7 +67,7 @@ def test_twins(rows: list[Record], batch_bytes: int) -> None:
     data = columns_of(rows)
     compiled = batches_from_arrow(data, batch_bytes=batch_bytes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_write, "column_kernels", lambda: kernels_columns_plain)
+        patch.setattr(encode, "column_kernels", lambda: oracle)
         assert batches_from_arrow(data, batch_bytes=batch_bytes) == compiled
     if batch_bytes == 400 and len(compiled) == 1:
         assert compiled == [build_batch(rows)]
@@ -128,7 +130,7 @@ def test_headers_sliced_null_and_large() -> None:
 def test_columns_that_no_record_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="column 'value' has type int64"):
         batches_from_arrow(pa.record_batch({"value": pa.array([1])}))
-    monkeypatch.setattr(columns_spans, "VALUE_BYTES_MAX", 3)
+    monkeypatch.setattr(arrow_spans, "VALUE_BYTES_MAX", 3)
     with pytest.raises(ValueError, match="column 'key' has a value of 4 bytes; a record has room for 3"):
         batches_from_arrow(pa.record_batch({"key": pa.array([b"1234"])}))
     for size in (61, 2**31):

@@ -1,22 +1,23 @@
-"""The compiled kernels and their plain twins give the same answers, on good sections and on broken ones."""
+"""Kernels answer as their oracles do, as they are written and compiled, on good sections and on broken
+ones."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import kernels, kernels_compiled, kernels_plain
 from headrace.records.batch import HEADER_BYTES, Record, build_batch, encode_record, read_records
-from headrace.records.flaws import (
+from headrace.records.kernels import records as records_kernels
+from headrace.records.kernels.choice import RECORD_BYTES_MIN, decode_spans, hash_keys
+from headrace.records.kernels.notation import INT64_MAX, INT64_MIN
+from headrace.records.kernels.records import (
     FLAW_TEXT,
-    INT64_MAX,
-    INT64_MIN,
     SPAN_COLUMNS,
-    Flaw,
+    RecordFlaw,
     flaw_text,
     span_columns,
 )
-from headrace.records.kernel_choice import RECORD_BYTES_MIN, decode_spans, hash_keys
+from tests.records.kernel_forms import COMPILED, FORMS, ORACLE, WRITTEN, Form
 from tests.records.raw_batches import raw_record
 
 optional_bytes = st.none() | st.binary(max_size=150)
@@ -49,9 +50,9 @@ def sections(draw: st.DrawFn) -> tuple[bytes, int]:
 
 
 def test_flaws_are_numbered_alike() -> None:
-    for flaw in Flaw:
+    for flaw in RecordFlaw:
         if flaw:
-            assert getattr(kernels, f"_{flaw.name}") == flaw
+            assert getattr(records_kernels, f"_{flaw.name}") == flaw
             assert flaw in FLAW_TEXT
 
 
@@ -59,9 +60,10 @@ def test_flaws_are_numbered_alike() -> None:
 @given(section=sections(), base_timestamp=base_timestamps)
 def test_scan_records(section: tuple[bytes, int], base_timestamp: int) -> None:
     body, count = section
-    plain = kernels_plain.scan_records(body, count, base_timestamp)
-    assert kernels_compiled.scan_records(body, count, base_timestamp) == plain
-    assert kernels_compiled.scan_records(memoryview(bytearray(body)), count, base_timestamp) == plain
+    expected = ORACLE.scan_records(body, count, base_timestamp)
+    for form in (WRITTEN, COMPILED):
+        assert form.scan_records(body, count, base_timestamp) == expected
+        assert form.scan_records(memoryview(bytearray(body)), count, base_timestamp) == expected
 
 
 @settings(max_examples=300)
@@ -75,7 +77,8 @@ def test_find_record(
     section: tuple[bytes, int], base_timestamp: int, timestamp_min: int, offset_delta_min: int
 ) -> None:
     arguments = (*section, base_timestamp, timestamp_min, offset_delta_min)
-    assert kernels_compiled.find_record(*arguments) == kernels_plain.find_record(*arguments)
+    assert COMPILED.find_record(*arguments) == ORACLE.find_record(*arguments)
+    assert WRITTEN.find_record(*arguments) == ORACLE.find_record(*arguments)
 
 
 @settings(max_examples=300)
@@ -86,10 +89,13 @@ def test_fill_spans(section: tuple[bytes, int], base_offset: int, base_timestamp
         with pytest.raises(InvalidBytesError):
             decode_spans(body, count, base_offset=base_offset, base_timestamp=base_timestamp)
         return
-    blocks = [bytearray(8 * SPAN_COLUMNS * count) for _ in range(2)]
-    plain = kernels_plain.fill_spans(body, count, base_offset, base_timestamp, blocks[0])
-    assert kernels_compiled.fill_spans(body, count, base_offset, base_timestamp, blocks[1]) == plain
-    assert blocks[0] == blocks[1]
+    blocks = [memoryview(bytearray(8 * SPAN_COLUMNS * count)).cast("q") for _ in FORMS]
+    answers = [
+        form.fill_spans(body, count, base_offset, base_timestamp, block)
+        for form, block in zip(FORMS, blocks, strict=True)
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert blocks[0] == blocks[1] == blocks[2]
 
 
 @given(chosen=st.lists(rows, max_size=20))
@@ -97,8 +103,8 @@ def test_spans_are_the_records(chosen: list[Record]) -> None:
     batch = build_batch(chosen, base_offset=1000)
     body = memoryview(batch)[HEADER_BYTES:]
     base_timestamp = chosen[0].timestamp if chosen else -1
-    block = bytearray(8 * SPAN_COLUMNS * len(chosen))
-    assert kernels_compiled.fill_spans(body, len(chosen), 1000, base_timestamp, block) == (0, len(chosen))
+    block = memoryview(bytearray(8 * SPAN_COLUMNS * len(chosen))).cast("q")
+    assert COMPILED.fill_spans(body, len(chosen), 1000, base_timestamp, block) == (0, len(chosen))
     spans = span_columns(block, len(chosen))
     for index, record in enumerate(read_records(batch)):
         assert (spans.offsets[index], spans.timestamps[index]) == (record.offset, record.timestamp)
@@ -127,52 +133,52 @@ def test_found_records_are_the_first(chosen: list[Record], data: st.DataObject) 
         ),
         (-1, -1, -1),
     )
-    flaw, *found, position = kernels_compiled.find_record(
+    flaw, *found, position = COMPILED.find_record(
         body, len(chosen), chosen[0].timestamp, timestamp_min, delta_min
     )
     assert (flaw, tuple(found)) == (0, expected)
     if found[0] >= 0:
-        assert kernels_plain.scan_records(body[:position], found[0], 0)[0] == 0
+        assert ORACLE.scan_records(body[:position], found[0], 0)[0] == 0
 
 
 FLAWED = [
-    (Flaw.NONE, raw_record(), 1),
-    (Flaw.CUT_OFF, b"", 1),
-    (Flaw.CUT_OFF, raw_record(), 2),
-    (Flaw.CUT_OFF, raw_record()[:-1], 1),
-    (Flaw.CUT_OFF, b"\x80", 1),
-    (Flaw.SIZE, b"\x01", 1),
-    (Flaw.SIZE, b"\x80" * 5 + b"\0", 1),
-    (Flaw.NUMBER, b"\0", 1),
-    (Flaw.NUMBER, b"\x0c\0\0\x80\x80\x80\x80", 1),
-    (Flaw.NUMBER, raw_record(header_count=1, extra=b"\x02h\x80"), 1),
-    (Flaw.TIMESTAMP, raw_record(timestamp_delta=INT64_MAX), 1),
-    (Flaw.OFFSET_DELTA, raw_record(offset_delta=1), 1),
-    (Flaw.KEY_SIZE, raw_record(key_size=100), 1),
-    (Flaw.KEY_SIZE, raw_record(key=None, key_size=-2), 1),
-    (Flaw.VALUE_SIZE, raw_record(value_size=100), 1),
-    (Flaw.VALUE_SIZE, raw_record(value=None, value_size=-2), 1),
-    (Flaw.HEADER_COUNT, raw_record(header_count=-1), 1),
-    (Flaw.HEADER_COUNT, raw_record(header_count=1), 1),
-    (Flaw.HEADER_KEY_SIZE, raw_record(headers=[(None, b"v")]), 1),
-    (Flaw.HEADER_VALUE_SIZE, raw_record(header_count=1, extra=b"\x02h\x08v"), 1),
-    (Flaw.RECORD_END, raw_record(extra=b"zz"), 1),
-    (Flaw.TRAILING, raw_record() + b"\0", 1),
+    (RecordFlaw.NONE, raw_record(), 1),
+    (RecordFlaw.CUT_OFF, b"", 1),
+    (RecordFlaw.CUT_OFF, raw_record(), 2),
+    (RecordFlaw.CUT_OFF, raw_record()[:-1], 1),
+    (RecordFlaw.CUT_OFF, b"\x80", 1),
+    (RecordFlaw.SIZE, b"\x01", 1),
+    (RecordFlaw.SIZE, b"\x80" * 5 + b"\0", 1),
+    (RecordFlaw.NUMBER, b"\0", 1),
+    (RecordFlaw.NUMBER, b"\x0c\0\0\x80\x80\x80\x80", 1),
+    (RecordFlaw.NUMBER, raw_record(header_count=1, extra=b"\x02h\x80"), 1),
+    (RecordFlaw.TIMESTAMP, raw_record(timestamp_delta=INT64_MAX), 1),
+    (RecordFlaw.OFFSET_DELTA, raw_record(offset_delta=1), 1),
+    (RecordFlaw.KEY_SIZE, raw_record(key_size=100), 1),
+    (RecordFlaw.KEY_SIZE, raw_record(key=None, key_size=-2), 1),
+    (RecordFlaw.VALUE_SIZE, raw_record(value_size=100), 1),
+    (RecordFlaw.VALUE_SIZE, raw_record(value=None, value_size=-2), 1),
+    (RecordFlaw.HEADER_COUNT, raw_record(header_count=-1), 1),
+    (RecordFlaw.HEADER_COUNT, raw_record(header_count=1), 1),
+    (RecordFlaw.HEADER_KEY_SIZE, raw_record(headers=[(None, b"v")]), 1),
+    (RecordFlaw.HEADER_VALUE_SIZE, raw_record(header_count=1, extra=b"\x02h\x08v"), 1),
+    (RecordFlaw.RECORD_END, raw_record(extra=b"zz"), 1),
+    (RecordFlaw.TRAILING, raw_record() + b"\0", 1),
 ]
 
 
 @pytest.mark.parametrize(("flaw", "body", "count"), FLAWED)
-def test_each_flaw_is_found(flaw: Flaw, body: bytes, count: int) -> None:
-    for twin in (kernels_plain, kernels_compiled):
+def test_each_flaw_is_found(flaw: RecordFlaw, body: bytes, count: int) -> None:
+    for twin in FORMS:
         assert twin.scan_records(body, count, 1)[0] == flaw
 
 
 def test_every_flaw_has_a_case() -> None:
-    assert {flaw for flaw, _, _ in FLAWED} == set(Flaw)
+    assert {flaw for flaw, _, _ in FLAWED} == set(RecordFlaw)
 
 
 def test_flaws_read_as_sentences() -> None:
-    assert flaw_text(Flaw.KEY_SIZE, 3) == "record 3 of the batch: its key does not fit"
+    assert flaw_text(RecordFlaw.KEY_SIZE, 3) == "record 3 of the batch: its key does not fit"
     with pytest.raises(InvalidBytesError, match="record 0 of the batch: its size is not a size"):
         decode_spans(b"\x01" * 7, 1, base_offset=0, base_timestamp=0)
 
@@ -184,9 +190,9 @@ def test_what_a_scan_learns() -> None:
         + raw_record(offset_delta=2, timestamp_delta=9)
         + raw_record(offset_delta=3, timestamp_delta=-101)
     )
-    for twin in (kernels_plain, kernels_compiled):
-        assert twin.scan_records(body, 4, 100) == (Flaw.NONE, 4, 109, 1, 105, 1)
-        assert twin.scan_records(b"", 0, 5) == (Flaw.NONE, 0, -1, -1, INT64_MAX, 0)
+    for twin in FORMS:
+        assert twin.scan_records(body, 4, 100) == (RecordFlaw.NONE, 4, 109, 1, 105, 1)
+        assert twin.scan_records(b"", 0, 5) == (RecordFlaw.NONE, 0, -1, -1, INT64_MAX, 0)
 
 
 # The values of Kafka's own partitioner for these keys.
@@ -200,15 +206,15 @@ MURMUR2 = {
 }
 
 
-@pytest.mark.parametrize("twin", [kernels_plain, kernels_compiled])
-def test_murmur2_is_kafkas(twin: object) -> None:
+@pytest.mark.parametrize("twin", FORMS, ids=str)
+def test_murmur2_is_kafkas(twin: Form) -> None:
     for key, expected in MURMUR2.items():
-        assert twin.murmur2(key) == expected  # type: ignore[attr-defined]
+        assert twin.murmur2(key) == expected
 
 
 @given(key=st.binary(max_size=50))
 def test_murmur2_twins(key: bytes) -> None:
-    assert kernels_compiled.murmur2(key) == kernels_plain.murmur2(key)
+    assert COMPILED.murmur2(key) == WRITTEN.murmur2(key) == ORACLE.murmur2(key)
 
 
 def test_siphash_is_the_published_one() -> None:
@@ -230,12 +236,12 @@ def test_key_hash_twins(chosen: list[Record], secret: tuple[int, int]) -> None:
         ("murmur2_spans", "i", 1, ()),
     ):
         answers = []
-        for twin in (kernels_plain, kernels_compiled):
+        for twin in FORMS:
             size = 8 if code == "Q" else 4
             hashes = memoryview(bytearray(size * width * len(chosen))).cast(code)
             getattr(twin, name)(body, spans.key_at, spans.key_size, *arguments, hashes)
             answers.append(hashes.tolist())
-        assert answers[0] == answers[1]
+        assert answers[0] == answers[1] == answers[2]
 
 
 @settings(max_examples=300)
@@ -259,5 +265,6 @@ def test_scan_records_of_usual_shape(
     for position, byte in changes:
         section[min(at + position, len(section) - 1)] = byte
     count = first + len(sizes)
-    expected = kernels_plain.scan_records(bytes(section), count, 1000)
-    assert kernels_compiled.scan_records(bytes(section), count, 1000) == expected
+    expected = ORACLE.scan_records(bytes(section), count, 1000)
+    assert WRITTEN.scan_records(bytes(section), count, 1000) == expected
+    assert COMPILED.scan_records(bytes(section), count, 1000) == expected

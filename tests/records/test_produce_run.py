@@ -1,15 +1,15 @@
-"""Runs of Produce requests: the kernel and its twin, which reads them with the wire's own codecs, agree on
+"""Runs of Produce requests: the kernel and its oracle, which reads them with the wire's own codecs, agree on
 any bytes; and what is in a run is what was sent."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.records import kernels_compiled, produce_run
 from headrace.records.batch import Record, build_batch, read_header
-from headrace.records.produce_run import ROWS_MAX
+from headrace.records.kernels.produce import ROWS_MAX, RunHead, RunRow
 from headrace.wire.framing import request_frame
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.records.kernel_forms import COMPILED, ORACLE, WRITTEN
 
 TOPIC_ID = bytes(range(16))
 
@@ -32,11 +32,12 @@ def frame(
     return b"".join(map(bytes, request_frame(request, version, correlation_id, client_id)))
 
 
-def both(data: bytes, at: int = 0) -> tuple[produce_run.RunHead, list[produce_run.RunRow]]:
-    """The answer of both twins."""
-    plain = produce_run.produce_run(data, at, len(data))
-    assert kernels_compiled.produce_run(data, at, len(data)) == plain
-    return plain
+def both(data: bytes, at: int = 0) -> tuple[RunHead, list[RunRow]]:
+    """The answer of the kernel, as it is written and compiled, and of its oracle."""
+    expected: tuple[RunHead, list[RunRow]] = ORACLE.produce_run(data, at, len(data))
+    for form in (WRITTEN, COMPILED):
+        assert form.produce_run(data, at, len(data)) == expected
+    return expected
 
 
 names = st.sampled_from(["orders", "o", "", "x" * 126, "x" * 127, "x" * 200, "ö"])

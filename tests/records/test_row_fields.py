@@ -7,18 +7,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.base.errors import InvalidBytesError
-from headrace.records import columns_arrow, row_fields
 from headrace.records.batch import Record, batches, build_batch
-from headrace.records.row_fields import RowFields
+from headrace.records.columns import row_fields, schema
+from headrace.records.columns.row_fields import RowFields
 from tests.records.column_cases import hostile_logs, logs
 
 
 @pytest.fixture(params=["in a run", "batch by batch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the kernels for columns and without them."""
-    columns_arrow.column_kernels()
+    schema.column_kernels()
     if request.param == "batch by batch":
-        monkeypatch.setattr(columns_arrow, "_loaded", None)
+        monkeypatch.setattr(schema, "_loaded", None)
     assert row_fields.takes_runs() == (request.param == "in a run")
 
 

@@ -7,11 +7,13 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.large_memory import LARGE_BYTES
 from headrace.records.batch import Codec, Record, build_batch, crc_matches, read_header, read_records, stamp
 from headrace.records.codecs import compress
 from headrace.records.validate import (
     RECORD_ERRORS_MAX,
     InvalidRecords,
+    LargeBatchError,
     ProducedBatch,
     ValidationRules,
     validate_produced,
@@ -29,14 +31,18 @@ ROWS = [
 
 
 def validate(
-    batch: bytes | bytearray | memoryview, rules: ValidationRules = RULES, *, api_version: int = 9
+    batch: bytes | bytearray | memoryview,
+    rules: ValidationRules = RULES,
+    *,
+    api_version: int = 9,
+    at_once: bool = True,
 ) -> ProducedBatch:
-    return validate_produced(batch, rules=rules, now_ms=NOW_MS, api_version=api_version)
+    return validate_produced(batch, rules=rules, now_ms=NOW_MS, api_version=api_version, at_once=at_once)
 
 
-def refused(batch: bytes | bytearray, rules: ValidationRules = RULES) -> ApiError:
+def refused(batch: bytes | bytearray, rules: ValidationRules = RULES, *, at_once: bool = True) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        validate(batch, rules)
+        validate(batch, rules, at_once=at_once)
     return caught.value
 
 
@@ -210,9 +216,60 @@ def test_one_honest_record_of_too_many_bytes() -> None:
     for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
         batch = raw_batch(bytes(compress(codec, record)), attributes=codec)
         tight = replace(RULES, unpacked_bytes_max=size)
-        assert refused(batch, tight).code == ErrorCode.MESSAGE_TOO_LARGE
+        assert refused(batch, tight, at_once=False).code == ErrorCode.MESSAGE_TOO_LARGE
     batch = raw_batch(bytes(compress(Codec.GZIP, record)), attributes=Codec.GZIP)
-    assert validate(batch, replace(RULES, unpacked_bytes_max=size + 100)).record_count == 1
+    assert validate(batch, replace(RULES, unpacked_bytes_max=size + 100), at_once=False).record_count == 1
+
+
+def test_one_record_of_60_mb_of_one_letter_passes() -> None:
+    """As it does on Kafka, whose limit on a batch is about its packed size alone."""
+    record = raw_record(value=b"a" * 60_000_000)
+    batch = raw_batch(bytes(compress(Codec.ZSTD, record)), attributes=Codec.ZSTD)
+    assert validate(batch, ValidationRules.from_config(TopicConfig()), at_once=False).record_count == 1
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_large_is_not_checked_at_once(codec: Codec) -> None:
+    """Packed or not: 2 MiB are, more are not, and nothing of it is changed."""
+    rules = ValidationRules.from_config(TopicConfig(max_message_bytes=10_000_000))
+    for size, is_large in ((LARGE_BYTES - 100, False), (LARGE_BYTES + 100, True)):
+        body = bytes(compress(codec, raw_record(value=bytes(size))))
+        batch = raw_batch(body, attributes=codec)
+        before = bytes(batch)
+        if is_large:
+            with pytest.raises(LargeBatchError) as caught:
+                validate(batch, rules)
+            assert caught.value.rules is rules
+            assert bytes(batch) == before
+        else:
+            assert validate(batch, rules).record_count == 1
+        assert validate(batch, rules, at_once=False).record_count == 1
+
+
+def test_what_is_large_and_too_large_is_refused_at_once() -> None:
+    batch = raw_batch(raw_record(value=bytes(LARGE_BYTES + 100)))
+    assert refused(batch).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_topic_of_large_batches_takes_what_they_unpack_to() -> None:
+    rules = ValidationRules.from_config(TopicConfig(max_message_bytes=50_000_000))
+    assert rules.unpacked_bytes_max == 400_000_000
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_max_decompressed_message_bytes(codec: Codec) -> None:
+    """It is about each record of a compressed batch, and about those alone."""
+    rules = ValidationRules.from_config(TopicConfig(max_decompressed_message_bytes=512))
+    small, large = raw_record(value=bytes(64)), raw_record(value=bytes(4096))
+    assert validate(raw_batch(large), rules).record_count == 1
+    packed = bytes(compress(codec, small))
+    assert validate(raw_batch(packed, attributes=codec), rules).record_count == 1
+    error = refused(raw_batch(bytes(compress(codec, large)), attributes=codec), rules)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert "max.decompressed.message.bytes, 512" in str(error)
+    # Among small ones, in a batch that is not too large as a whole.
+    rows = [Record(n, NOW_MS, None, bytes(700 if n == 7 else 10)) for n in range(20)]
+    assert refused(build_batch(rows, codec=codec), rules).code == ErrorCode.INVALID_RECORD
 
 
 def test_more_records_than_counted_are_seen_early() -> None:

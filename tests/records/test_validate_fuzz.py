@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.base.errors import ApiError
 from headrace.records.batch import Codec, Record, build_batch, read_header, read_records
-from headrace.records.kernel_choice import load_compiled
+from headrace.records.kernels.choice import load_compiled
 from headrace.records.validate import ProducedBatch, ValidationRules, validate_produced
 from tests.records.raw_batches import NOW_MS
 

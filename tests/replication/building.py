@@ -5,14 +5,14 @@ from random import Random
 from typing import Any
 
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
-from headrace.log.append import Origin
-from headrace.log.log_store import LogStore
+from headrace.log.append import AppendOrigin
+from headrace.log.log_manager import LogManager
 from headrace.log.meta_properties import MetaProperties
-from headrace.metadata.image import ClusterImage
+from headrace.metadata.image import MetadataImage
 from headrace.metadata.topics import PartitionImage
 from headrace.records.batch import Record, build_batch
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
+from headrace.replication.replica_manager import ReplicaManager
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.topic import resolve_topic_config
 from headrace.testing.clock import VirtualClock
@@ -45,7 +45,7 @@ def topic_id(number: int) -> TopicId:
 
 def append(partition: Partition, count: int = 1, **options: Any) -> int:
     """The first offset of what was appended."""
-    options.setdefault("origin", Origin.CLIENT)
+    options.setdefault("origin", AppendOrigin.CLIENT)
     options.setdefault("api_version", 13)
     return partition.append(batch(count), now_ms=1_700_000_000_000, **options).first_offset
 
@@ -85,20 +85,20 @@ class Bench:
         self.clock = VirtualClock()
         self.disk = disk or VirtualDisk(clock=self.clock)
         self.failed: list[str] = []
-        self.store = LogStore(
+        self.store = LogManager(
             self.disk,
             self.config,
             self.clock,
             Random(1),
-            on_folder_failed=lambda folder: self.failed.append(folder.path),
+            on_log_dir_failure=lambda folder: self.failed.append(folder.path),
         )
         self.store.lock()
         ids = iter(bytes([0xD0 + number]) * 16 for number in range(9))
         self.store.identify("cluster", NODE, lambda: next(ids))
-        self.image = ClusterImage("cluster")
+        self.image = MetadataImage("cluster")
         self.advanced: list[TopicPartition] = []
         self.placed: list[tuple[bytes, int, bytes]] = []
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             node_id=NODE,
             store=self.store,
             topic_config=self.config_of,
@@ -111,10 +111,10 @@ class Bench:
         return resolve_topic_config(self.config, own)
 
     def open(self) -> None:
-        self.store.open_all(self.config_of)
+        self.store.load_logs(self.config_of)
 
     def directory_id(self, path: str) -> bytes:
-        meta = next(folder.meta for folder in self.store.folders if folder.path == path)
+        meta = next(folder.meta for folder in self.store.log_dirs if folder.path == path)
         assert isinstance(meta, MetaProperties)
         return meta.directory_id
 

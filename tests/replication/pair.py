@@ -8,17 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.base.ids import TopicPartition
-from headrace.log.log_store import LogStore
-from headrace.log.partition_log import PartitionLog
+from headrace.log.log_manager import LogManager
+from headrace.log.unified_log import UnifiedLog
 from headrace.metadata.topics import PartitionImage
 from headrace.records.header import batches
-from headrace.replication.fetcher import Asked, Fetcher, FetchLimits, Throttle
+from headrace.replication.leader_state import ReplicaContext
 from headrace.replication.partition import Partition
-from headrace.replication.surroundings import ReplicaSurroundings
+from headrace.replication.replica_fetcher import FetchLimits, PendingFetch, ReplicaFetcher
+from headrace.replication.replication_quotas import ReplicaQuota
+from headrace.server.authorizer import AllowAll
 from headrace.server.context import RequestContext
-from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.fetch_sessions import FetchSessionCache
 from headrace.server.handlers import fetch, list_offsets, offset_for_leader_epoch
-from headrace.server.parts import AllowAll
 from headrace.testing.clock import VirtualClock
 from headrace.testing.scenarios.replica_world import newest, through_the_wire
 from headrace.wire.notation import schema_of
@@ -37,8 +38,8 @@ class Side:
         self.node_id = node_id
         self.bench = Bench(**settings)
         self.bench.open()
-        self.store: LogStore = self.bench.store
-        self.flushes: list[PartitionLog] = []
+        self.store: LogManager = self.bench.store
+        self.flushes: list[UnifiedLog] = []
         self.proposed: list[Partition] = []
         self.log = self.store.create(WHERE, ID, self.bench.config_of("t"))
         self.partition = Partition(
@@ -48,7 +49,7 @@ class Side:
             node_id=node_id,
             on_advance=self.bench.advanced.append,
             request_flush=self.flushes.append,
-            around=ReplicaSurroundings(10_000, lambda broker: 5, self.proposed.append),
+            context=ReplicaContext(10_000, lambda broker: 5, self.proposed.append),
         )
 
     def follow(self, leader: int, epoch: int, *in_sync: int) -> None:
@@ -63,12 +64,12 @@ class Side:
 class Pair:
     """Leader and follower, in epoch 0 at first. `now_ms` is the follower's time."""
 
-    def __init__(self, throttle: Throttle | None = None, **settings: str) -> None:
+    def __init__(self, throttle: ReplicaQuota | None = None, **settings: str) -> None:
         self.leader = Side(LEADER, **settings)
         self.follower = Side(FOLLOWER, **settings)
         self.now_ms = 1_000
-        self.sessions = FetchSessions(random.Random(3))
-        self.fetcher = Fetcher(
+        self.sessions = FetchSessionCache(random.Random(3))
+        self.fetcher = ReplicaFetcher(
             node_id=FOLLOWER, limits=FetchLimits(wait_ms=0, pause_ms=100), throttle=throttle
         )
         self.fetcher.broker_epoch = 5
@@ -92,12 +93,12 @@ class Pair:
             sessions=self.sessions,
             image=image,
             authorizer=AllowAll(),
-            replicas=SimpleNamespace(
+            replica_manager=SimpleNamespace(
                 find=lambda topic, index: found[topic, index],  # type: ignore[index]
-                around=ReplicaSurroundings(),
+                context=ReplicaContext(),
             ),
             replica_selector=None,
-            leader_throttle=None,
+            leader_replication_quota=None,
             fetch_bytes_max=1 << 20,
         )
         peer: Any = SimpleNamespace(principal="User:broker", host="here", listener="PLAINTEXT")
@@ -106,7 +107,7 @@ class Pair:
         context = RequestContext(key, version, 0, None, peer, parts)
         return through_the_wire(HANDLERS[key](context, through_the_wire(request, version)), version)
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> PendingFetch | None:
         asked = self.fetcher.next_request(self.now_ms)
         if asked is not None:
             self.asked.append(asked.request)
@@ -121,7 +122,7 @@ class Pair:
         self.take(asked, response)
         return response
 
-    def take(self, asked: Asked, response: Any) -> None:
+    def take(self, asked: PendingFetch, response: Any) -> None:
         self.fetcher.take(asked, response, self.now_ms, 1_700_000_000_000)
 
     def turns(self, count: int) -> None:
@@ -132,7 +133,7 @@ class Pair:
         return _bytes_of(self.leader.log) == _bytes_of(self.follower.log)
 
 
-def _bytes_of(log: PartitionLog) -> bytes:
+def _bytes_of(log: UnifiedLog) -> bytes:
     """All of a log, however it is cut into segments."""
     found, offset = b"", log.log_start_offset
     while offset < log.log_end_offset:

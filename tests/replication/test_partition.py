@@ -116,7 +116,7 @@ def test_a_new_epoch_begins_at_the_logs_end() -> None:
     append(partition, 1)
     assert not partition.follow_metadata(image(NODE, epoch=3, leader=OTHER))
     assert partition.follow_metadata(image(NODE, epoch=4))
-    assert partition.local_log().epochs.entries() == [(0, 0), (2, 3), (4, 4)]
+    assert partition.local_log().leader_epoch_cache.entries() == [(0, 0), (2, 3), (4, 4)]
 
 
 def test_an_epoch_that_is_over_cannot_write_nor_rewrite_history() -> None:
@@ -130,7 +130,7 @@ def test_an_epoch_that_is_over_cannot_write_nor_rewrite_history() -> None:
     with pytest.raises(ApiError) as refused:
         append(again)
     assert code_of(refused) is ErrorCode.FENCED_LEADER_EPOCH
-    assert again.local_log().epochs.entries() == [(5, 0)]
+    assert again.local_log().leader_epoch_cache.entries() == [(5, 0)]
 
 
 def test_a_replica_that_follows_refuses_readers_and_writers() -> None:
@@ -179,7 +179,7 @@ def test_what_is_not_replicated_is_not_deleted(offset: int) -> None:
 def test_a_failed_disk_is_told_before_who_leads(leader: int) -> None:
     partition, bench = lone_partition()
     partition.follow_metadata(image(NODE))
-    bench.store.fail_folder(bench.store.folders[0], OSError("gone"))
+    bench.store.handle_log_dir_failure(bench.store.log_dirs[0], OSError("gone"))
     partition.follow_metadata(image(NODE, leader=leader, epoch=1))
     for act in (lambda: append(partition), partition.leading_log, partition.local_log):
         with pytest.raises(ApiError) as refused:

@@ -4,15 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.base.error_codes import ErrorCode
-from headrace.log.append import Origin
-from headrace.log.partition_log import PartitionLog
-from headrace.replication.fetcher import Fetcher, FetchLimits
-from headrace.replication.questions import Need
+from headrace.log.append import AppendOrigin
+from headrace.log.unified_log import UnifiedLog
+from headrace.replication.leader_endpoint import Lookup
+from headrace.replication.replica_fetcher import FetchLimits, ReplicaFetcher
 from headrace.testing.disk import VirtualDisk
-from headrace.tiered.remote_log import RemoteLogs
-from headrace.tiered.remote_segment import SegmentState
+from headrace.tiered.aux_state import RemoteLogAuxStates
+from headrace.tiered.metadata_cache import RemotePartitionMetadataStore
+from headrace.tiered.segment_metadata import RemoteLogSegmentState
 from headrace.tiered.stores.folder import FolderStore
-from headrace.tiered.tails import RemoteTails
 from headrace.wire.schemas.fetch import FetchRequest
 from headrace.wire.schemas.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -39,9 +39,9 @@ class TieredPair(Pair):
         disk = VirtualDisk()
         disk.make_folder("/store")
         self.remote_store = FolderStore(disk, "/store")
-        self.logs = RemoteLogs()
-        self.tails = RemoteTails(self.remote_store, self.logs)
-        self.fetcher = Fetcher(
+        self.logs = RemotePartitionMetadataStore()
+        self.tails = RemoteLogAuxStates(self.remote_store, self.logs)
+        self.fetcher = ReplicaFetcher(
             node_id=FOLLOWER,
             limits=FetchLimits(wait_ms=0, pause_ms=100, starts_behind_tiered=lambda: starts_behind_tiered),
             tails=self.tails,
@@ -82,12 +82,12 @@ class TieredPair(Pair):
         return [request for request in self.asked if isinstance(request, kind)]
 
 
-def state_of(log: PartitionLog) -> tuple[Any, ...]:
+def state_of(log: UnifiedLog) -> tuple[Any, ...]:
     return (
         log.log_start_offset,
         log.log_end_offset,
-        log.epochs.entries(),
-        sorted((p, s.epoch, s.txn_first_offset) for p, s in log.producers.producers.items()),
+        log.leader_epoch_cache.entries(),
+        sorted((p, s.epoch, s.txn_first_offset) for p, s in log.producer_state_manager.producers.items()),
         log.last_stable_offset,
     )
 
@@ -104,7 +104,7 @@ def test_a_new_follower_takes_only_what_the_leader_has_on_its_own_disk() -> None
     log = pair.follower.log
     assert log.local_start_offset == 20
     assert state_of(log) == state_of(pair.leader.log)
-    assert log.producers.producers[7].last_sequence == 24
+    assert log.producer_state_manager.producers[7].last_sequence == 24
     (asked,) = pair.asked_of(ListOffsetsRequest)
     assert asked.topics[0].partitions[0].timestamp == -4
     assert not pair.asked_of(OffsetForLeaderEpochRequest)
@@ -122,7 +122,7 @@ def test_epochs_before_the_local_part_are_asked_for_where_it_starts_with_a_new_o
     pair.tier(leave=1)
     pair.begin()
     pair.settle()
-    assert pair.follower.log.epochs.entries() == [(0, 0), (2, 10), (5, 20)]
+    assert pair.follower.log.leader_epoch_cache.entries() == [(0, 0), (2, 10), (5, 20)]
     assert state_of(pair.follower.log) == state_of(pair.leader.log)
     (asked,) = pair.asked_of(OffsetForLeaderEpochRequest)
     assert asked.topics[0].partitions[0].leader_epoch == 4
@@ -133,7 +133,7 @@ def test_the_log_starts_where_the_leaders_starts() -> None:
     pair.write(10)
     pair.write(10, sequence=10)
     pair.tier(leave=1)
-    pair.leader.log.advance_log_start(6)
+    pair.leader.log.maybe_increment_log_start_offset(6)
     pair.begin()
     pair.settle()
     assert (pair.follower.log.log_start_offset, pair.follower.log.log_end_offset) == (6, 20)
@@ -145,7 +145,7 @@ def test_a_copy_of_another_lineage_is_none() -> None:
     pair.write(10)
     copied = copy_closed(pair.leader.log, pair.remote_store, pair.logs)[0]
     remote = pair.logs.known(copied.partition)
-    remote.apply(copied.moved_to(SegmentState.DELETE_STARTED, broker_id=1, event_ms=6))
+    remote.apply(copied.moved_to(RemoteLogSegmentState.DELETE_STARTED, broker_id=1, event_ms=6))
     remote.apply(replace(copied, segment_id=b"s" * 16, epochs=((3, 0),)))
     drop_local(pair.leader.log, 1)
     append(pair.leader.partition, 1)
@@ -153,7 +153,7 @@ def test_a_copy_of_another_lineage_is_none() -> None:
     pair.settle()
     assert pair.follower.log.log_end_offset == 0
     followed = next(iter(pair.fetcher._followed.values()))
-    assert followed.need in (Need.LOCAL_START, Need.EPOCH_BEFORE)
+    assert followed.lookup in (Lookup.LOCAL_START, Lookup.EPOCH_BEFORE)
 
 
 def test_a_copy_that_is_not_known_yet_is_waited_for() -> None:
@@ -190,7 +190,7 @@ def test_an_open_transaction_in_the_remote_part_is_ended_by_its_marker_on_the_lo
     log.append_as_leader(bytearray(sequenced(9, 0, 0, 2, transactional=True)), leader_epoch=0, now_ms=WALL_MS)
     log.roll(WALL_MS)
     log.append_as_leader(
-        bytearray(marker(9, 0, commit=True)), leader_epoch=0, now_ms=WALL_MS, origin=Origin.COORDINATOR
+        bytearray(marker(9, 0, commit=True)), leader_epoch=0, now_ms=WALL_MS, origin=AppendOrigin.COORDINATOR
     )
     pair.tier(leave=1)
     pair.begin()

@@ -13,16 +13,17 @@ from typing import Any
 
 from headrace.base.clock import SystemClock
 from headrace.base.errors import ApiError
-from headrace.controller.cluster import Cluster
-from headrace.controller.producer_id_blocks import ProducerIdBlocks
+from headrace.controller.cluster_state import ClusterState
+from headrace.controller.drivers.producer_id_manager import ProducerIdManager
 from headrace.log.system_disk import SystemDisk
-from headrace.metadata.delta import Delta
-from headrace.metadata.image import ClusterImage
+from headrace.metadata.delta import MetadataDelta
+from headrace.metadata.image import MetadataImage
 from headrace.server.api_table import BROKER
+from headrace.server.authorizer import AllowAll
 from headrace.server.context import ANONYMOUS
-from headrace.server.doubts import Doubts
 from headrace.server.error_replies import error_reply
-from headrace.server.parts import AllowAll
+from headrace.server.quotas.quota_managers import QuotaManagers
+from headrace.server.suspected_brokers import SuspectedBrokers
 from headrace.wire.codec import decode, encode
 from headrace.wire.notation import schema_of
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
@@ -36,13 +37,13 @@ class Desk:
     def __init__(self, node: Node, directory: str, settings: dict[str, object]) -> None:
         self.node = node
         self.image = node.image
-        cluster = Cluster(node.image, node_config(directory, **settings))
+        cluster = ClusterState(node.image, node_config(directory, **settings))
 
-        def follow(image: ClusterImage, delta: Delta) -> None:
+        def follow(image: MetadataImage, delta: MetadataDelta) -> None:
             if delta.configs_changed:
                 cluster.follow_settings()
 
-        node.publisher.follow(follow)
+        node.metadata_loader.follow(follow)
         loop = asyncio.get_running_loop()
         self.parts = SimpleNamespace(
             node_id=1,
@@ -51,13 +52,18 @@ class Desk:
             clock=SystemClock(),
             loop=loop,
             image=node.image,
-            doubts=Doubts(loop),
+            suspected_brokers=SuspectedBrokers(loop),
             controller=node.controller,
-            producer_ids=ProducerIdBlocks(node.controller, node.image, node_id=1, loop=loop),
+            producer_ids=ProducerIdManager(node.controller, node.image, node_id=1, loop=loop),
             authorizer=AllowAll(),
+            quotas=QuotaManagers(SystemClock(), loop),
         )
         self.peer = SimpleNamespace(
-            host="127.0.0.1", listener="PLAINTEXT", principal=ANONYMOUS, hurry=lambda: None
+            host="127.0.0.1",
+            listener="PLAINTEXT",
+            principal=ANONYMOUS,
+            is_forwarded=False,
+            release_long_polls=lambda: None,
         )
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
@@ -72,7 +78,8 @@ class Desk:
         context = SimpleNamespace(
             api_key=key,
             api_version=version,
-            connection=self.peer,
+            client_id="desk",
+            peer=self.peer,
             parts=self.parts,
             controller=self.parts.controller,
         )

@@ -94,5 +94,5 @@ async def stable_group(world: NodeWorld, group: str, count: int, **options: Any)
 
 
 def _is_rebalancing(world: NodeWorld, group: str) -> bool:
-    machine = world.node.parts.groups.machine_of(group)
-    return machine.classic.groups[group].state == "PreparingRebalance"
+    shard = world.node.parts.groups.shard_for(group)
+    return shard.classic.groups[group].state == "PreparingRebalance"

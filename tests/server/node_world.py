@@ -13,18 +13,19 @@ import asyncio
 import errno
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from headrace.base.ids import TopicPartition
-from headrace.log.partition_log import PartitionLog
+from headrace.log.unified_log import UnifiedLog
 from headrace.node.assembly import Node, start_node
 from headrace.replication.partition import Partition
 from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import CAPACITY_BYTES, Crash
 from headrace.testing.machine import Surroundings
 from headrace.testing.world import World
-from headrace.tiered.store import RemoteStore
+from headrace.tiered.remote_storage import RemoteStorageManager
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.limits import ReceiveLimits
 from headrace.transport.network import Network
@@ -50,6 +51,9 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
 }
 API_OF = {api.request: api for api in API.values()}
 
@@ -94,6 +98,14 @@ class Tracebacks(logging.Handler):
         if record.exc_info:
             self.seen.append(logging.Formatter().format(record))
 
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        logging.getLogger("headrace").addHandler(self)
+        try:
+            yield
+        finally:
+            logging.getLogger("headrace").removeHandler(self)
+
 
 def simulated(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
     """Run an async test on a node in a world of its own, started before and stopped in order after it.
@@ -134,9 +146,9 @@ class NodeWorld:
         self.failures: list[Exception] = []
         self.progress: list[str] = []
         self.tracebacks = Tracebacks()
-        self._network = self.world.network.attach("client", self.world.driver)
+        self._networks = {"client": self.world.network.attach("client", self.world.driver)}
         self._node: Node | None = None
-        self.make_remote_store: Callable[[Surroundings], RemoteStore | None] = lambda own: None
+        self.make_remote_store: Callable[[Surroundings], RemoteStorageManager | None] = lambda own: None
 
     def __enter__(self) -> Self:
         logging.getLogger("headrace").addHandler(self.tracebacks)
@@ -215,6 +227,10 @@ class NodeWorld:
         assert self.machine.process is not None
         return await self.world.result(self.machine, self.machine.process.loop.create_task(work))
 
+    def note_voters(self, *node_ids: int) -> None:
+        """From now on these vote beside the node, though none of them can be reached."""
+        self.node.quorum.client.core.voters |= dict.fromkeys(node_ids, bytes(16))
+
     # --- topics and partitions ---
 
     async def create_topic(
@@ -229,18 +245,18 @@ class NodeWorld:
         )
 
         async def create() -> Any:
-            return await self.node.parts.controller.create_topics(
+            return await self.node.parts.controller.ask(
                 CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
             )
 
         response = await self.on_node(create())
         assert response.topics[0].error_code == 0, response
-        await self.on_node(self.node.image_following.settle())
+        await self.on_node(self.node.metadata_publisher.settle())
         return bytes(response.topics[0].topic_id)
 
     async def delete_topic(self, name: str) -> None:
         async def delete() -> Any:
-            return await self.node.parts.controller.delete_topics(
+            return await self.node.parts.controller.ask(
                 DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
             )
 
@@ -248,30 +264,39 @@ class NodeWorld:
         assert response.responses[0].error_code == 0, response
 
     def partition(self, topic: str, index: int = 0) -> Partition:
-        found = self.node.parts.replicas.get(TopicPartition(topic, index))
+        found = self.node.parts.replica_manager.get(TopicPartition(topic, index))
         assert found is not None
         return found
 
-    def log(self, topic: str, index: int = 0) -> PartitionLog:
+    def log(self, topic: str, index: int = 0) -> UnifiedLog:
         log = self.partition(topic, index).log
         assert log is not None
         return log
 
-    def fail_folder(self, path: str) -> None:
+    def handle_log_dir_failure(self, path: str) -> None:
         """From now on the disk under this log directory fails; and the node has noticed."""
         faults = self.machine.disk.faults
         faults.concerns = lambda touched: touched.startswith(path)
         faults.write_error_rate = faults.read_error_rate = faults.sync_error_rate = faults.name_error_rate = (
             1.0
         )
-        store = self.node.parts.logs
-        folder = next(each for each in store.folders if each.path == path)
-        store.fail_folder(folder, OSError(errno.EIO, "the disk is broken", path))
+        store = self.node.parts.log_manager
+        folder = next(each for each in store.log_dirs if each.path == path)
+        store.handle_log_dir_failure(folder, OSError(errno.EIO, "the disk is broken", path))
 
     # --- clients and time ---
 
-    async def connect(self, client_id: str = "c", port: int = PORT) -> Client:
-        return await open_client(self.world.driver, self._network, "node", port, client_id)
+    async def connect(self, client_id: str = "c", port: int = PORT, *, machine: str = "client") -> Client:
+        return await open_client(self.world.driver, self.network_of(machine), "node", port, client_id)
+
+    def network_of(self, machine: str) -> Network:
+        if machine not in self._networks:
+            self._networks[machine] = self.world.network.attach(machine, self.world.driver)
+        return self._networks[machine]
+
+    def address_of(self, machine: str) -> str:
+        """From where the connections of a machine come."""
+        return self.network_of(machine).machine.address
 
     async def connect_controller(self) -> Client:
         """A connection to the listener that brokers and other controllers use."""

@@ -1,6 +1,6 @@
 """States of a partition that a node alone does not come to: other replicas, other epochs, transactions."""
 
-from headrace.log.append import Origin
+from headrace.log.append import AppendOrigin
 from headrace.metadata.topics import PartitionImage
 from headrace.records.batch import build_txn_marker
 from tests.server.beside_kafka.talk import RECORD_MS, batch
@@ -15,11 +15,11 @@ def two_replicas(*in_sync: int, leader: int = 1, epoch: int = 0) -> PartitionIma
 def begin_transaction(world: NodeWorld, topic: str, producer_id: int, sequence: int = 0) -> None:
     """Two records of a transaction, as a coordinator would let a producer write them."""
     records = batch(2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
-    world.partition(topic).append(records, now_ms=RECORD_MS, origin=Origin.CLIENT, api_version=12)
+    world.partition(topic).append(records, now_ms=RECORD_MS, origin=AppendOrigin.CLIENT, api_version=12)
 
 
 def end_transaction(world: NodeWorld, topic: str, producer_id: int, *, commit: bool) -> None:
     marker = build_txn_marker(
         commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=RECORD_MS
     )
-    world.partition(topic).append(marker, now_ms=RECORD_MS, origin=Origin.COORDINATOR, api_version=-1)
+    world.partition(topic).append(marker, now_ms=RECORD_MS, origin=AppendOrigin.COORDINATOR, api_version=-1)

@@ -20,4 +20,4 @@ async def test_it_is_the_partition_of_the_group(world: NodeWorld) -> None:
     assert (await client.ask(add_offsets(who, "g"), 4)).error_code == 0
     parts = world.node.parts
     home = TopicPartition("__consumer_offsets", parts.groups.partition_of("g"))
-    assert parts.transactions.machine_of("t").transactions["t"].partitions == {home}
+    assert parts.transactions.shard_for("t").transactions["t"].partitions == {home}

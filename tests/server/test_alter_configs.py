@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.metadata.resources import ResourceType
+from headrace.metadata.config_resource import ResourceType
 from headrace.wire.schemas.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from tests.server.desk import Desk, at_desk
 

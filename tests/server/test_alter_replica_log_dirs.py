@@ -6,7 +6,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.log.log_moves import folder_at
+from headrace.log.future_logs import log_dir_at
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -83,7 +83,7 @@ async def test_a_replica_moves_with_all_it_has(world: NodeWorld) -> None:
     after = await read_all(client)
     assert after.high_watermark == 50
     assert bytes(after.records).startswith(bytes(before.records))
-    assert world.log("t").epochs.entries() == [(0, 0)]
+    assert world.log("t").leader_epoch_cache.entries() == [(0, 0)]
     await world.pass_time(70_000)
     assert not [path for path in world.machine.disk.files() if "-delete" in path or "-future" in path]
 
@@ -111,7 +111,7 @@ async def test_where_it_cannot_go(world: NodeWorld) -> None:
     assert await move(client, "/more", "no-such-topic") is ErrorCode.REPLICA_NOT_AVAILABLE
     assert await move(client, home(world)) is ErrorCode.NONE  # it is there
     target = other(world)
-    world.fail_folder(target)
+    world.handle_log_dir_failure(target)
     assert await move(client, target) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -190,9 +190,9 @@ async def test_a_log_that_cannot_be_read_is_not_moved_and_others_are(world: Node
     for topic in ("t", "u"):
         assert await move(client, target, topic) is ErrorCode.NONE
     await world.until(lambda: world.log("u").folder.startswith(target), "one that moved", timeout_s=600)
-    store = world.node.parts.logs
-    assert [folder.path for folder in store.folders if not folder.online] == [homes[0]]
-    assert len(world.node.parts.moves) == 0
+    store = world.node.parts.log_manager
+    assert [folder.path for folder in store.log_dirs if not folder.online] == [homes[0]]
+    assert len(world.node.parts.replica_alter_log_dirs_manager) == 0
 
 
 @simulated(log_dirs=TWO)
@@ -202,9 +202,11 @@ async def test_a_copy_whose_folder_fails_at_the_last_moment_is_given_up(world: N
     await write(client, 5)
     start, target = home(world), other(world)
     assert await move(client, target) is ErrorCode.NONE
-    folder = folder_at(world.node.parts.logs, target)
+    folder = log_dir_at(world.node.parts.log_manager, target)
     await world.until(lambda: folder.future_logs[T].recovery_point == 10, "a copy that is whole and synced")
-    world.fail_folder(target)
-    await world.until(lambda: len(world.node.parts.moves) == 0, "the end of the move")
+    world.handle_log_dir_failure(target)
+    await world.until(
+        lambda: len(world.node.parts.replica_alter_log_dirs_manager) == 0, "the end of the move"
+    )
     assert home(world) == start
     await write(client, 1)

@@ -6,18 +6,25 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.metadata.image import ClusterImage
+from headrace.metadata.image import MetadataImage
 from headrace.server.api_table import ApiTable, Row
+from headrace.server.authority import OPEN
 from headrace.server.context import RequestContext
 from headrace.server.handlers.api_versions import handle
+from headrace.wire.apis import ApiKey
 from headrace.wire.schemas.api_versions import ApiVersionsRequest
 from headrace.wire.schemas.metadata_records import FeatureLevelRecord
+from tests.server.node_world import simulated
 
-ROWS = [Row(18, 0, 4, "api_versions"), Row(0, 3, 13, "produce"), Row(1, 5, 12, "fetch")]
+ROWS = [
+    Row(18, 0, 4, "api_versions", OPEN),
+    Row(0, 3, 13, "produce", OPEN),
+    Row(1, 5, 12, "fetch", OPEN),
+]
 
 
 def ask(version, name="kafka", number="4.3.1"):
-    image = ClusterImage("cluster")
+    image = MetadataImage("cluster")
     image.replay(FeatureLevelRecord("metadata.version", 30))
     image.replay(FeatureLevelRecord("group.version", 1))
     image.mark(offset=319, epoch=1, timestamp_ms=0)
@@ -48,7 +55,6 @@ def test_features_that_start_at_0_are_told_from_v4_on():
         "transaction.version",
         "group.version",
         "share.version",
-        "streams.version",
         "eligible.leader.replicas.version",
     }
 
@@ -77,3 +83,22 @@ def test_what_is_no_name_is_refused(text):
     with pytest.raises(ApiError):
         ask(3, "good", text)
     ask(2, text)  # not sent before v3
+
+
+@pytest.mark.parametrize(
+    ("setting", "latest"),
+    [("", 5), ("unstable_api_versions_enable", 6), ("transaction_two_phase_commit_enable", 6)],
+)
+def test_two_phase_commit_is_told_of_where_it_is_asked_for(setting, latest):
+    """As Kafka tells of versions that are not settled; and where an administrator allows it."""
+
+    @simulated(**{setting: "true"} if setting else {})
+    async def ask_the_node(world):
+        client = await world.connect()
+        reply = await client.ask(ApiVersionsRequest("kafka", "4.3.1"), 4)
+        versions = {each.api_key: each.max_version for each in reply.api_keys}
+        assert versions[ApiKey.INIT_PRODUCER_ID] == latest
+        levels = {each.name: each.max_version_level for each in reply.finalized_features}
+        assert (levels.get("share.version"), levels.get("streams.version")) == (1, None)
+
+    ask_the_node()

@@ -35,11 +35,12 @@ async def test_a_leader_of_an_older_epoch_is_told_of_the_newer(world: NodeWorld,
 @simulated()
 async def test_a_newer_leader_is_followed_and_found_where_it_says(world: NodeWorld) -> None:
     client = await world.connect_controller()
+    world.note_voters(2, 3)
     response = await client.ask(began(world, 7), 1)
     partition = response.topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 2, 7)
     assert [(node.node_id, node.port) for node in response.node_endpoints] == [(2, 9999)]
-    assert not world.node.quorum.driver.is_leader
+    assert not world.node.quorum.client.is_leader
     assert b'"leaderEpoch":7' in world.machine.disk.read_file("/data/__cluster_metadata-0/quorum-state")
     world.kill()
 
@@ -51,4 +52,16 @@ async def test_another_voter_was_meant(world: NodeWorld) -> None:
     request.voter_id = 3
     response = await client.ask(request, 1)
     assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
-    assert world.node.quorum.driver.is_leader
+    assert world.node.quorum.client.is_leader
+
+
+@pytest.mark.parametrize(("epoch", "leader_id"), [(1, 2), (2**31 - 1, 2), (1, 9), (2, 9), (2, 1), (9, 1)])
+@simulated()
+async def test_a_leader_that_cannot_be_is_not_followed(world: NodeWorld, epoch: int, leader_id: int) -> None:
+    client = await world.connect_controller()
+    world.note_voters(2, 3)
+    response = await client.ask(began(world, epoch, leader_id), 1)
+    partition = response.topics[0].partitions[0]
+    assert (partition.leader_id, partition.leader_epoch) == (1, 1)
+    assert world.node.quorum.channel.address_of(leader_id) != ("node", 9999)
+    assert world.node.quorum.client.is_leader

@@ -1,14 +1,18 @@
 """DeleteTopics through its handler, by name in the old versions and by id in the new."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from headrace.base.clock import SystemClock
 from headrace.base.error_codes import ErrorCode
+from headrace.server.api_table import BROKER
 from headrace.server.context import RequestContext
-from headrace.server.handlers.delete_topics import handle
+from headrace.server.quotas.quota_managers import QuotaManagers
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import decode, encode
 from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.server.desk import Desk, at_desk
@@ -49,10 +53,21 @@ def test_deletion_can_be_off(tmp_path: Path) -> None:
 
 
 def test_names_reach_a_controller_elsewhere() -> None:
-    """It is asked in the newest version, which has no list of names."""
-    asked: list[DeleteTopicsRequest] = []
-    context = SimpleNamespace(controller=SimpleNamespace(delete_topics=asked.append))
-    handle(cast(RequestContext, context), DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=7))
-    received = decode(DeleteTopicsRequest, 6, encode(asked[0], 6))
-    assert [each.name for each in received.topics] == ["a", "b"]
+    """It is asked in the version of the client: the newest one has no list of names."""
+    asked: list[tuple[DeleteTopicsRequest, int]] = []
+
+    loop = asyncio.new_event_loop()
+
+    def ask(request: DeleteTopicsRequest, *, api_version: int, quota: object) -> "asyncio.Future[Any]":
+        asked.append((request, api_version))
+        return loop.create_future()
+
+    parts = SimpleNamespace(quotas=QuotaManagers(SystemClock(), loop))
+    context = SimpleNamespace(controller=SimpleNamespace(ask=ask), api_version=5, parts=parts)
+    row = next(row for row in BROKER if row.key is ApiKey.DELETE_TOPICS)
+    row.load()(cast(RequestContext, context), DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=7))
+    loop.close()
+    [(request, version)] = asked
+    received = decode(DeleteTopicsRequest, version, encode(request, version))
+    assert received.topic_names == ["a", "b"]
     assert received.timeout_ms == 7

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.server.authority import NOT_ASKED_FOR
+from headrace.server.authorizer import NOT_ASKED_FOR
 from headrace.wire.schemas import metadata_records as wire
 from headrace.wire.schemas.describe_cluster import DescribeClusterRequest
 from tests.controller.building import registration

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.metadata.resources import ResourceType
+from headrace.metadata.config_resource import ResourceType
 from headrace.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.schemas.incremental_alter_configs import (
     AlterableConfig,
@@ -100,7 +100,7 @@ def test_groups_subscriptions_and_loggers_have_settings_too(tmp_path: Path) -> N
         assert [len(e.synonyms) for e in told.configs] == [1, 0, 0]
         levels = {e.name: e for e in (await describe(desk, LOGGER, "1")).configs}
         assert levels["root"].config_source == 6
-        assert "headrace.raft.driver" in levels
+        assert "headrace.raft.drivers.raft_client" in levels
 
     at_desk(tmp_path, script)
 

@@ -40,7 +40,7 @@ async def test_every_directory_shows_what_it_holds(world: NodeWorld) -> None:
 @simulated(log_dirs="/data,/more")
 async def test_a_broken_directory_is_an_error_with_nothing_in_it(world: NodeWorld) -> None:
     await world.create_topic("t", 2)
-    world.fail_folder("/more")
+    world.handle_log_dir_failure("/more")
     found = await describe(world)
     broken, good = found["/more"], found["/data"]
     assert (broken.error_code, broken.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])

@@ -51,10 +51,10 @@ def test_a_voter_whose_disk_was_replaced_is_gone_and_the_new_disk_observes(tmp_p
 
     async def script(desk: Desk) -> None:
         raft, new_disk = desk.node.raft, b"a disk from today"[:16]
-        assert raft.core.leadership is not None
+        assert raft.core.leader_state is not None
         alone = raft.core.voters
         raft.core.voters = {**alone, 2: b"its disk of before"[:16]}
-        raft.core.leadership.fetched(2, new_disk, 3, leader_end=3, now_ms=raft.now_ms())
+        raft.core.leader_state.fetched(2, new_disk, 3, leader_end=3, now_ms=raft.now_ms())
         metadata = RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])
         partition = (await desk.ask(DescribeQuorumRequest([metadata]))).topics[0].partitions[0]
         raft.core.voters = alone

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.raft.core import Role
 from headrace.wire.schemas.end_quorum_epoch import (
     EndQuorumEpochRequest,
     ReplicaInfo,
@@ -35,9 +36,19 @@ async def test_the_end_of_an_older_epoch_is_no_news(world: NodeWorld, version: i
 @simulated()
 async def test_the_first_successor_stands_at_once(world: NodeWorld, version: int) -> None:
     client = await world.connect_controller()
+    world.note_voters(2, 3)
     response = await client.ask(ended(world, 4, 1), version)
     assert response.topics[0].partitions[0].error_code == 0
     before_ms = world.now_ms()
-    await world.until(lambda: world.node.quorum.driver.is_leader)
+    core = world.node.quorum.client.core
+    await world.until(lambda: core.role is Role.PROSPECTIVE)
     assert world.now_ms() - before_ms < 100
-    assert world.node.quorum.driver.core.epoch == 5
+    assert core.epoch == 4
+    world.kill()
+
+
+@simulated()
+async def test_a_leader_that_never_was_ends_nothing(world: NodeWorld) -> None:
+    client = await world.connect_controller()
+    response = await client.ask(ended(world, 2**31 - 1, 1), 1)
+    assert (response.topics[0].partitions[0].leader_id, world.node.quorum.client.core.epoch) == (1, 1)

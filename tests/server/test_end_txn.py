@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.coordinators.txn.transaction import EPOCH_MAX
+from headrace.base.producer_id_and_epoch import EPOCH_MAX
 from headrace.testing.disk import Crash
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.node_world import NodeWorld, simulated
@@ -68,9 +68,9 @@ async def test_when_epochs_are_used_up_the_producer_gets_another_id(world: NodeW
     await world.create_topic("t", 2)
     client = await world.connect()
     name, producer_id, _ = await begin(client, "x")
-    transactions = world.node.parts.transactions.machine_of("x").transactions
+    transactions = world.node.parts.transactions.shard_for("x").transactions
     last = EPOCH_MAX - 1
-    transactions["x"] = transactions["x"].moved(transactions["x"].state, producer_epoch=last)
+    transactions["x"] = transactions["x"].transition_to(transactions["x"].state, producer_epoch=last)
     who = (name, producer_id, last)
     await produce(client, who, "t", 0, b"one")
     reply = await client.ask(end(who), 5)

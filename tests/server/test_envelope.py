@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.controller.active import FORWARDER
+from headrace.controller.drivers.active_controller import FORWARDER
 from headrace.server.context import RequestContext
 from headrace.server.handlers import envelope as envelope_handler
 from headrace.testing.machine import Surroundings
@@ -44,6 +44,37 @@ async def test_a_forwarded_request_is_answered_inside(world: NodeWorld) -> None:
     again = await client.ask(envelope(create, 7), 0)
     response = read_response(CreateTopicsResponse, 7, again.response_data)
     assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        EnvelopeRequest(b"", b"", bytes(4)),
+        EnvelopeRequest(b"no request at all", b"", bytes(4)),
+        EnvelopeRequest(bytes(3), b"", bytes(4)),
+    ],
+)
+@simulated()
+async def test_a_malformed_envelope_is_refused_and_no_fault_of_ours(
+    world: NodeWorld, broken: EnvelopeRequest
+) -> None:
+    client = await world.connect_controller()
+    for _ in range(3):
+        answered = await client.ask(broken, 0)
+        assert answered.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION)
+    assert world.node.parts.faults.count == 0
+
+
+@pytest.mark.parametrize(("principal", "address"), [(b"\0\0garbage", bytes(4)), (b"", b"three")])
+@simulated()
+async def test_an_envelope_without_a_client_is_refused(
+    world: NodeWorld, principal: bytes, address: bytes
+) -> None:
+    whole = envelope(CreateTopicsRequest([CreatableTopic("orders", 2, 1)], 1_000), 7)
+    client = await world.connect_controller()
+    answered = await client.ask(EnvelopeRequest(whole.request_data, principal, address), 0)
+    assert answered.error_code == ErrorCode.INVALID_REQUEST
+    assert world.node.parts.faults.count == 0
 
 
 @simulated()
@@ -98,7 +129,7 @@ def test_a_broker_tells_the_controller_for_whom_it_asks(monkeypatch: pytest.Monk
     class Noted(RequestContext):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            asked.append((self.api_key, self.connection.principal, self.connection.host))
+            asked.append((self.api_key, self.peer.principal, self.peer.host))
 
     monkeypatch.setattr(envelope_handler, "RequestContext", Noted)
 
@@ -119,7 +150,7 @@ def test_a_broker_tells_the_controller_for_whom_it_asks(monkeypatch: pytest.Monk
 
         async def ask_as_alice() -> None:
             controller = cluster.nodes[broker].parts.controller.on_behalf_of("User:alice", "2001:db8::7")
-            await controller.create_topics(CreateTopicsRequest([CreatableTopic("u", 1, 1)], 10_000))
+            await controller.ask(CreateTopicsRequest([CreatableTopic("u", 1, 1)], 10_000))
 
         await cluster.on_node(broker, ask_as_alice())
         assert asked[1:] == [(CREATE_TOPICS, "User:alice", "2001:db8::7")]

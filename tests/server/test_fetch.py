@@ -285,7 +285,7 @@ async def test_a_folder_that_fails_takes_its_partitions_with_it(world: NodeWorld
     waiting = client.ask(fetch("t", 1, partitions=(0, 1), wait_ms=LONG_MS), BY_NAME) if waits else None
     await world.pass_time(100)
     doomed = next(each for each in (0, 1) if world.log("t", each).folder.startswith("/more"))
-    world.fail_folder("/more")
+    world.handle_log_dir_failure("/more")
     if waiting is not None:
         assert await took_ms(world, waiting) < 1_000
         assert code(waiting.result(), doomed) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -37,7 +37,7 @@ async def fetched(client: Client, request: FetchRequest) -> PartitionData:
 
 
 def end_of(world: NodeWorld) -> int:
-    return world.node.quorum.driver.next_offset
+    return world.node.quorum.client.next_offset
 
 
 @simulated()

@@ -10,9 +10,9 @@ from headrace.server.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
-    Fetch,
-    FetchSessions,
-    WantedPartition,
+    CachedPartition,
+    FetchContext,
+    FetchSessionCache,
     epoch_after,
     has_records,
 )
@@ -76,7 +76,7 @@ def answer(fetch, now_ms=0, **fields):
 
 @pytest.fixture
 def sessions():
-    return FetchSessions(random.Random(1))
+    return FetchSessionCache(random.Random(1))
 
 
 def opened(sessions, version=BY_NAME, now_ms=0, follower=False, **topics):
@@ -160,7 +160,7 @@ def test_the_epoch_must_be_the_next(sessions):
         response = go_on(sessions, session, wrong)
         assert isinstance(response, FetchResponse)
         assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert isinstance(go_on(sessions, session, 2), Fetch)
+    assert isinstance(go_on(sessions, session, 2), FetchContext)
 
 
 def test_epochs_wrap_around_to_1():
@@ -271,7 +271,7 @@ def test_a_slice_of_a_file_is_records():
 
 
 def test_a_full_cache_opens_no_session(sessions):
-    small = FetchSessions(random.Random(1), slots=2, eviction_ms=100)
+    small = FetchSessionCache(random.Random(1), slots=2, eviction_ms=100)
     assert opened(small, a=[0])
     assert opened(small, a=[0])
     fetch = small.begin(request(a=[0, 1, 2]), BY_NAME, 50)
@@ -280,16 +280,16 @@ def test_a_full_cache_opens_no_session(sessions):
 
 
 def test_the_longest_unused_session_makes_room(sessions):
-    small = FetchSessions(random.Random(1), slots=2, eviction_ms=100)
+    small = FetchSessionCache(random.Random(1), slots=2, eviction_ms=100)
     used, unused = opened(small, a=[0]), opened(small, a=[0])
     go_on(small, used, 1, now_ms=90)
     assert opened(small, now_ms=101, a=[0]) != NO_SESSION
     assert go_on(small, unused, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert isinstance(go_on(small, used, 2, now_ms=101), Fetch)
+    assert isinstance(go_on(small, used, 2, now_ms=101), FetchContext)
 
 
 def test_a_larger_session_displaces_an_old_smaller_one(sessions):
-    small = FetchSessions(random.Random(1), slots=2, eviction_ms=100)
+    small = FetchSessionCache(random.Random(1), slots=2, eviction_ms=100)
     large, little = opened(small, a=[0, 1, 2]), opened(small, a=[0, 1])
     for epoch, now_ms in ((1, 60), (2, 120)):
         go_on(small, large, epoch, now_ms=now_ms)
@@ -300,7 +300,7 @@ def test_a_larger_session_displaces_an_old_smaller_one(sessions):
 
 
 def test_a_follower_displaces_consumers_of_any_age_and_no_young_follower(sessions):
-    small = FetchSessions(random.Random(1), slots=2, eviction_ms=100)
+    small = FetchSessionCache(random.Random(1), slots=2, eviction_ms=100)
     follower = opened(small, follower=True, a=[0])
     consumer = opened(small, a=[0, 1, 2])
     second = opened(small, follower=True, now_ms=1, a=[0])
@@ -308,11 +308,11 @@ def test_a_follower_displaces_consumers_of_any_age_and_no_young_follower(session
     assert go_on(small, consumer, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert opened(small, follower=True, now_ms=1, a=[0, 1, 2]) == NO_SESSION
     assert opened(small, now_ms=1, a=[0, 1, 2]) == NO_SESSION
-    assert isinstance(go_on(small, follower, 1), Fetch)
+    assert isinstance(go_on(small, follower, 1), FetchContext)
 
 
 def test_a_cache_without_slots_opens_nothing(sessions):
-    assert opened(FetchSessions(random.Random(1), slots=0), a=[0]) == NO_SESSION
+    assert opened(FetchSessionCache(random.Random(1), slots=0), a=[0]) == NO_SESSION
 
 
 def test_requests_of_old_versions_stand_alone(sessions):
@@ -324,10 +324,10 @@ def test_requests_of_old_versions_stand_alone(sessions):
 
 def test_a_follower_behind_the_high_watermark_is_told_of_it_again_once_it_has_more() -> None:
     """Of several answers under way a follower takes one, and of a high watermark no more than it has."""
-    wanted = WantedPartition("t", bytes(16), ("t", 0), FetchPartition(0, fetch_offset=212))
+    wanted = CachedPartition("t", bytes(16), ("t", 0), FetchPartition(0, fetch_offset=212))
     news = PartitionData(0, high_watermark=213, last_stable_offset=213, log_start_offset=0)
     wanted.told(news)
-    wanted.here = object()
+    wanted.replica = object()
     assert not wanted.is_news(news)
     wanted.ask(FetchPartition(0, fetch_offset=213))
     assert wanted.is_news(news)

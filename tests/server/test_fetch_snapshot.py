@@ -25,7 +25,7 @@ def asked(snapshot: Id, position: int = 0, *, epoch: int = 1, max_bytes: int = 1
 @simulated(metadata_log_max_record_bytes_between_snapshots="200")
 async def test_the_pieces_make_the_snapshot(world: NodeWorld, version: int) -> None:
     await world.create_topic("orders")
-    log = world.node.quorum.driver.log
+    log = world.node.quorum.client.log
     await world.until(lambda: bool(log.snapshots))
     snapshot = log.snapshots[-1]
     client = await world.connect_controller()
@@ -52,3 +52,16 @@ async def test_what_is_not_there_and_who_does_not_lead(world: NodeWorld) -> None
     strange = asked(Id(77, 1))
     strange.topics[0].name = "orders"
     assert (await client.ask(strange, 1)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("topics", [[], [RequestTopicSnapshot("__cluster_metadata", [])]])
+@pytest.mark.parametrize("version", range(2))
+@simulated()
+async def test_a_request_about_nothing_does_not_end_the_controller(
+    world: NodeWorld, version: int, topics: list[RequestTopicSnapshot]
+) -> None:
+    """CVE-2026-83525."""
+    client = await world.connect_controller()
+    await client.ask(FetchSnapshotRequest(replica_id=9, max_bytes=100, topics=topics), version)
+    await world.create_topic("still-served")
+    assert world.is_running

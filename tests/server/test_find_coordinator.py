@@ -7,7 +7,7 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from headrace.metadata.resources import ConfigKey, ResourceType
+from headrace.metadata.config_resource import ConfigKey, ResourceType
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.node_world import NodeWorld, simulated
@@ -56,7 +56,7 @@ async def test_a_controller_that_cannot_make_it_is_asked_again_by_the_client(
     client = await world.connect()
     refused = asyncio.get_running_loop().create_future()
     refused.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
-    monkeypatch.setattr(world.node.parts.controller, "create_topics", lambda request: refused)
+    monkeypatch.setattr(world.node.parts.controller, "ask", lambda request: refused)
     response = await client.ask(ask_for(NEWEST, "g"), NEWEST)
     assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

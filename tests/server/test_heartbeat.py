@@ -122,7 +122,7 @@ async def test_a_member_that_is_always_held_lives(world: NodeWorld) -> None:
     for _ in range(20):
         for waiting in [begin_heartbeat(each) for each in members]:
             assert (await waiting).error_code == ErrorCode.NONE
-    assert len(world.node.parts.groups.machine_of("g").classic.groups["g"].members) == 2
+    assert len(world.node.parts.groups.shard_for("g").classic.groups["g"].members) == 2
 
 
 @simulated()
@@ -130,11 +130,11 @@ async def test_a_connection_that_breaks_leaves_nothing_behind(world: NodeWorld) 
     members = await patient_pair(world)
     waiting = begin_heartbeat(members[0])
     await world.pass_time(500)
-    group = world.node.parts.groups.machine_of("g").classic.groups["g"]
-    seated = group.members[members[0].id]
-    assert seated.beating is not None
+    group = world.node.parts.groups.shard_for("g").classic.groups["g"]
+    member = group.members[members[0].id]
+    assert member.held_heartbeat is not None
     members[0].client.close()
-    await world.until(lambda: seated.beating is None, "the heartbeat is given up")
+    await world.until(lambda: member.held_heartbeat is None, "the heartbeat is given up")
     with pytest.raises(ConnectionError):
         await waiting
     # Its time-out for requests may be short: it is not held again, and has its whole session to come back.

@@ -9,19 +9,22 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.controller.configs import Operation
-from headrace.metadata.resources import ResourceType
-from headrace.server.broker_loggers import logger_levels
+from headrace.controller.configuration_control import ConfigOperation
+from headrace.metadata.config_resource import ResourceType
+from headrace.server.config_admin import logger_levels
+from headrace.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.schemas.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from tests.server.desk import Desk, at_desk
+from tests.server.node_world import NodeWorld, simulated
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
-SET, DELETE, APPEND, _ = Operation
-NAME = "headrace.raft.driver"
+SET, DELETE, APPEND, _ = ConfigOperation
+NAME = "headrace.raft.drivers.raft_client"
+SETTING = "listener.name.plaintext.ssl.truststore.location"
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +74,28 @@ def test_loggers_are_loud_and_quiet_again(tmp_path: Path) -> None:
         assert logger_levels()[NAME] == root
         wrong = [
             change(LOGGER, "5", NAME, SET, "INFO"),
-            change(LOGGER, "1", "kafka", SET, "INFO"),
+            change(LOGGER, "1", "nobody.of.ours", SET, "INFO"),
             change(LOGGER, "1", NAME, SET, "LOUD"),
             change(LOGGER, "1", NAME, APPEND, "INFO"),
             change(LOGGER, "1", "root", DELETE, None),
         ]
         for resource, code in zip(wrong, (42, 40, 40, 42, 42), strict=True):
             assert await alter(desk, resource) == [code]
+
+    at_desk(tmp_path, script)
+
+
+def test_kafkas_names_stand_for_loggers_of_ours(tmp_path: Path) -> None:
+    async def script(desk: Desk) -> None:
+        name = "org.apache.kafka.raft.KafkaRaftClient"
+        assert await alter(desk, change(LOGGER, "1", name, SET, "DEBUG")) == [0]
+        assert logging.getLogger(NAME).level == logging.DEBUG
+        assert logger_levels()[name] == logger_levels()[NAME] == "DEBUG"
+        assert await alter(desk, change(LOGGER, "1", name, DELETE, None)) == [0]
+        assert logging.getLogger(NAME).level == logging.NOTSET
+        described = await desk.ask(DescribeConfigsRequest([DescribeConfigsResource(LOGGER, "1", None)]))
+        told = {each.name for each in described.results[0].configs}
+        assert {"kafka.server.ReplicaManager", "state.change.logger", "kafka.request.logger", NAME} <= told
 
     at_desk(tmp_path, script)
 
@@ -91,3 +109,15 @@ def test_if_the_controller_is_gone_all_of_it_fails(tmp_path: Path) -> None:
         assert codes == [ErrorCode.NOT_CONTROLLER] * 2
 
     at_desk(tmp_path, script)
+
+
+@simulated()
+async def test_a_reference_that_a_client_sends_is_a_text_like_any_other(world: NodeWorld) -> None:
+    """CVE-2024-31141: config providers read files for a node's own file, never for who sends a setting."""
+    reference = "${env:PATH}"
+    client = await world.connect()
+    request = IncrementalAlterConfigsRequest([change(BROKER, "1", SETTING, SET, reference)])
+    assert [each.error_code for each in (await client.ask(request, 1)).responses] == [0]
+    asked = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", [SETTING])])
+    (found,) = (await client.ask(asked, 4)).results
+    assert [each.value for each in found.configs] == [reference]

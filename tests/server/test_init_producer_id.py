@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.coordinators.txn.transaction import EPOCH_MAX
+from headrace.base.producer_id_and_epoch import EPOCH_MAX
 from headrace.wire.schemas.init_producer_id import InitProducerIdRequest
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.desk import Desk, at_desk
@@ -60,7 +60,7 @@ def test_answers_as_kafka_does(section: str) -> None:
     assert_answers_as_kafka("init_producer_id", section)
 
 
-@simulated()
+@simulated(unstable_api_versions_enable="true")
 async def test_two_phase_commit_must_be_allowed(world: NodeWorld) -> None:
     client = await world.connect()
     await begin(client, "x")
@@ -113,9 +113,9 @@ async def test_a_prepared_transaction_of_an_exhausted_producer_is_decided_under_
     await world.create_topic("t")
     client = await world.connect()
     _, producer_id, _ = await begin(client, "x")
-    transactions = world.node.parts.transactions.machine_of("x").transactions
+    transactions = world.node.parts.transactions.shard_for("x").transactions
     last = EPOCH_MAX - 1
-    transactions["x"] = transactions["x"].moved(transactions["x"].state, producer_epoch=last)
+    transactions["x"] = transactions["x"].transition_to(transactions["x"].state, producer_epoch=last)
     await produce(client, ("x", producer_id, last), "t", 0, b"one")
     later = await client.ask(prepare("x", keep=True), 6)
     assert (later.ongoing_txn_producer_id, later.ongoing_txn_producer_epoch) == (producer_id, last)
@@ -147,9 +147,9 @@ async def test_who_goes_on_from_the_last_epoch_gets_another_id(world: NodeWorld)
     await world.create_topic("t")
     client = await world.connect()
     _, producer_id, _ = await begin(client, "x")
-    transactions = world.node.parts.transactions.machine_of("x").transactions
+    transactions = world.node.parts.transactions.shard_for("x").transactions
     who = ("x", producer_id, EPOCH_MAX - 1)
-    transactions["x"] = transactions["x"].moved(transactions["x"].state, producer_epoch=who[2])
+    transactions["x"] = transactions["x"].transition_to(transactions["x"].state, producer_epoch=who[2])
     await produce(client, who, "t", 0, b"one")
     again = init("x", expected=who[1:])
     assert (await client.ask(again, 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -29,7 +29,7 @@ async def test_an_administrator_takes_several_out_with_one_request(world: NodeWo
     client = await world.connect("admin")
     response = await client.ask(leave("g", *(each.id for each in members)), 5)
     assert [each.error_code for each in response.members] == [0, 0, 0]
-    assert world.node.parts.groups.machine_of("g").classic.groups["g"].state == "Empty"
+    assert world.node.parts.groups.shard_for("g").classic.groups["g"].state == "Empty"
 
 
 @simulated()

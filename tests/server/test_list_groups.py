@@ -34,7 +34,7 @@ async def test_a_list_with_holes_is_none(world: NodeWorld) -> None:
     client = await world.connect()
     await client.ask(ask_for(6, "g"), 6)
     runtime = world.node.parts.groups.runtime
-    shard = next(iter(runtime._shards.values()))
+    shard = next(iter(runtime._contexts.values()))
     shard.active = False
     response = await client.ask(ListGroupsRequest(), NEWEST)
     assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.server.authority import NOT_ASKED_FOR
+from headrace.server.authorizer import NOT_ASKED_FOR
 from headrace.wire.schemas import metadata_records as wire
 from headrace.wire.schemas.create_topics import (
     CreatableTopicResult,
@@ -150,7 +150,7 @@ class NodeBehind:
         self.loop = loop
         self.stops = False
 
-    def create_topics(self, request: CreateTopicsRequest) -> "asyncio.Future[CreateTopicsResponse]":
+    def ask(self, request: CreateTopicsRequest) -> "asyncio.Future[CreateTopicsResponse]":
         answer: asyncio.Future[CreateTopicsResponse] = self.loop.create_future()
         if self.stops:
             answer.cancel()

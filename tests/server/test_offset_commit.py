@@ -138,7 +138,7 @@ async def test_a_coordinator_that_moved_away_says_so_to_who_waits(world: NodeWor
     waiting = client.ask(commit("g", "t", {0: 5}), BY_NAME)
     await world.pass_time(100)
     partition.follow_metadata(two_replicas(1, 2, leader=2, epoch=1))
-    groups.runtime.follow(partition)
+    groups.runtime.on_leadership_change(partition)
     assert code(await waiting) is ErrorCode.NOT_COORDINATOR
     assert code(await client.ask(commit("g", "t", {0: 5}), BY_NAME)) is ErrorCode.NOT_COORDINATOR
 

@@ -6,7 +6,7 @@ from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.group_requests import commit, fetch_offsets
 from tests.server.node_world import NodeWorld, simulated
 from tests.server.partition_states import two_replicas
-from tests.server.test_follower_reading import FOLLOWER, follow
+from tests.server.test_delayed_follower_fetch import FOLLOWER, follow
 
 BY_NAME, NEWEST = 9, 10
 
@@ -50,11 +50,11 @@ async def test_what_was_committed_to_a_topic_of_the_same_name_is_not_this_ones(w
     await client.ask(commit("g", "t", {0: 5}), BY_NAME)
     groups = world.node.parts.groups
     shard = groups.partition_of("g")
-    groups.runtime.drop(shard)
+    groups.runtime.unload(shard)
     await world.delete_topic("t")
     topic_id = await world.create_topic("t")
-    groups.runtime.follow(world.partition("__consumer_offsets", shard))
-    assert [each.offset for each in groups.machine_of("g").offsets.of("g").values()] == [5]
+    groups.runtime.on_leadership_change(world.partition("__consumer_offsets", shard))
+    assert [each.offset for each in groups.shard_for("g").offsets.of("g").values()] == [5]
     response = await client.ask(fetch_offsets(BY_NAME, "g", "t"), BY_NAME)
     assert response.groups[0].topics[0].partitions[0].committed_offset == -1
     response = await client.ask(fetch_offsets(NEWEST, "g", "t", topic_id=topic_id), NEWEST)

@@ -54,7 +54,7 @@ async def test_every_start_is_an_epoch_of_its_own_and_none_is_forgotten(world: N
         else:
             world.kill()
         await world.start()
-    assert world.log("t").epochs.entries()[:4] == starts
+    assert world.log("t").leader_epoch_cache.entries()[:4] == starts
     client = await world.connect()
     for (epoch, start), (_, end) in pairwise([*starts, (99, 8)]):
         found = (await client.ask(end_of("t", epoch), NEWEST)).topics[0].partitions[0]

@@ -1,8 +1,15 @@
 """Produce: what it answers and when: at once, when the replicas have it, when the disk has it, or never."""
 
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.server.context import RequestContext
+from headrace.server.handlers import produce as handler
 from headrace.testing.disk import Crash
 from headrace.wire.schemas.fetch import FetchRequest
 from headrace.wire.schemas.produce import ProduceRequest, ProduceResponse
@@ -249,3 +256,25 @@ async def test_bytes_that_are_no_batch_belong_to_no_transaction(world: NodeWorld
     await world.create_topic("t")
     client = await world.connect()
     assert code(await client.ask(produce("t", b"x" * 100), BY_NAME)) is ErrorCode.CORRUPT_MESSAGE
+
+
+# --- what comes later -----------------------------------------------------------------------------------
+
+
+def test_a_failure_after_verification_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that never came would hold up every later one of its connection."""
+    loop = asyncio.new_event_loop()
+    passed: list[Callable[..., None]] = []
+    parts = SimpleNamespace(
+        loop=loop, txn_produce=SimpleNamespace(verify=lambda context, request, append: passed.append(append))
+    )
+    request = ProduceRequest(transactional_id="t")
+    appended = loop.create_future()
+    monkeypatch.setattr(handler, "_produce", lambda context, request, refused, in_frame: appended)
+    answer = handler.handle(cast(RequestContext, SimpleNamespace(parts=parts)), request)
+    assert isinstance(answer, asyncio.Future)
+    passed[0](request, {})
+    appended.set_exception(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        loop.run_until_complete(asyncio.wait_for(answer, 5))
+    loop.close()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.records import kernels_compiled, produce_run
 from headrace.records.batch import Record, build_batch
-from headrace.records.kernel_choice import kernels
+from headrace.records.kernels.choice import kernels
 from headrace.server.produce_lane import ProduceLane
 from headrace.wire.schemas.produce import ProduceRequest
+from tests.records.kernel_forms import FORMS
 from tests.server.beside_kafka.produce import produce
 from tests.server.node_world import Client, NodeWorld, simulated
 
@@ -114,9 +114,7 @@ def without_ids(replies: list[Any]) -> list[str]:
     return [repr(reply) for reply in replies]
 
 
-@pytest.mark.parametrize(
-    "run", [produce_run.produce_run, kernels_compiled.produce_run], ids=["plain", "compiled"]
-)
+@pytest.mark.parametrize("run", [form.produce_run for form in FORMS], ids=[form.name for form in FORMS])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_answers_and_logs_are_the_handlers(
     monkeypatch: pytest.MonkeyPatch, seed: int, run: Callable[..., Any]

@@ -7,9 +7,11 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import NO_TOPIC_ID, TopicPartition
-from headrace.records.produce_run import RunHead
+from headrace.records.kernels.produce import RunHead
+from headrace.server.authorizer import AllowAll
 from headrace.server.produce_lane import ProduceLane, _Target
-from headrace.server.waiting import Waiting
+from headrace.server.purgatory import Purgatory
+from headrace.telemetry.metrics.request_metrics import RequestChannelMetrics
 from headrace.wire.framing import read_response
 from headrace.wire.schemas.produce import ProduceResponse
 
@@ -25,7 +27,7 @@ class Run:
     """A run that is in the leader's log and waits for the others."""
 
     def __init__(self, loop):
-        self.waiting = Waiting(loop)
+        self.waiting = Purgatory(loop)
         self.log = SimpleNamespace(
             high_watermark=100, recovery_point=0, failure=None, log_start_offset=40, log_end_offset=110
         )
@@ -37,12 +39,23 @@ class Run:
             has_enough_in_sync=lambda: True,
         )
         self.sent = None
+        self.late = []
         head = dict.fromkeys(RunHead._fields, 0)
         run = RunHead(**head | {"version": VERSION, "partition": 0, "timeout_ms": TIMEOUT_MS, "requests": 3})
-        lane = ProduceLane(SimpleNamespace(waiting=self.waiting))
+        lane = ProduceLane(
+            SimpleNamespace(
+                purgatory=self.waiting, request_log=self, loop=loop, quotas=None, authorizer=AllowAll()
+            )
+        )
         target = _Target(PLACE, NO_TOPIC_ID, VERSION)
-        slot = SimpleNamespace(send=self._send)
-        lane._reply_when_safe(slot, target, self.partition, run, ROWS, FIRST_OFFSET)
+        connection = SimpleNamespace(attached=None, begin_reply=lambda: SimpleNamespace(send=self._send))
+        lane._reply_when_replicated(connection, target, self.partition, run, ROWS, FIRST_OFFSET, 0)
+
+    slow_s = 60.0
+    metrics = RequestChannelMetrics()
+
+    def tell_late(self, partition, timeout_ms):
+        self.late.append((partition, timeout_ms))
 
     def _send(self, chunks):
         self.sent = b"".join(chunks)
@@ -86,6 +99,7 @@ def test_what_is_replicated_when_the_time_is_up_is_acknowledged(loop):
         await asyncio.sleep(2 * TIMEOUT_MS / 1000)
         late = ErrorCode.REQUEST_TIMED_OUT
         assert run.answers() == [(7, ErrorCode.NONE, 100), (8, ErrorCode.NONE, 102), (9, late, 105)]
+        assert run.late == [(PLACE, TIMEOUT_MS)]
 
     loop.run_until_complete(main())
 

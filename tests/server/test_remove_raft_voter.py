@@ -9,7 +9,7 @@ from tests.server.test_add_raft_voter import DYNAMIC
 @simulated(**DYNAMIC)
 async def test_who_cannot_go(world: NodeWorld) -> None:
     client = await world.connect()
-    directory_id = world.node.quorum.driver.core.directory_id
+    directory_id = world.node.quorum.client.core.directory_id
     stranger = await client.ask(RemoveRaftVoterRequest(None, 2, b"v" * 16), 0)
     assert stranger.error_code == ErrorCode.VOTER_NOT_FOUND
     other_disk = await client.ask(RemoveRaftVoterRequest(None, 1, b"v" * 16), 0)

@@ -8,9 +8,9 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.coordinators.txn.coordinator import TxnCoordinator
-from headrace.coordinators.txn.transaction import Owner
-from headrace.log.producer_states import ProducerStates
+from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
+from headrace.coordinators.drivers.transaction_coordinator import TransactionCoordinator
+from headrace.log.producer_state_manager import ProducerStateManager
 from headrace.records.batch import build_txn_marker, read_header
 from headrace.server.txn_partitions import ASKS_MAX, Errors, TxnPartitions
 from headrace.settings.broker_config import BrokerConfig
@@ -24,7 +24,7 @@ from headrace.wire.schemas.add_partitions_to_txn import (
 )
 
 TP = TopicPartition("t", 0)
-OWNER = Owner(7, 1)
+OWNER = ProducerIdAndEpoch(7, 1)
 
 
 class ElsewhereCoordinator:
@@ -37,11 +37,11 @@ class ElsewhereCoordinator:
 class Bench:
     def __init__(self) -> None:
         self.loop = SimulatedLoop()
-        self.states = ProducerStates()
+        self.states = ProducerStateManager()
         self.asked: list[asyncio.Future[AddPartitionsToTxnResponse]] = []
         self.told: list[Errors] = []
         self.partitions = TxnPartitions(
-            cast(TxnCoordinator, ElsewhereCoordinator()),
+            cast(TransactionCoordinator, ElsewhereCoordinator()),
             BrokerConfig({"node.id": "1"}, check=False),
             loop=self.loop,
             ask_broker=self._ask,

@@ -72,12 +72,12 @@ async def test_an_id_that_nobody_uses_is_forgotten(world: NodeWorld) -> None:
     await begin(client, "idle")
     await produce(client, who, "t", 0, b"one")
     transactions = world.node.parts.transactions
-    await world.until(lambda: "idle" not in transactions.machine_of("idle").transactions)
+    await world.until(lambda: "idle" not in transactions.shard_for("idle").transactions)
     assert state_of(world, "busy") == "Ongoing"
     await world.stop()
     await world.start()
     transactions = world.node.parts.transactions
-    assert "idle" not in transactions.machine_of("idle").transactions
+    assert "idle" not in transactions.shard_for("idle").transactions
 
 
 @simulated()

@@ -11,7 +11,7 @@ def test_a_broker_that_nobody_knows_cannot_be_forgotten(tmp_path: Path) -> None:
         response = await desk.ask(UnregisterBrokerRequest(77))
         assert (response.error_code, response.error_message) == (
             102,
-            "there is no broker 77 to forget",
+            "Broker ID 77 is not currently registered",
         )
 
     at_desk(tmp_path, script)

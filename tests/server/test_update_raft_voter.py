@@ -9,7 +9,7 @@ from tests.server.test_add_raft_voter import DYNAMIC
 @simulated(**DYNAMIC)
 async def test_a_voter_moves(world: NodeWorld) -> None:
     client = await world.connect_controller()
-    driver = world.node.quorum.driver
+    driver = world.node.quorum.client
 
     def moved(epoch: int) -> UpdateRaftVoterRequest:
         return UpdateRaftVoterRequest(

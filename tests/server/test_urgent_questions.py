@@ -33,6 +33,21 @@ async def test_a_fetch_that_waits_gives_way(world: NodeWorld, name: str) -> None
     assert world.world.virtual_s - began < 1.0
 
 
+@pytest.mark.parametrize("name", URGENT)
+@simulated()
+async def test_all_fetches_that_wait_give_way(world: NodeWorld, name: str) -> None:
+    await world.create_topic("t")
+    client = await world.connect()
+    await client.ask(FindCoordinatorRequest("g"), 2)  # the coordinator's topic is made
+    began = world.world.virtual_s
+    waiting = [client.ask(fetch("t", wait_ms=10_000), 11) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    assert not any(each.done() for each in waiting)
+    await client.ask(*URGENT[name])
+    assert all(each.done() for each in waiting)
+    assert world.world.virtual_s - began < 1.0
+
+
 @simulated()
 async def test_another_fetch_behind_it_does_not_hurry_it(world: NodeWorld) -> None:
     """Two that made way for each other would never wait at all."""

@@ -70,5 +70,5 @@ async def values(world: NodeWorld, topic: str, partition: int = 0, *, committed:
 
 
 def state_of(world: NodeWorld, name: str) -> str:
-    machine = world.node.parts.transactions.machine_of(name)
-    return machine.transactions[name].state.title
+    shard = world.node.parts.transactions.shard_for(name)
+    return shard.transactions[name].state.title

@@ -5,8 +5,7 @@ import pytest
 from headrace.settings.broker import BROKER
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.changes import check_broker_settings, check_group_settings, check_topic_settings
-from headrace.settings.definition import SettingError
-from headrace.settings.sources import Source
+from headrace.settings.definition import ConfigSource, SettingError
 
 NODE = {
     "process.roles": "broker,controller",
@@ -39,16 +38,16 @@ def test_the_nodes_number_may_come_by_its_older_name() -> None:
 
 def test_layers_and_their_order() -> None:
     config = BrokerConfig({**NODE, "num.io.threads": "2"})
-    assert config.source("num.io.threads") is Source.STATIC
+    assert config.source("num.io.threads") is ConfigSource.STATIC
     changed = config.set_dynamic(broker={}, default={"num.io.threads": "3", "log.retention.ms": "5"})
     assert changed == {"num.io.threads", "log.retention.ms"}
     assert config.int("num.io.threads") == 3
-    assert config.source("num.io.threads") is Source.DYNAMIC_DEFAULT
+    assert config.source("num.io.threads") is ConfigSource.DYNAMIC_DEFAULT
     changed = config.set_dynamic(broker={"num.io.threads": "4"}, default={"num.io.threads": "3"})
     assert changed == {"num.io.threads", "log.retention.ms"}
     assert config.int("num.io.threads") == 4
-    assert config.source("num.io.threads") is Source.DYNAMIC_BROKER
-    assert config.source("num.partitions") is Source.DEFAULT
+    assert config.source("num.io.threads") is ConfigSource.DYNAMIC_BROKER
+    assert config.source("num.partitions") is ConfigSource.DEFAULT
 
 
 def test_a_dynamic_value_that_cannot_be_read_counts_as_not_set() -> None:

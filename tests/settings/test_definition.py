@@ -2,55 +2,55 @@
 
 import pytest
 
-from headrace.settings.definition import Kind, Setting, SettingError, parse, render
+from headrace.settings.definition import ConfigType, Setting, SettingError, parse, render
 from headrace.settings.table import read_table
 
 
-def setting(kind: Kind) -> Setting:
+def setting(kind: ConfigType) -> Setting:
     return Setting("some.name", kind, None, "")
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (Kind.BOOLEAN, " TRUE ", True),
-        (Kind.BOOLEAN, "false", False),
-        (Kind.INT, "+5", 5),
-        (Kind.INT, " -2147483648", -(2**31)),
-        (Kind.SHORT, "32767", 32767),
-        (Kind.LONG, "9223372036854775807", 2**63 - 1),
-        (Kind.DOUBLE, "1e-1", 0.1),
-        (Kind.DOUBLE, ".5", 0.5),
-        (Kind.STRING, "  spaced out ", "spaced out"),
-        (Kind.LIST, "", ()),
-        (Kind.LIST, " a , b,c ", ("a", "b", "c")),
-        (Kind.LIST, "a,b,a", ("a", "b")),
-        (Kind.CLASS, "org.example.Thing", "org.example.Thing"),
-        (Kind.PASSWORD, "s3cret", "s3cret"),
+        (ConfigType.BOOLEAN, " TRUE ", True),
+        (ConfigType.BOOLEAN, "false", False),
+        (ConfigType.INT, "+5", 5),
+        (ConfigType.INT, " -2147483648", -(2**31)),
+        (ConfigType.SHORT, "32767", 32767),
+        (ConfigType.LONG, "9223372036854775807", 2**63 - 1),
+        (ConfigType.DOUBLE, "1e-1", 0.1),
+        (ConfigType.DOUBLE, ".5", 0.5),
+        (ConfigType.STRING, "  spaced out ", "spaced out"),
+        (ConfigType.LIST, "", ()),
+        (ConfigType.LIST, " a , b,c ", ("a", "b", "c")),
+        (ConfigType.LIST, "a,b,a", ("a", "b")),
+        (ConfigType.CLASS, "org.example.Thing", "org.example.Thing"),
+        (ConfigType.PASSWORD, "s3cret", "s3cret"),
     ],
 )
-def test_text_becomes_the_value_it_stands_for(kind: Kind, text: str, value: object) -> None:
+def test_text_becomes_the_value_it_stands_for(kind: ConfigType, text: str, value: object) -> None:
     assert parse(setting(kind), text) == value
 
 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Kind.BOOLEAN, "yes"),
-        (Kind.BOOLEAN, ""),
-        (Kind.INT, "1_000"),
-        (Kind.INT, "2147483648"),
-        (Kind.INT, "1.0"),
-        (Kind.INT, ""),
-        (Kind.SHORT, "32768"),
-        (Kind.LONG, "9223372036854775808"),
-        (Kind.LONG, "1k"),
-        (Kind.DOUBLE, "one"),
-        (Kind.DOUBLE, "1_0.0"),
-        (Kind.DOUBLE, "nan"),
+        (ConfigType.BOOLEAN, "yes"),
+        (ConfigType.BOOLEAN, ""),
+        (ConfigType.INT, "1_000"),
+        (ConfigType.INT, "2147483648"),
+        (ConfigType.INT, "1.0"),
+        (ConfigType.INT, ""),
+        (ConfigType.SHORT, "32768"),
+        (ConfigType.LONG, "9223372036854775808"),
+        (ConfigType.LONG, "1k"),
+        (ConfigType.DOUBLE, "one"),
+        (ConfigType.DOUBLE, "1_0.0"),
+        (ConfigType.DOUBLE, "nan"),
     ],
 )
-def test_text_that_does_not_fit_is_refused_by_name(kind: Kind, text: str) -> None:
+def test_text_that_does_not_fit_is_refused_by_name(kind: ConfigType, text: str) -> None:
     with pytest.raises(SettingError, match=r"some\.name") as caught:
         parse(setting(kind), text)
     assert repr(text) in str(caught.value)

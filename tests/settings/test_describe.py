@@ -1,14 +1,14 @@
 """DescribeConfigs' view of settings, as a node of Apache Kafka 4.3.1 answers for the same settings."""
 
 from headrace.settings.broker_config import BrokerConfig
+from headrace.settings.definition import ConfigSource
 from headrace.settings.describe import (
-    ConfigEntry,
+    DescribedSetting,
     describe_broker,
     describe_broker_defaults,
     describe_group,
     describe_topic,
 )
-from headrace.settings.sources import Source
 from tests.settings.test_broker_config import NODE
 
 CONFIG = BrokerConfig(
@@ -24,17 +24,20 @@ CONFIG = BrokerConfig(
 )
 
 
-def by_name(entries: list[ConfigEntry]) -> dict[str, ConfigEntry]:
+def by_name(entries: list[DescribedSetting]) -> dict[str, DescribedSetting]:
     return {entry.name: entry for entry in entries}
 
 
-def places(entry: ConfigEntry) -> list[tuple[str, str | None, str]]:
+def places(entry: DescribedSetting) -> list[tuple[str, str | None, str]]:
     return [(each.name, each.value, each.source.name) for each in entry.synonyms]
 
 
 def test_a_brokers_chain_of_units() -> None:
     entries = by_name(describe_broker(CONFIG))
-    assert (entries["log.retention.ms"].value, entries["log.retention.ms"].source) == (None, Source.DEFAULT)
+    assert (entries["log.retention.ms"].value, entries["log.retention.ms"].source) == (
+        None,
+        ConfigSource.DEFAULT,
+    )
     assert places(entries["log.retention.ms"]) == []
     assert places(entries["log.retention.minutes"]) == [
         ("log.retention.minutes", "7000", "STATIC"),
@@ -77,7 +80,7 @@ def test_what_is_shown() -> None:
 
 def test_a_topics_own_setting_leads_its_synonyms() -> None:
     entries = by_name(describe_topic(CONFIG, {"segment.ms": " 12345678 "}))
-    assert (entries["segment.ms"].value, entries["segment.ms"].source) == ("12345678", Source.TOPIC)
+    assert (entries["segment.ms"].value, entries["segment.ms"].source) == ("12345678", ConfigSource.TOPIC)
     assert places(entries["segment.ms"]) == [
         ("segment.ms", "12345678", "TOPIC"),
         ("log.roll.ms", "99999999", "STATIC"),
@@ -105,7 +108,7 @@ def test_the_settings_of_all_brokers() -> None:
     config = BrokerConfig(NODE)
     config.set_dynamic(broker={"num.io.threads": "4"}, default={"num.io.threads": "3"})
     (entry,) = describe_broker_defaults(config)
-    assert (entry.name, entry.value, entry.source) == ("num.io.threads", "3", Source.DYNAMIC_DEFAULT)
+    assert (entry.name, entry.value, entry.source) == ("num.io.threads", "3", ConfigSource.DYNAMIC_DEFAULT)
     assert places(entry) == [("num.io.threads", "3", "DYNAMIC_DEFAULT")]
     own = by_name(describe_broker(config))["num.io.threads"]
     assert [source for _, _, source in places(own)] == ["DYNAMIC_BROKER", "DYNAMIC_DEFAULT", "DEFAULT"]

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
-from headrace.settings.listeners import Endpoint, parse_endpoints
+from headrace.settings.listeners import ListenerEndpoint, parse_endpoints
 from tests.settings.test_broker_config import NODE
 
 PLAIN = {"PLAINTEXT": "PLAINTEXT"}
@@ -20,7 +20,7 @@ PLAIN = {"PLAINTEXT": "PLAINTEXT"}
     ],
 )
 def test_forms(text: str, host: str, port: int) -> None:
-    endpoint = Endpoint("PLAINTEXT", host, port, "PLAINTEXT")
+    endpoint = ListenerEndpoint("PLAINTEXT", host, port, "PLAINTEXT")
     assert parse_endpoints("listeners", [text], PLAIN) == (endpoint,)
     assert parse_endpoints("listeners", [str(endpoint)], PLAIN) == (endpoint,)
 
@@ -45,7 +45,7 @@ def test_who_a_listener_is_for() -> None:
     )
     assert [each.name for each in config.broker_listeners] == ["INSIDE", "OUTSIDE"]
     assert [each.name for each in config.controller_listeners] == ["CONTROLLER"]
-    assert config.advertised_listeners[1] == Endpoint("OUTSIDE", "kafka.example", 9094, "SSL")
+    assert config.advertised_listeners[1] == ListenerEndpoint("OUTSIDE", "kafka.example", 9094, "SSL")
     assert config.inter_broker_listener_name == "INSIDE"
 
 

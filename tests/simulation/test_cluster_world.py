@@ -1,21 +1,18 @@
-"""Whole clusters under seeds: some that are always the same, and a few that nobody has played before.
+"""Whole clusters under seeds that are always the same, so that a commit passes or fails for good.
 
-`headrace sim --seeds 1000` is the long form. A fresh seed that fails is no accident: the message has the
-command that plays it again, on any machine.
+`headrace sim --seeds A..B` is the long form, and plays seeds that nobody has played before.
 """
-
-import random
 
 import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.testing.scenarios.cluster_clients import check_reading
-from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.committed_records import CommittedRecords
 from headrace.testing.simulate import play
 from headrace.testing.world import CheckFailedError
 
-FIRST_FRESH = 1_000_000
-FRESH = {"cluster": 1, "quorum": 2, "replication": 2, "node": 3, "log": 3, "echo": 1}
+FIRST_FAR = 8_301_577
+FAR = {"cluster": 1, "quorum": 2, "replication": 2, "node": 3, "log": 3, "echo": 1}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -27,10 +24,11 @@ def test_a_cluster_without_faults_keeps_them_too():
     play("cluster", 0, faults=())
 
 
-@pytest.mark.parametrize("scenario", FRESH)
-def test_fresh_seeds(scenario):
-    for _ in range(FRESH[scenario]):
-        play(scenario, random.SystemRandom().randrange(FIRST_FRESH, 10 * FIRST_FRESH))
+@pytest.mark.parametrize("scenario", FAR)
+def test_seeds_far_from_the_usual_ones(scenario):
+    """Quorum's 8301578 found that a torn end behind a snapshot was taken for damage."""
+    for seed in range(FIRST_FAR, FIRST_FAR + FAR[scenario]):
+        play(scenario, seed)
 
 
 # The checker itself: a rule that cannot fail would prove nothing.
@@ -40,16 +38,16 @@ A, B, C = b"writer0/0/0/x", b"writer0/0/1/x", b"writer1/0/0/x"
 
 
 @pytest.fixture
-def promises():
-    promises = Promises(WHERE)
-    promises.committed = {0: A, 1: C, 2: B}
-    promises.acknowledge(0, [A])
-    promises.acknowledge(2, [B])
-    return promises
+def committed_records():
+    committed_records = CommittedRecords(WHERE)
+    committed_records.committed = {0: A, 1: C, 2: B}
+    committed_records.acknowledge(0, [A])
+    committed_records.acknowledge(2, [B])
+    return committed_records
 
 
-def test_what_is_right_passes(promises):
-    check_reading(WHERE, [(0, A), (1, C), (2, B)], promises)
+def test_what_is_right_passes(committed_records):
+    check_reading(WHERE, [(0, A), (1, C), (2, B)], committed_records)
 
 
 @pytest.mark.parametrize(
@@ -60,18 +58,18 @@ def test_what_is_right_passes(promises):
         ([(0, A), (1, B), (2, B)], "not committed there"),
     ],
 )
-def test_what_is_wrong_is_found(promises, found, complaint):
+def test_what_is_wrong_is_found(committed_records, found, complaint):
     with pytest.raises(CheckFailedError, match=complaint):
-        check_reading(WHERE, found, promises)
+        check_reading(WHERE, found, committed_records)
 
 
 @pytest.mark.parametrize("values", [[A, A], [B, A]])
-def test_what_is_there_twice_or_out_of_order_is_found(promises, values):
-    promises.committed = dict(enumerate(values))
+def test_what_is_there_twice_or_out_of_order_is_found(committed_records, values):
+    committed_records.committed = dict(enumerate(values))
     with pytest.raises(CheckFailedError, match="twice or out of order"):
-        check_reading(WHERE, list(enumerate(values)), promises)
+        check_reading(WHERE, list(enumerate(values)), committed_records)
 
 
-def test_what_nobody_has_committed_cannot_be_acknowledged(promises):
+def test_what_nobody_has_committed_cannot_be_acknowledged(committed_records):
     with pytest.raises(CheckFailedError, match="is not committed"):
-        promises.acknowledge(1, [B])
+        committed_records.acknowledge(1, [B])

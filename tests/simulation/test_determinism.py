@@ -33,9 +33,8 @@ def here():
     return {scenario: str(play(scenario, SEED)) for scenario in sorted(SCENARIOS)}
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_a_seed_plays_the_same_run_everywhere(here, hash_seed):
-    assert outcomes_elsewhere(hash_seed) == here
+def test_a_seed_plays_the_same_run_everywhere(here):
+    assert outcomes_elsewhere("1") == here
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from headrace.log.running_mark import RUNNING, surviving_epoch
-from headrace.metadata.directories import LOST
+from headrace.log.log_directory import RUNNING, surviving_epoch
+from headrace.metadata.directory_id import LOST
 from headrace.testing.disk import Crash
 from tests.simulation.test_replicated_nodes import Script, T, play
 
@@ -197,5 +197,30 @@ def test_a_controller_without_room_hands_over_and_is_back_when_there_is_some(see
         await script.cluster.until(
             lambda: script.cluster.nodes[active].image.offset >= newest, "it has learnt what was decided"
         )
+
+    play(script, work)
+
+
+@pytest.mark.parametrize("seed", [31, 32])
+def test_a_follower_without_room_leaves_the_in_sync_set_at_once(seed: int) -> None:
+    """Nobody who waits for all in-sync replicas waits until it has lagged for long enough."""
+    roles = {1: "controller", 2: "broker", 3: "broker", 4: "broker"}
+    script = Script(seed, nodes=4, roles=roles, replica_lag_time_max_ms="30000")
+
+    async def work() -> None:
+        await script.create()
+        await script.write(3)
+        await script.cluster.until(lambda: len(script.in_sync()) == 3)
+        leader = script.leader()
+        full = min({2, 3, 4} - {leader})
+        fill_disk(script, full)
+        began = script.world.virtual_s
+        await script.write(5)
+        assert script.world.virtual_s - began < 3
+        assert full not in script.in_sync()
+        make_room(script, full)
+        await script.cluster.until(lambda: len(script.in_sync()) == 3, "all are in sync again")
+        await script.write(1)
+        await script.until_equal(2, 3, 4)
 
     play(script, work)

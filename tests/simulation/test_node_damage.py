@@ -3,8 +3,7 @@
 import pytest
 
 from headrace.testing.disk import Crash
-from headrace.testing.scenarios.node import NodeRun
-from headrace.testing.scenarios.node_damage import LOG_DIR, METADATA
+from headrace.testing.scenarios.node import LOG_DIR, METADATA, NodeRun
 from headrace.testing.world import World
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.testing.scenarios.node import check_partition
-from headrace.testing.scenarios.node_clients import Producer
+from headrace.testing.scenarios.node_clients import ScenarioProducer
 from headrace.testing.simulate import play
 from headrace.testing.world import CheckFailedError
 
@@ -19,7 +19,7 @@ def test_node(seed):
 
 @pytest.fixture
 def producer():
-    producer = Producer(0)
+    producer = ScenarioProducer(0)
     producer.sent = [b"a", b"b", b"c", b"d"]
     producer.acknowledged = {0: b"a", 1: b"b", 2: b"c"}
     return producer

@@ -6,24 +6,25 @@ from typing import Any
 import pytest
 
 from headrace.controller.core import ControllerCore
-from headrace.raft import member
-from headrace.raft.core import RaftCore
-from headrace.raft.driver import RaftDriver
-from headrace.raft.group_commit import GroupCommit
-from headrace.raft.leadership import Leadership
-from headrace.raft.messages import ElectionState, EpochStart, VoteRequest
-from headrace.raft.roles import Role
+from headrace.raft.core import RaftCore, Role
+from headrace.raft.drivers import raft_manager
+from headrace.raft.drivers.effect_queue import GroupCommit
+from headrace.raft.drivers.raft_client import KafkaRaftClient
+from headrace.raft.messages import ElectionState, RaftEpochStart, VoteRequest
+from headrace.raft.raft_leader_state import RaftLeaderState
 from headrace.testing.nemesis import Trouble
 from headrace.testing.simulate import SeedFailedError, play
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-SEEDS_MAX = 40
+SEEDS_MAX = 120
+# Where a rare one showed last, to be looked at first.
+LIKELY = {"believe_in_what_was_decided_in_vain": 66}
 # A mistake that only a power cut shows is looked for under little else.
 FAULTS = {"promise_before_the_sync": (Trouble.POWER_CUT, Trouble.SLOW_DISK)}
 
 
 def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(member, "read_state", lambda disk, folder: ElectionState())
+    patch.setattr(raft_manager, "read_state", lambda disk, folder: ElectionState())
 
 
 def vote_as_often_as_asked(patch: pytest.MonkeyPatch) -> None:
@@ -46,10 +47,10 @@ def elect_whoever_has_a_shorter_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_what_one_voter_has(patch: pytest.MonkeyPatch) -> None:
-    def furthest(leadership: Leadership, voters: dict[int, bytes]) -> int:
-        return max(leadership.end_of(*voter) for voter in voters.items())
+    def furthest(leader_state: RaftLeaderState, voters: dict[int, bytes]) -> int:
+        return max(leader_state.end_of(*voter) for voter in voters.items())
 
-    patch.setattr(Leadership, "majority_end", furthest)
+    patch.setattr(RaftLeaderState, "majority_end", furthest)
 
 
 def promise_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -60,13 +61,17 @@ def promise_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def decide_before_all_is_replayed(patch: pytest.MonkeyPatch) -> None:
-    begin = RaftDriver._begin_epoch
+    begin = KafkaRaftClient._begin_epoch
 
-    def begin_at_once(driver: RaftDriver, start: EpochStart) -> None:
+    def begin_at_once(driver: KafkaRaftClient, start: RaftEpochStart) -> None:
         begin(driver, start)
         driver._delivery.tell_leader(driver.core.node_id, driver.core.epoch)
 
-    patch.setattr(RaftDriver, "_begin_epoch", begin_at_once)
+    patch.setattr(KafkaRaftClient, "_begin_epoch", begin_at_once)
+
+
+def believe_every_stranger(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftCore, "why_refused", lambda core, message, now_ms: None)
 
 
 def believe_in_what_was_decided_in_vain(patch: pytest.MonkeyPatch) -> None:
@@ -83,12 +88,13 @@ def believe_in_what_was_decided_in_vain(patch: pytest.MonkeyPatch) -> None:
         promise_before_the_sync,
         decide_before_all_is_replayed,
         believe_in_what_was_decided_in_vain,
+        believe_every_stranger,
     ],
 )
 def test_the_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a rule: that a node cannot go on, or refuses its files, is a finding too, but proves less."""
     plant(monkeypatch)
-    for seed in range(SEEDS_MAX):
+    for seed in (LIKELY.get(plant.__name__, 0), *range(SEEDS_MAX)):
         try:
             play("quorum", seed, faults=FAULTS.get(plant.__name__))
         except SeedFailedError as found:

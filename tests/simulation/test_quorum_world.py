@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.raft import delivery
+from headrace.raft.drivers import delivery
 from headrace.testing.simulate import play
 
 

@@ -75,7 +75,7 @@ class Script:
         await self.cluster.until(lambda: self.leader() is not None and len(self.replicas()) == replicas)
 
     def replicas(self) -> dict[int, Partition]:
-        found = {n: node.parts.replicas.get(T) for n, node in self.cluster.nodes.items()}
+        found = {n: node.parts.replica_manager.get(T) for n, node in self.cluster.nodes.items()}
         return {n: partition for n, partition in found.items() if partition is not None}
 
     def leader(self) -> int | None:
@@ -286,10 +286,10 @@ def test_a_follower_whose_folder_fails_asks_no_further_and_is_not_waited_for() -
         await script.write(3)
         await script.until_equal(1, 2, 3)
         victim = next(n for n in (1, 2, 3) if n != script.leader())
-        logs = script.cluster.nodes[victim].parts.logs
+        logs = script.cluster.nodes[victim].parts.log_manager
         folder = logs.folder_of(T)
         assert folder is not None
-        logs.fail_folder(folder, OSError(errno.EIO, "the disk is broken", folder.path))
+        logs.handle_log_dir_failure(folder, OSError(errno.EIO, "the disk is broken", folder.path))
         await script.cluster.until(lambda: victim not in script.in_sync(), "it is out of sync")
         for _ in range(30):
             await asyncio.sleep(0.1)

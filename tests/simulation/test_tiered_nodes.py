@@ -68,9 +68,13 @@ class TieredScript(Script):
 
     def remote_spans(self, node: int) -> list[tuple[int, int]]:
         """First and last offsets in the store, as this node knows them."""
-        tiers = self.cluster.nodes[node].tiers
-        assert tiers is not None
-        known = [tiers.logs.known(name) for name in tiers.logs.partitions() if name.topic_partition == T]
+        remote_log_manager = self.cluster.nodes[node].remote_log_manager
+        assert remote_log_manager is not None
+        known = [
+            remote_log_manager.logs.known(name)
+            for name in remote_log_manager.logs.partitions()
+            if name.topic_partition == T
+        ]
         return sorted((segment.start_offset, segment.end_offset) for remote in known for segment in remote)
 
     async def reassign(self, *replicas: int) -> None:

@@ -10,18 +10,17 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.records import Chunk
-from headrace.coordinators.runtime import Done
-from headrace.coordinators.txn import beginning
-from headrace.coordinators.txn.coordinator import TxnCoordinator
-from headrace.coordinators.txn.machine import TxnMachine
-from headrace.coordinators.txn.markers import Markers
-from headrace.coordinators.txn.states import TxnState
-from headrace.coordinators.txn.transaction import Transaction
+from headrace.clients import AsyncConsumer
+from headrace.clients.internals.consumer.completed_fetch import CompletedFetch
+from headrace.coordinators.coordinator_shard import Done
+from headrace.coordinators.drivers.transaction_coordinator import TransactionCoordinator
+from headrace.coordinators.drivers.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from headrace.coordinators.txn import transitions
+from headrace.coordinators.txn.transaction_metadata import TransactionMetadata, TransactionState
+from headrace.coordinators.txn.transaction_state_manager import TransactionStateManager
 from headrace.log import read
-from headrace.log.partition_log import PartitionLog
-from headrace.log.producer_states import BatchMark, ProducerState, ProducerStates
+from headrace.log.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
+from headrace.log.unified_log import UnifiedLog
 from headrace.records.batch import BatchHeader
 from headrace.replication.partition import Partition
 from headrace.wire.schemas.write_txn_markers import WriteTxnMarkersRequest
@@ -39,24 +38,26 @@ def _nothing_is_told_aborted(patch: Patch) -> None:
 
 
 def _readers_pass_open_transactions(patch: Patch) -> None:
-    patch.setattr(PartitionLog, "last_stable_offset", property(lambda log: log.high_watermark))
+    patch.setattr(UnifiedLog, "last_stable_offset", property(lambda log: log.high_watermark))
 
 
 def _one_partition_is_not_told(patch: Patch) -> None:
-    def begin(own: Markers, txn: Transaction, coordinator_epoch: int) -> None:
+    def add_markers_to_send(
+        own: TransactionMarkerChannelManager, txn: TransactionMetadata, coordinator_epoch: int
+    ) -> None:
         told = frozenset(sorted(txn.partitions)[:1])
         rightly(own, replace(txn, partitions=told), coordinator_epoch)
 
-    rightly = Markers.begin
-    patch.setattr(Markers, "begin", begin)
+    rightly = TransactionMarkerChannelManager.add_markers_to_send
+    patch.setattr(TransactionMarkerChannelManager, "add_markers_to_send", add_markers_to_send)
 
 
 def _nobody_looks_at_the_time(patch: Patch) -> None:
-    patch.setattr(TxnCoordinator, "_abort_overdue", lambda own: None)
+    patch.setattr(TransactionCoordinator, "_abort_timed_out", lambda own: None)
 
 
 def _leaders_elsewhere_are_told_to_abort(patch: Patch) -> None:
-    def ask(own: Markers, leader: int, rows: Any) -> None:
+    def ask(own: TransactionMarkerChannelManager, leader: int, rows: Any) -> None:
         def send(leader: int, request: WriteTxnMarkersRequest) -> Any:
             wrong = [replace(each, transaction_result=False) for each in request.markers]
             return rightly_sent(leader, WriteTxnMarkersRequest(wrong))
@@ -67,53 +68,55 @@ def _leaders_elsewhere_are_told_to_abort(patch: Patch) -> None:
         finally:
             own._send = rightly_sent
 
-    rightly = Markers._ask
-    patch.setattr(Markers, "_ask", ask)
+    rightly = TransactionMarkerChannelManager._ask
+    patch.setattr(TransactionMarkerChannelManager, "_ask", ask)
 
 
 def _the_decision_is_answered_before_it_is_durable(patch: Patch) -> None:
     """By a moment: the record follows, unless the coordinator ends before."""
 
-    def prepare(own: TxnCoordinator, machine: TxnMachine, txn: Transaction, done: Done) -> None:
+    def prepare(
+        own: TransactionCoordinator, shard: TransactionStateManager, txn: TransactionMetadata, done: Done
+    ) -> None:
         done(ErrorCode.NONE)
-        own._loop.call_later(0.1, rightly, own, machine, txn, lambda error: None)
+        own._loop.call_later(0.1, rightly, own, shard, txn, lambda error: None)
 
-    rightly = TxnCoordinator._prepare
-    patch.setattr(TxnCoordinator, "_prepare", prepare)
+    rightly = TransactionCoordinator._prepare
+    patch.setattr(TransactionCoordinator, "_prepare", prepare)
 
 
 def _a_fence_keeps_the_epoch(patch: Patch) -> None:
-    def fence(txn: Transaction) -> Transaction:
-        return txn.moved(TxnState.PREPARE_EPOCH_FENCE)
+    def fence(txn: TransactionMetadata) -> TransactionMetadata:
+        return txn.transition_to(TransactionState.PREPARE_EPOCH_FENCE)
 
-    def begin_use(txn: Transaction | None, *rest: Any, **options: Any) -> Transaction:
+    def init_producer_id(txn: TransactionMetadata | None, *rest: Any, **options: Any) -> TransactionMetadata:
         begun = rightly(txn, *rest, **options)
-        if txn is None or begun.state is not TxnState.EMPTY:
+        if txn is None or begun.state is not TransactionState.EMPTY:
             return begun
-        return begun.moved(TxnState.EMPTY, producer_epoch=txn.producer_epoch)
+        return begun.transition_to(TransactionState.EMPTY, producer_epoch=txn.producer_epoch)
 
-    rightly = beginning.begin_use
-    patch.setattr(beginning, "fence", fence)
-    patch.setattr(beginning, "begin_use", begin_use)
-    patch.setattr(ProducerStates, "check", lambda states, header, *, sequence: None)
+    rightly = transitions.init_producer_id
+    patch.setattr(transitions, "fence_producer_epoch", fence)
+    patch.setattr(transitions, "init_producer_id", init_producer_id)
+    patch.setattr(ProducerStateManager, "check", lambda states, header, *, sequence: None)
 
 
 def _a_repetition_is_written_again(patch: Patch) -> None:
-    def check(states: ProducerStates, header: BatchHeader, *, sequence: bool) -> BatchMark | None:
+    def check(states: ProducerStateManager, header: BatchHeader, *, sequence: bool) -> BatchMetadata | None:
         rightly(states, header, sequence=sequence)
         return None
 
-    rightly = ProducerStates.check
-    patch.setattr(ProducerStates, "check", check)
+    rightly = ProducerStateManager.check
+    patch.setattr(ProducerStateManager, "check", check)
 
 
 def _a_new_epoch_is_taken_for_a_repetition(patch: Patch) -> None:
     """Its sequence starts anew, and the last batches of the old one are not forgotten."""
 
-    def use_epoch(state: ProducerState, epoch: int) -> None:
+    def use_epoch(state: ProducerStateEntry, epoch: int) -> None:
         state.epoch = epoch
 
-    patch.setattr(ProducerState, "use_epoch", use_epoch)
+    patch.setattr(ProducerStateEntry, "use_epoch", use_epoch)
 
 
 def _a_new_leader_cuts_to_its_high_watermark(patch: Patch) -> None:
@@ -141,14 +144,14 @@ def _a_leader_answers_before_the_others_have_it(patch: Patch) -> None:
 def _who_aborted_once_is_passed_over(patch: Patch) -> None:
     """In what came with one answer of the broker."""
 
-    def is_aborted(chunk: Chunk, at: int, header: BatchHeader) -> bool:
+    def is_aborted(chunk: CompletedFetch, at: int, header: BatchHeader) -> bool:
         before = set(chunk._aborting)
         found = rightly(chunk, at, header)
         chunk._aborting |= before
         return found
 
-    rightly = Chunk._is_aborted
-    patch.setattr(Chunk, "_is_aborted", is_aborted)
+    rightly = CompletedFetch._is_aborted
+    patch.setattr(CompletedFetch, "_is_aborted", is_aborted)
 
 
 def _a_reader_goes_on_one_record_too_early(patch: Patch) -> None:

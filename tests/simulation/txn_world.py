@@ -18,11 +18,9 @@ import sys
 from collections import Counter
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering.face import AsyncAdmin
-from headrace.clients.consuming.async_face import AsyncConsumer
+from headrace.clients import AsyncAdmin, AsyncConsumer, AsyncProducer
 from headrace.clients.errors import ClientError
-from headrace.clients.producing.face import AsyncProducer
-from headrace.clients.world import World as ClientSurroundings
+from headrace.clients.internals.environment import ClientEnvironment
 from headrace.testing.conditions import Conditions
 from headrace.testing.machine import Surroundings
 from headrace.testing.node_cluster import PORT, NodeCluster
@@ -107,7 +105,7 @@ class Writer:
             "delivery.timeout.ms": 6_000,
             "request.timeout.ms": 2_000,
         }
-        return AsyncProducer(settings, world=surroundings(own))
+        return AsyncProducer(settings, environment=surroundings(own))
 
     async def _outlive(self, zombie: AsyncProducer, own: Surroundings) -> None:
         """Go on writing while another one of the same id has begun, and commit as if nothing was."""
@@ -185,7 +183,7 @@ class Reader:
             "client.rack": own.rng.choice(["", "node1", "node2", "node3"]),
             "auto.offset.reset": "none",
         }
-        async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
+        async with AsyncConsumer(settings, environment=surroundings(own)) as consumer:
             consumer.assign(self._positions)
             for where, offset in self._positions.items():
                 consumer.seek(where, offset)
@@ -196,8 +194,8 @@ class Reader:
                     self._positions[TopicPartition(TOPIC, record.partition)] = record.offset + 1
 
 
-def surroundings(own: Surroundings) -> ClientSurroundings:
-    return ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+def surroundings(own: Surroundings) -> ClientEnvironment:
+    return ClientEnvironment(own.loop, own.network, own.clock, own.rng)
 
 
 class TxnWorld:
@@ -286,7 +284,7 @@ class TxnWorld:
         logs = [
             partition.log
             for node in self.cluster.nodes.values()
-            for partition in node.parts.replicas
+            for partition in node.parts.replica_manager
             if partition.is_leader and partition.log is not None and partition.topic_partition.topic == TOPIC
         ]
         return len(logs) == PARTITIONS and all(
@@ -294,7 +292,7 @@ class TxnWorld:
         )
 
     async def _make_topic(self, own: Surroundings) -> None:
-        async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, world=surroundings(own)) as admin:
+        async with AsyncAdmin({"bootstrap.servers": BOOTSTRAP}, environment=surroundings(own)) as admin:
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
 
     async def _read_all(self, own: Surroundings, rack: str) -> Log:
@@ -302,7 +300,7 @@ class TxnWorld:
         settings = {"bootstrap.servers": BOOTSTRAP, "isolation.level": "read_committed", "client.rack": rack}
         where = [TopicPartition(TOPIC, at) for at in range(PARTITIONS)]
         found: dict[int, list[tuple[int, bytes]]] = {at: [] for at in range(PARTITIONS)}
-        async with AsyncConsumer(settings, world=surroundings(own)) as consumer:
+        async with AsyncConsumer(settings, environment=surroundings(own)) as consumer:
             consumer.assign(where)
             consumer.seek_to_beginning()
             ends = await consumer.end_offsets(where)

@@ -33,12 +33,13 @@ def connector_jars(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(connector_jars: str) -> "Iterator[SparkSession]":
+def spark(connector_jars: str, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """Two cores and small shuffles; the node under test shares the machine."""
     config = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": connector_jars,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),  # else in the working directory
     }
     session = spark_session("headrace tests", master="local[2]", config=config)
     yield session

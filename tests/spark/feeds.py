@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients import ConsumedRecord, Producer
+from headrace.clients import ConsumerRecord, Producer
 from headrace.spark.pipeline.reports import BatchReport
-from headrace.spark.pipeline.runner import Stop, run
-from headrace.spark.pipeline.spec import read_spec
+from headrace.spark.pipeline.runner import StoppedQuery, run
+from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
 from tests.spark.whole_topics import whole_topic
 
@@ -28,7 +28,7 @@ class Feeds:
             for value in values:
                 producer.send(topic, value if isinstance(value, bytes) else json.dumps(value).encode())
 
-    def read(self, topic: str) -> list[ConsumedRecord]:
+    def read(self, topic: str) -> list[ConsumerRecord]:
         """All of a topic, by partition and offset."""
         return whole_topic(self.brokers, topic)
 
@@ -39,7 +39,7 @@ class Feeds:
 
 def run_file(
     spark: "SparkSession", feeds: Feeds, path: Path, text: str
-) -> tuple[list[BatchReport], list[Stop]]:
+) -> tuple[list[BatchReport], list[StoppedQuery]]:
     """Run a pipeline that reads what is there and ends; its reports, and where it stopped."""
     mark = "#" if path.suffix == ".py" else "--"
     path.write_text(f"{mark} trigger: available now\n{text}")

@@ -39,7 +39,7 @@ from tests.spark.fire_cluster import TwoHosts
 from tests.spark.fire_source import EXACT_STEPS, STEPS, TASK_STEPS, arm
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDS_A_ROUND = 150
+RECORDS_A_ROUND = 90
 PARTITIONS = 3
 # A JVM starts in ten seconds; nine others at once on two cores take longer.
 PATIENCE_S = 240.0

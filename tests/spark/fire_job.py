@@ -12,7 +12,7 @@ from headrace.spark.session import LOCAL_SETTINGS, prepare_environment, spark_se
 from tests.spark import fire_cluster
 from tests.spark.fire_source import FOLDER, TrappedSource
 
-BATCH_RECORDS = 60
+BATCH_RECORDS = 45
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ from pyspark.sql.types import StructType
 from headrace.spark.data_source import HeadraceDataSource
 from headrace.spark.options import WriteOptions, read_options, write_options
 from headrace.spark.sink.columns import check_columns
-from headrace.spark.sink.decision_log import DecisionLog
-from headrace.spark.sink.decisions import Decision
+from headrace.spark.sink.decision_log import BatchDecision, DecisionLog
 from headrace.spark.sink.exactly_once import ExactlyOnce
 from headrace.spark.sink.writers import HeadraceStreamWriter
 from headrace.spark.stream_reader import HeadraceStreamReader
@@ -114,7 +113,7 @@ class TrappedReader(HeadraceStreamReader):
 class TrappedExactlyOnce(ExactlyOnce):
     folder: Path
 
-    def _finish(self, log: DecisionLog, decision: Decision) -> None:
+    def _finish(self, log: DecisionLog, decision: BatchDecision) -> None:
         come_to(self.folder, "decided")
         for each in decision.transactions:
             super()._finish(log, replace(decision, transactions=(each,)))

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.clients import ConsumedRecord, Producer
+from headrace.clients import ConsumerRecord, Producer
+from headrace.spark.data_source import HeadraceDataSource
+from headrace.spark.option_values import OptionError
+from headrace.spark.source_progress import source_metrics
 from headrace.testing import Cluster
 from tests.compat.prepare import UnavailableError, connector_libs
 from tests.spark.conftest import MakeTopic
@@ -161,10 +164,14 @@ REFUSED: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_the_connector_refuses_is_refused(read: Read, topic: str, case: str) -> None:
-    for name in FORMATS:
-        with pytest.raises(Exception, match=r"\S"):
-            read(name, subscribe=topic, **REFUSED[case])
+def test_what_the_connector_refuses_is_refused(read: Read, cluster: Cluster, topic: str, case: str) -> None:
+    with pytest.raises(Exception, match=r"\S"):
+        read("kafka", subscribe=topic, **REFUSED[case])
+    # What Spark would do with ours, in this process.
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+    source = HeadraceDataSource({**given, **REFUSED[case]})
+    with pytest.raises(OptionError):
+        source.reader(source.schema()).partitions()
 
 
 def test_log_append_time(read: Read, cluster: Cluster, make_topic: MakeTopic) -> None:
@@ -181,6 +188,7 @@ def test_streams_give_the_same_rows_and_offsets(
     spark: "SparkSession", cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     told: dict[str, tuple[Rows, list[Any]]] = {}
+    behind: dict[str, tuple[str, dict[str, str]]] = {}
     for name in FORMATS:
         options = {"subscribe": topic, "startingOffsets": _starts(3, -2, 30), "maxOffsetsPerTrigger": "30"}
         stream = _reading(spark.readStream.format(name), cluster, options | {"includeHeaders": "true"}).load()
@@ -195,11 +203,24 @@ def test_streams_give_the_same_rows_and_offsets(
         query.awaitTermination()
         ends = [json.loads(each["sources"][0]["endOffset"]) for each in query.recentProgress]
         told[name] = _rows(spark.read.parquet(str(out))), ends
+        behind[name] = _last_metrics(query)
     assert told["headrace"][0] == told["kafka"][0]
     assert len(told["kafka"][0]) == 1 + 37 + 40 + 10
     assert {name: each for name, each in told["headrace"][1][-1].items() if not name.startswith("@")} == (
         told["kafka"][1][-1]
     )
+
+    assert behind["headrace"][1] == behind["kafka"][1]
+    assert behind["headrace"][0] == behind["kafka"][0].replace("KafkaV2", "headrace")
+
+
+def _last_metrics(query: Any) -> tuple[str, dict[str, str]]:
+    """Description and metrics after the last batch, wherever the source can put them."""
+    progress = json.loads(query.lastProgress.json)
+    if own := source_metrics(progress):
+        return own[0]
+    (source,) = progress["sources"]
+    return source["description"], source["metrics"]
 
 
 def test_a_query_goes_on_from_the_connectors_checkpoint(
@@ -238,7 +259,7 @@ def test_what_either_writes_is_the_same(
         for number in range(60)
     ]
     schema = "key binary, value binary, headers array<struct<key string, value binary>>"
-    written: dict[str, list[ConsumedRecord]] = {}
+    written: dict[str, list[ConsumerRecord]] = {}
     for name in FORMATS:
         into = make_topic(PARTITIONS)
         options = {"topic": into, "includeHeaders": "true"}
@@ -272,11 +293,11 @@ def test_each_streams_into_headrace(
     assert contents[0] == contents[1]
 
 
-def _content(record: ConsumedRecord) -> str:
+def _content(record: ConsumerRecord) -> str:
     return repr((record.key, record.value, list(record.headers)))
 
 
-def _consumed(cluster: Cluster, topic: str, count: int) -> list[ConsumedRecord]:
+def _consumed(cluster: Cluster, topic: str, count: int) -> list[ConsumerRecord]:
     """All that a topic has, which must be `count`."""
     found = whole_topic(cluster.bootstrap_servers, topic)
     assert len(found) == count

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from headrace.spark.loads import batches
 from headrace.spark.loads.batches import BatchWriter, TableTarget
-from headrace.spark.loads.folders import Folder
+from headrace.spark.loads.folders import TableFolder
 from headrace.spark.loads.staging import DataFile, stage
 from headrace.spark.loads.tables import LoadError, open_table
 
@@ -38,7 +39,7 @@ def rows(spark: "SparkSession") -> Rows:
     return make
 
 
-def read_back(kind: str, path: Path) -> list[dict[str, Any]]:
+def read_back(kind: str, path: Path, columns: Any = None) -> list[dict[str, Any]]:
     """All rows by a library that is not Spark, in order."""
     if kind == "delta":
         table = DeltaTable(str(path)).to_pyarrow_table()
@@ -46,7 +47,7 @@ def read_back(kind: str, path: Path) -> list[dict[str, Any]]:
         catalog = SqlCatalog("headrace", uri=f"sqlite:///{path}/catalog.db")
         table = catalog.load_table("headrace.data").scan().to_arrow()
     else:
-        table = ds.dataset(path, format="parquet", partitioning="hive").to_table()
+        table = ds.dataset(path, columns, format="parquet", partitioning="hive").to_table()
     return sorted(table.to_pylist(), key=lambda row: int(row["id"]))
 
 
@@ -80,7 +81,7 @@ def test_an_attempt_that_was_not_decided_leaves_nothing_to_see(
     path = tmp_path / "table"
     writer = BatchWriter(TableTarget(kind, str(path)), load_id="a" * 32)
     writer.write(rows(0, 10), 0)
-    folder = Folder(spark, str(path))
+    folder = TableFolder(spark, str(path))
     table = open_table(kind, folder, ())
     batch = writer.write(rows(0, 10), 0).batch._replace(number=1)
     dead = path / table.staging_path(batch, "dead")
@@ -112,16 +113,16 @@ def test_parquet_finishes_what_a_manifest_decided(
 ) -> None:
     path = tmp_path / "table"
     renamed: list[str] = []
-    rename = Folder.rename
+    rename = TableFolder.rename
 
-    def dies(self: Folder, source: str, target: str) -> None:
+    def dies(self: TableFolder, source: str, target: str) -> None:
         if len(renamed) == 2:
             raise RuntimeError("killed between two renames")
         renamed.append(target)
         rename(self, source, target)
 
     writer = BatchWriter(TableTarget("parquet", str(path)), load_id="a" * 32)
-    monkeypatch.setattr(Folder, "rename", dies)
+    monkeypatch.setattr(TableFolder, "rename", dies)
     with pytest.raises(RuntimeError):
         writer.write(rows(0, 40), 0)
     assert 0 < len(read_back("parquet", path)) < 40
@@ -141,3 +142,30 @@ def test_another_partitioning_is_refused(kind: str, rows: Rows, tmp_path: Path) 
 def test_a_kind_that_there_is_not(rows: Rows, tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="choose parquet, delta, iceberg"):
         BatchWriter(TableTarget("orc", str(tmp_path)), load_id="a").write(rows(0, 1), 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_come_later(kind: str, rows: Rows, spark: "SparkSession", tmp_path: Path) -> None:
+    """On Spark: what is new is added, what fits is cast, what is missing is null; all else is refused."""
+    path = tmp_path / "table"
+    target = TableTarget(kind, str(path))
+    BatchWriter(target, load_id="a" * 32).write(rows(0, 2), 0)
+    more = rows(2, 3).selectExpr(
+        "cast(id AS int) AS ID",
+        "value",
+        "array(named_struct('value', cast('y' AS binary), 'key', 'g', 'more', 1)) AS headers",
+        "'new' AS note",
+    )
+    with pytest.raises(LoadError, match=r"schema: strict.*column headers\.element\.more is new \(int\)"):
+        BatchWriter(TableTarget(kind, str(path), schema="strict"), load_id="a" * 32).write(more, 1)
+    writer = BatchWriter(target, load_id="a" * 32)
+    assert writer.write(more, 1).rows == 1
+    with pytest.raises(LoadError, match="column id is string, in the table bigint"):
+        writer.write(more.selectExpr("'3' AS id"), 2)
+    columns = pq.read_schema(path / "_common_metadata") if kind == "parquet" else None
+    *_, before, found = read_back(kind, path, columns)
+    assert (before["id"], before["note"], found["id"], found["note"]) == (1, None, 2, "new")
+    assert found["headers"] == [{"key": "g", "value": b"y", "more": 1}]
+    assert (found["day"], found["timestamp"]) == (None, None)
+    if kind == "parquet":  # Spark itself finds the columns of all files
+        assert {each.note for each in spark.read.parquet(str(path)).collect()} == {None, "new"}

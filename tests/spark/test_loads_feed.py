@@ -77,9 +77,15 @@ def test_a_load_goes_on_where_the_last_one_ended(
     ],
 )
 def test_what_cannot_be_loaded(
-    options: list[str], said: str, command: Callable[..., Result], make_topic: MakeTopic, tmp_path: Path
+    options: list[str],
+    said: str,
+    command: Callable[..., Result],
+    make_topic: MakeTopic,
+    cluster: Cluster,
+    tmp_path: Path,
 ) -> None:
-    done = command("load", make_topic(), str(tmp_path), "--to", "delta", *options)
+    there = ("-b", cluster.bootstrap_servers)
+    done = command("load", make_topic(), str(tmp_path), "--to", "delta", *there, *options)
     assert done.exit_code == 1
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

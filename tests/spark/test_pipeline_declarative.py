@@ -42,7 +42,7 @@ def test_the_example_derives_two_feeds(cluster: Cluster, tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     errors = feeds.read("errors")
     assert {record.key for record in errors} == {b"web"}
     assert sorted(json.loads(record.value or b"")["message"] for record in errors) == [

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.spark.checked_ranges import BLOCK_OFFSETS
+from headrace.spark.pipeline.runner import run
+from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
 from tests.spark.feeds import Feeds, run_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # queries of several batches, one after the other
 
 MakeTopic = Callable[..., str]
 
@@ -205,6 +210,70 @@ SELECT CASE level {cases} END AS topic, n FROM logs
     assert [stop.query for stop in stops] == ["levels", "dead letters of logs"]
     out = {each.query: each.rows_out for each in reports}
     assert out == {"levels": 3, "dead letters of logs": 3}
+    assert {each.query: each.bad_rows for each in reports}["levels"] == 3
+
+    # What is clean is read once: the dead letters' query hears of it and reads nothing of it.
+    feeds.write(logs, [{"level": "info", "n": number} for number in range(5, 3000)])
+    feeds.write(logs, [b"{poison"])
+    reports = []
+    run(  # without a trigger: both queries run at the same time
+        spark,
+        read_spec(str(tmp_path / "levels.sql"), text, {}),
+        feeds.brokers,
+        tell=reports.append,
+        should_stop=lambda: any(each.rows_out for each in reports if each.query == stops[1].query),
+    )
+    rows_in = {
+        name: sum(each.rows_in for each in reports if each.query == name)
+        for name in ("levels", stops[1].query)
+    }
+    assert rows_in["levels"] == 2996
+    assert 0 < rows_in["dead letters of logs"] <= BLOCK_OFFSETS
+    assert [letter.value for letter in feeds.read(dead)[3:]] == [b"{poison"]
+
+
+def test_what_is_expected_of_rows(
+    spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    orders, dead, good = make_topic(), make_topic(), make_topic()
+    feeds.write(
+        orders,
+        [
+            {"id": 1, "amount": 5},
+            {"id": 2, "amount": -5},
+            {"id": 3},
+            {"id": -4, "amount": 7},
+            b"no JSON",
+            {"id": -6, "amount": -7},
+        ],
+    )
+    text = f"""\
+-- in orders: feed {orders}
+--   json: id INT, amount INT
+--   expect: amount > 0 or dead letters
+--   expect: id > 0 or drop
+--   dead letters: {dead}
+-- out: feed {good}
+SELECT id FROM orders
+"""
+    reports, _ = run_file(spark, feeds, tmp_path / "orders.sql", text)
+    assert feeds.rows(good) == [{"id": 1}]
+    reasons = [dict(letter.headers)["headrace.dead-letter.error"] for letter in feeds.read(dead)]
+    assert sorted(reasons)[1:] == [b"not as expected: amount > 0"] * 3
+    (main,) = [each for each in reports if each.query == "orders"]
+    assert (main.bad_rows, main.violations) == (4, {"amount > 0": 3, "id > 0": 1})
+
+    text = text.replace("id > 0 or drop", "id > 0 or fail").replace(good, make_topic())
+    path = tmp_path / "strict.sql"
+    path.write_text(f"-- trigger: available now\n{text}")
+    stops = run(
+        spark,
+        read_spec(str(path), path.read_text(), {}),
+        feeds.brokers,
+        tell=lambda _: None,
+        should_stop=lambda: False,
+    )
+    assert f"not as expected: id > 0: record {orders} 0 3" in str(stops[0].failure)
 
 
 def test_a_table_out(spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path) -> None:

@@ -5,15 +5,26 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from headrace.spark.payloads import Avro, Json, Payload, PayloadError, Protobuf, dead_letters, parsed
+from headrace.spark.payloads import (
+    Avro,
+    Json,
+    Payload,
+    PayloadError,
+    Protobuf,
+    Registry,
+    dead_letters,
+    parsed,
+    registered,
+)
 from headrace.spark.payloads.dead_letters import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from headrace.spark.payloads.protobuf import _message_class
+from headrace.spark.payloads.protobuf import message_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +127,7 @@ def test_avro_behind_a_schemas_number(spark: "SparkSession") -> None:
     payload = Avro(json.dumps(SCHEMA), confluent=True)
     good, bare = parse(spark, payload, [b"\0\0\0\0\7" + avro_bytes(ORDER), avro_bytes(ORDER)])
     assert good[0]["id"] == 7
-    assert bare[1] == "ValueError: the value does not begin with a zero byte and a schema's number"
+    assert bare[1] == "ValueError: the value does not begin with a zero byte and a schema's id"
 
 
 def test_avro_there_and_back(spark: "SparkSession") -> None:
@@ -185,7 +196,7 @@ def descriptor() -> bytes:
 def test_protobuf_there_and_back(spark: "SparkSession") -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
-    order = _message_class(descriptor(), "shop.Order")()
+    order = message_class(descriptor(), "shop.Order")()
     order.id, order.note, order.blob, order.big, order.small = 7, "n", b"\0\1", (1 << 64) - 1, (1 << 32) - 1
     order.at.FromDatetime(ORDER["at"])
     order.tags.extend(["a", "b"])
@@ -214,7 +225,7 @@ def test_protobuf_there_and_back(spark: "SparkSession") -> None:
     assert "DecodeError" in bad[1]
     rows = parsed(records(spark, [value]), payload).select(payload.format(F.col("data")).alias("value"))
     [row] = rows.collect()
-    assert _message_class(descriptor(), "shop.Order").FromString(bytes(row.value)) == order
+    assert message_class(descriptor(), "shop.Order").FromString(bytes(row.value)) == order
 
 
 def test_protobuf_descriptors_that_will_not_do() -> None:
@@ -222,6 +233,37 @@ def test_protobuf_descriptors_that_will_not_do() -> None:
         Protobuf(descriptor(), "shop.Nothing").spark_schema()
     with pytest.raises(PayloadError, match="include_imports"):
         Protobuf(b"\xff", "shop.Order").spark_schema()
+
+
+def test_values_with_ids_of_schemas(spark: "SparkSession", tmp_path: Path) -> None:
+    """Of all three kinds, in two versions each, from a folder; there and back."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    proto = 'syntax = "proto3"; message A { int64 id = 1; %s }'
+    texts = {
+        "avro/1.avsc": '{"type": "record", "name": "A", "fields": [{"name": "id", "type": "int"}]}',
+        "avro/2.avsc": '{"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}',
+        "protobuf/3.proto": proto % "",
+        "protobuf/4.proto": proto % "optional string note = 2;",
+        "json/5.json": '{"properties": {"id": {"type": "integer"}}}',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    registry = Registry(str(tmp_path))
+    older = {"avro": b"\0\0\0\0\1\x0e", "protobuf": b"\0\0\0\0\3\0\x08\x07", "json": b'\0\0\0\0\5{"id": 7}'}
+    for subject, value in older.items():
+        payload = registered(registry, subject)
+        old, unknown, headless, null = parse(spark, payload, [value, b"\0\0\0\0\x63" + value[5:], b"{", None])
+        assert (old[0]["id"], old[1], null) == (7, None, (None, None))
+        assert "does not begin with a zero byte" in headless[1]
+        if subject == "json":  # whose ids are passed over
+            assert unknown == old
+        else:
+            assert "has no schema 99" in unknown[1]
+        again = parsed(records(spark, [value]), payload).select(payload.format(F.col("data")).alias("value"))
+        [row] = again.collect()
+        assert parse(spark, payload, [bytes(row.value)]) == [old]
 
 
 def test_dead_letters_say_where_they_are_from(spark: "SparkSession") -> None:

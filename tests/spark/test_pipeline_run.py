@@ -10,7 +10,7 @@ from headrace.spark.pipeline.errors import PipelineError
 from headrace.spark.pipeline.plan import plan
 from headrace.spark.pipeline.reports import BatchReport
 from headrace.spark.pipeline.runner import run
-from headrace.spark.pipeline.spec import read_spec
+from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
 from tests.spark.feeds import Feeds
 
@@ -130,7 +130,7 @@ SELECT n FROM numbers
     assert dead.failure is None
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(filter(Path.is_file, EXAMPLES.iterdir())), ids=lambda path: path.name)
 def test_the_examples_are_right(spark: "SparkSession", path: Path) -> None:
     spec = read_spec(str(path), path.read_text(), {})
     planned = plan(spark, spec, "h:1")

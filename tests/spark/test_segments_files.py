@@ -13,10 +13,11 @@ import pytest
 from headrace.log.file_names import INDEX, LOG
 from headrace.records.batch import Record, build_batch
 from headrace.records.codecs import Codec
+from headrace.records.validate import validate_produced
 from headrace.spark.data_loss import LostDataError
 from headrace.spark.option_values import OptionError
 from headrace.spark.ranges import OffsetRange, TimeWindow
-from headrace.spark.segments import chunks
+from headrace.spark.segments import rows as segment_rows
 from headrace.spark.segments.direct import read_segments
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
 from headrace.spark.segments.rows import PartitionRows
@@ -32,6 +33,13 @@ from tests.spark.segment_logs import (
     read,
     write_high_watermark,
 )
+
+
+def append_checked(log, batch):
+    """Append a batch that unpacks to so much that a node has it checked by a thread."""
+    produced = validate_produced(batch, rules=log.rules, now_ms=NOW_MS, api_version=13, at_once=False)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, produced=produced)
+
 
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
@@ -79,7 +87,7 @@ def close(log):
 @pytest.mark.parametrize("seed", range(6))
 def test_any_range_is_what_the_log_holds(tmp_path, seed, monkeypatch):
     rng = random.Random(seed)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", rng.choice([200, 1000, 1 << 20]))
+    monkeypatch.setattr(segment_rows, "CHUNK_BYTES", rng.choice([200, 1000, 1 << 20]))
     logs = builder(tmp_path)
     log = random_log(logs, rng)
     if rng.random() < 0.5:
@@ -105,7 +113,7 @@ def test_only_the_wanted_columns_are_there_whatever_cuts_the_rows(tmp_path):
 
 
 def test_large_batches_grow_the_buffer_and_many_rows_come_in_portions(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(segment_rows, "CHUNK_BYTES", 100)
     logs = builder(tmp_path)
     log = logs.open()
     append(log, batch_of(3, value=b"x" * 50_000))
@@ -118,7 +126,7 @@ def test_a_batch_that_unpacks_to_more_than_others_is_read_all_the_same(tmp_path)
     log = logs.open(max_message_bytes=4 << 20)
     append(log, batch_of(2))
     value = random.Random(1).randbytes(1 << 20) * 20
-    append(log, build_batch([Record(timestamp=NOW_MS, value=value)], codec=Codec.ZSTD))
+    append_checked(log, build_batch([Record(timestamp=NOW_MS, value=value)], codec=Codec.ZSTD))
     append(log, batch_of(2, codec=Codec.ZSTD))
     found = read(options(logs.root))
     assert offsets(found) == list(range(5))
@@ -131,7 +139,7 @@ def test_memory_stays_bounded_on_a_log_many_times_its_size(tmp_path):
     for number in range(40):
         noise = random.Random(number).randbytes(50_000)
         records = [Record(timestamp=NOW_MS, value=noise) for _ in range(80)]
-        append(log, build_batch(records, codec=Codec.ZSTD))
+        append_checked(log, build_batch(records, codec=Codec.ZSTD))
     given = options(logs.root, columns="value")
     manifest = manifest_of(given)
     before, seen, most = pa.total_allocated_bytes(), 0, 0

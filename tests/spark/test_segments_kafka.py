@@ -192,7 +192,8 @@ def test_without_a_broker_after_a_copy_a_stop_and_a_kill(kafka: ApacheKafkaBroke
 
     eventually(watermarks_are_written, "high watermarks on disk")
     check(kafka.data)
-    shutil.copytree(kafka.data, tmp_path / "copy")
+    # Kafka renames its checkpoints' new versions while they are copied; what is half written is nobody's.
+    shutil.copytree(kafka.data, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
     check(tmp_path / "copy")
     kafka.kill()
     check(kafka.data)

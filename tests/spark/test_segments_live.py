@@ -148,7 +148,7 @@ def make_retained(cluster: Cluster, make_topic: MakeTopic) -> tuple[str, ReadOpt
 
 def shrink(cluster: Cluster, topic: str, given: ReadOptions) -> int:
     """Let retention take the oldest segments; the log's first offset from then on."""
-    from headrace.clients.administering.configs import ResourceKind
+    from headrace.clients import ResourceKind
 
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.alter_configs(ResourceKind.TOPIC, topic, set_to={"retention.bytes": "1500000"})

@@ -3,7 +3,10 @@
 import itertools
 import pickle
 import random
+import shutil
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -13,11 +16,12 @@ from headrace.log.checkpoints import encode_offsets, encode_partition_metadata
 from headrace.log.meta_properties import MetaProperties
 from headrace.spark.columns import spark_schema
 from headrace.spark.data_loss import LostDataError
+from headrace.spark.offsets import partition_offsets
 from headrace.spark.options import Bound, read_options
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.segments import known_places, splitting
+from headrace.spark.segments import direct
 from headrace.spark.segments.direct import DirectReading
-from headrace.spark.segments.folder_offsets import FolderOffsets
+from headrace.spark.segments.folders import FolderOffsets
 from headrace.spark.stream_reader import HeadraceStreamReader
 from tests.log.building import NOW_MS, TP, append, batch_of
 from tests.spark.segment_logs import bounds, builder, manifest_of, offsets, options, plan, read
@@ -35,8 +39,8 @@ def sized_log(logs, *, batches, segment_bytes, flushed=True):
 @pytest.mark.parametrize("flushed", [True, False], ids=["index", "no index"])
 @pytest.mark.parametrize("segment_bytes", [500, 3000, 1 << 20])
 def test_tasks_cover_a_partition_once_and_are_of_a_size(tmp_path, monkeypatch, segment_bytes, flushed):
-    monkeypatch.setattr(splitting, "TASK_BYTES", 2000)
-    monkeypatch.setattr(known_places, "INTERVAL_BYTES", 300)
+    monkeypatch.setattr(direct, "TASK_BYTES", 2000)
+    monkeypatch.setattr(direct, "INTERVAL_BYTES", 300)
     logs = builder(tmp_path)
     log = sized_log(logs, batches=150, segment_bytes=segment_bytes, flushed=flushed)
     total = log.size_bytes
@@ -53,7 +57,7 @@ def test_tasks_cover_a_partition_once_and_are_of_a_size(tmp_path, monkeypatch, s
 
 
 def test_tasks_start_with_segments_where_those_are_large_enough(tmp_path, monkeypatch):
-    monkeypatch.setattr(splitting, "TASK_BYTES", 2000)
+    monkeypatch.setattr(direct, "TASK_BYTES", 2000)
     logs = builder(tmp_path)
     log = sized_log(logs, batches=150, segment_bytes=2000)
     assert [each.start for each, _ in plan(options(logs.root))] == log.segments.bases[: len(log.segments)]
@@ -61,16 +65,16 @@ def test_tasks_start_with_segments_where_those_are_large_enough(tmp_path, monkey
 
 def test_tasks_that_start_inside_of_an_active_segment_are_told_where(tmp_path, monkeypatch):
     """Its index is in the broker's memory; the driver walks over what is new, and no task over the rest."""
-    monkeypatch.setattr(known_places, "INTERVAL_BYTES", 300)
+    monkeypatch.setattr(direct, "INTERVAL_BYTES", 300)
     logs = builder(tmp_path)
     log = sized_log(logs, batches=100, segment_bytes=1 << 20, flushed=False)
     given = options(logs.root)
     reading = DirectReading(given)
     asked = FolderOffsets(given)
     walked = []
-    scan = known_places.scan_headers
+    scan = direct.scan_headers
     monkeypatch.setattr(
-        known_places,
+        direct,
         "scan_headers",
         lambda file, start, end: (walked.append(start), scan(file, start, end))[1],
     )
@@ -185,6 +189,33 @@ def test_a_folder_of_somebody_else_is_not_read(tmp_path, topic_id, nodes, says):
     else:
         with pytest.raises(LostDataError, match=says):
             read(given, manifest=manifest)
+
+
+def test_a_tiered_log_without_its_store_is_not_taken_for_a_whole_one(tmp_path):
+    """Its first files have left the disk; where it begins is in the checkpoint."""
+    logs = builder(tmp_path)
+    log = sized_log(logs, batches=12, segment_bytes=600)
+    starts = [segment.base_offset for segment in log.segments]
+    for path in Path(logs.root).glob(f"*/{0:020d}.*"):
+        path.unlink()
+    logs.disk.replace_file(f"{logs.root}/log-start-offset-checkpoint", encode_offsets({TP: 0}))
+    given = options(logs.root)
+    assert bounds(given) == (0, 36)
+    with pytest.raises(LostDataError, match=rf"start at {starts[1]}.*store\.url too"):
+        read(given)
+    assert offsets(read(given, starts[1])) == list(range(starts[1], 36))
+    assert offsets(read(options(logs.root, failOnDataLoss="false"))) == list(range(starts[1], 36))
+
+
+def test_internal_topics_are_left_out_of_a_path(tmp_path):
+    logs = builder(tmp_path)
+    append(logs.open(), batch_of(1))
+    for name in ("__consumer_offsets-0", "_headrace_sink_decisions-0"):
+        shutil.copytree(f"{logs.root}/{TP.topic}-{TP.partition}", f"{logs.root}/{name}")
+    with closing(partition_offsets(options(logs.root))) as asked:
+        assert asked.partitions() == [TP]
+    with closing(partition_offsets(options(logs.root, subscribe="__consumer_offsets"))) as asked:
+        assert [each.topic for each in asked.partitions()] == ["__consumer_offsets"]
 
 
 def test_records_that_were_deleted_do_not_count(tmp_path):

@@ -3,22 +3,27 @@
 import pickle
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.clients import Producer
+from headrace.base.ids import TopicPartition
+from headrace.clients import Admin, OffsetSpec, Producer
 from headrace.log.system_disk import SystemDisk
+from headrace.spark.data_loss import LostDataError
+from headrace.spark.offsets import partition_offsets
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.ranges import OffsetRange
-from headrace.spark.segments import direct, remote_tier, splitting
+from headrace.spark.segments import direct, remote_tier
 from headrace.spark.segments.direct import read_segments
 from headrace.testing import Cluster
 from headrace.testing.disk import VirtualDisk
 from headrace.tiered.stores.folder import FolderStore
-from tests.spark.test_segments_live import all_ranges, direct_rows, fetched_rows, options, plan, rows
+from tests.compat.clients.face import eventually
+from tests.spark.test_segments_live import all_ranges, direct_rows, ends, fetched_rows, options, plan, rows
 from tests.tiered.tiered_cluster import TOPIC, tiered_cluster, wait_for_tail
 
 WRITTEN = 1500
@@ -94,7 +99,7 @@ def no_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "TASK_BYTES", 6000)
+    monkeypatch.setattr(direct, "TASK_BYTES", 6000)
 
 
 def given_for(cluster: Cluster, store: Path, **more: str) -> ReadOptions:
@@ -217,13 +222,63 @@ def test_credentials_are_not_shown(cluster: Cluster, store: Path) -> None:
     [
         ({"store.region": "x", "read.mode": "segments"}, "store.url is missing"),
         ({"store.url": "/x"}, "need read.mode=segments"),
-        ({"store.url": "/x", "path": "/y", "kafka.bootstrap.servers": ""}, "."),
     ],
 )
 def test_store_options_that_make_no_sense(more: dict[str, str], complaint: str) -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **more}
     with pytest.raises(OptionError, match=complaint):
-        read_options({name: value for name, value in given.items() if value}, streaming=False)
+        read_options(given, streaming=False)
+
+
+@pytest.fixture(scope="module")
+def log_directory(cluster: Cluster) -> str:
+    """Where a broker keeps the local part, once it has written down how far it may be read."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        (described,) = admin.describe_log_dirs(1)
+        partition = TopicPartition("tiered", 0)
+        end = admin.list_offsets({partition: OffsetSpec.LATEST})[partition].offset
+    given = without_broker(described.path)
+    eventually(lambda: ends(given)[partition][1] == end, lambda: f"{ends(given)} to reach {end}")
+    return described.path
+
+
+def without_broker(path: str, **more: str) -> ReadOptions:
+    given = {"path": path, "subscribe": "tiered", "includeHeaders": "true"}
+    return read_options(
+        given | {name.replace("_", "."): text for name, text in more.items()}, streaming=False
+    )
+
+
+@pytest.mark.usefixtures("no_fetching", "small_tasks")
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_path_and_a_store_need_no_broker(
+    cluster: Cluster, store: Path, log_directory: str, isolation: str
+) -> None:
+    beside = given_for(cluster, store, kafka_isolation_level=isolation)
+    given = without_broker(log_directory, store_url=str(store), kafka_isolation_level=isolation)
+    ranges = all_ranges(given)
+    assert ranges == all_ranges(beside)
+    assert ranges[0].start == 0
+    tasks = plan(given, ranges)
+    assert not any(each.has_broker for _, each in tasks)
+    expected = fetched_rows(beside, ranges)
+    assert direct_rows(given, pickle.loads(pickle.dumps(tasks))) == expected
+    with closing(partition_offsets(given)) as asked, closing(partition_offsets(beside)) as broker:
+        for row in expected[:: len(expected) // 5]:
+            late = {TopicPartition("tiered", 0): int(row["timestamp"].timestamp() * 1000)}
+            assert asked.at_times(late) == broker.at_times(late)
+
+
+def test_a_path_without_its_store_says_what_is_missing(cluster: Cluster, log_directory: str) -> None:
+    given = without_broker(log_directory)
+    with pytest.raises(LostDataError, match=r"remote store: to read it, name store\.url too"):
+        direct_rows(given, plan(given, all_ranges(given)))
+
+
+def test_a_store_beside_a_folder_alone_is_not_enough(log_directory: str, store: Path) -> None:
+    given = without_broker(f"{log_directory}/tiered-0", store_url=str(store))
+    with pytest.raises(OptionError, match=r"no partition of __remote_log_metadata.*a whole log directory"):
+        all_ranges(given)
 
 
 def test_a_segment_is_fetched_once_and_ahead_of_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:

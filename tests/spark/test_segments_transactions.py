@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.log.file_names import SNAPSHOT, TXN_INDEX
-from headrace.log.txn_index import ENTRY_BYTES
-from headrace.spark.segments import splitting
+from headrace.log.transaction_index import ENTRY_BYTES
+from headrace.spark.segments import direct
 from headrace.spark.segments.direct import read_segments
 from headrace.spark.segments.errors import DamagedSegmentError
 from tests.log.building import append, append_marker, batch_of, sequenced
@@ -69,7 +69,7 @@ def test_readers_of_committed_records_see_those_and_no_others(tmp_path, seed):
 
 def test_a_task_that_ends_before_a_transactions_marker_leaves_its_records_out(tmp_path, monkeypatch):
     """The list of aborted transactions that has it lies beside a segment that the task does not read."""
-    monkeypatch.setattr(splitting, "TASK_BYTES", 600)
+    monkeypatch.setattr(direct, "TASK_BYTES", 600)
     logs = builder(tmp_path)
     log, seen, committed, _ = random_transactions(logs, random.Random(3), segment_bytes=600)
     write_high_watermark(logs.root, log.log_end_offset)

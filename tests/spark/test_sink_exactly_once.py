@@ -3,8 +3,9 @@
 On headrace, and on Apache Kafka, whose brokers know no two-phase commit.
 """
 
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -14,14 +15,13 @@ from headrace.clients import Admin, Producer
 from headrace.clients.errors import ClientError
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import write_options
-from headrace.spark.sink import decision_log, exactly_once
+from headrace.spark.sink import SinkError, decision_log, exactly_once
 from headrace.spark.sink.columns import WriteColumns
-from headrace.spark.sink.decision_log import DecisionLog
-from headrace.spark.sink.decisions import Decision
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.commit_message import TaskCommitMessage, TaskIdentity
+from headrace.spark.sink.decision_log import BatchDecision, DecisionLog
 from headrace.spark.sink.exactly_once import ExactlyOnce
-from headrace.spark.sink.receipts import Receipt, TaskIdentity
 from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES
+from headrace.spark.worker import IDLE_MAX
 from headrace.testing import Cluster
 from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.prepare import UnavailableError
@@ -67,13 +67,13 @@ class Query:
         given = {"kafka.bootstrap.servers": self.brokers, "topic": self.topic} | more
         return ExactlyOnce(write_options(given), WriteColumns(("value",), has_topic=False))
 
-    def task(self, batch: int, number: int, *, attempt: int = 0, run: int | None = None) -> Receipt:
+    def task(self, batch: int, number: int, *, attempt: int = 0, run: int | None = None) -> TaskCommitMessage:
         first = (batch * TASKS + number) * ROWS
         rows = pa.record_batch({"value": [b"%d" % each for each in range(first, first + ROWS)]})
         name = f"run{self.run if run is None else run}"
         return self.strategy().write([rows], TaskIdentity(self.id, batch, number, attempt, name))
 
-    def tasks(self, batch: int) -> list[Receipt]:
+    def tasks(self, batch: int) -> list[TaskCommitMessage]:
         return [self.task(batch, number) for number in range(TASKS)]
 
     def restart(self) -> None:
@@ -102,10 +102,10 @@ def expected(batches: int) -> list[int]:
 
 
 def test_batches_are_seen_when_they_are_committed(query: Query) -> None:
-    receipts = query.tasks(0)
+    messages = query.tasks(0)
     assert query.values() == []
     assert len(query.open()) == TASKS
-    query.strategy().commit(receipts, 0)
+    query.strategy().commit(messages, 0)
     assert query.values() == expected(1)
     query.batch(1)
     assert query.values() == expected(2)
@@ -133,10 +133,10 @@ def dies_before(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> C
 def test_a_driver_that_dies_before_it_decides_has_decided_nothing(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receipts = query.tasks(0)
+    messages = query.tasks(0)
     undo = dies_before(monkeypatch, DecisionLog, "decide")
     with pytest.raises(Died):
-        query.strategy().commit(receipts, 0)
+        query.strategy().commit(messages, 0)
     undo()
     query.restart()
     query.batch(0)
@@ -162,11 +162,11 @@ def test_a_driver_that_dies_while_it_decides_has_decided_nothing(
         def close(self, timeout_ms: int | None = None) -> None:
             pass
 
-    receipts = query.tasks(0)
+    messages = query.tasks(0)
     monkeypatch.setattr(decision_log, "_DECIDING_MS", 600_000)
     monkeypatch.setattr(decision_log, "Producer", DyingProducer)
     with pytest.raises(Died):
-        query.strategy().commit(receipts, 0)
+        query.strategy().commit(messages, 0)
     monkeypatch.undo()
     query.restart()
     query.batch(0)
@@ -180,22 +180,22 @@ def test_a_driver_that_dies_while_it_decides_has_decided_nothing(
 def test_a_driver_that_dies_after_it_decided_is_finished_by_the_next(
     query: Query, monkeypatch: pytest.MonkeyPatch, finished: int
 ) -> None:
-    def finish_some(_: object, log: DecisionLog, decision: Decision) -> None:
+    def finish_some(_: object, log: DecisionLog, decision: BatchDecision) -> None:
         for each in decision.transactions[:finished]:
             log.admin.end_transaction(each.transactional_id, each.producer_id, each.epoch, committed=True)
         raise Died
 
     query.batch(0)
-    receipts = query.tasks(1)
+    messages = query.tasks(1)
     monkeypatch.setattr(ExactlyOnce, "_finish", finish_some)
     with pytest.raises(Died):
-        query.strategy().commit(receipts, 1)
+        query.strategy().commit(messages, 1)
     monkeypatch.undo()
     # An abort may come after a commit that did its work.
-    query.strategy().abort(receipts, 1)
+    query.strategy().abort(messages, 1)
     query.restart()
     repeated = query.tasks(1)
-    assert all(receipt.transaction is None for receipt in repeated), "it is decided: nothing is written"
+    assert all(message.transaction is None for message in repeated), "it is decided: nothing is written"
     query.strategy().commit(repeated, 1)
     query.batch(2)
     assert query.values() == expected(3)
@@ -211,10 +211,10 @@ def test_a_batch_that_spark_repeats_though_it_was_committed_is_written_once(quer
 
 
 def test_attempts_that_lose_are_aborted(query: Query) -> None:
-    receipts = [query.task(0, 0), query.task(0, 1)]
+    messages = [query.task(0, 0), query.task(0, 1)]
     query.task(0, 2, attempt=0)
-    receipts.append(query.task(0, 2, attempt=1))
-    query.strategy().commit(receipts, 0)
+    messages.append(query.task(0, 2, attempt=1))
+    query.strategy().commit(messages, 0)
     assert query.values() == expected(1)
     assert query.open() == []
 
@@ -261,7 +261,7 @@ def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
 ) -> None:
     """It has decided and finished, sleeps, and goes on to tidy up while another run writes."""
     old = query.tasks(0)
-    sweep, newer = ExactlyOnce._sweep, list[Receipt]()
+    sweep, newer = ExactlyOnce._sweep, list[TaskCommitMessage]()
 
     def sleep_then_sweep(strategy: ExactlyOnce, log: DecisionLog, sink: str, run: str) -> None:
         monkeypatch.undo()
@@ -281,8 +281,8 @@ def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
 
 
 def test_an_abort_gives_up_what_is_not_decided(query: Query) -> None:
-    receipts = query.tasks(0)
-    query.strategy().abort([*receipts, None], 0)
+    messages = query.tasks(0)
+    query.strategy().abort([*messages, None], 0)
     assert query.open() == []
     query.restart()
     query.batch(0)
@@ -293,25 +293,60 @@ def test_a_batch_write_is_all_or_nothing(query: Query) -> None:
     rows = pa.record_batch({"value": [b"1", b"2"]})
     for is_committed in (False, True):
         strategy = query.strategy()
-        receipts = [strategy.write([rows], TaskIdentity(None, None, number, 0)) for number in range(2)]
+        messages = [strategy.write([rows], TaskIdentity(None, None, number, 0)) for number in range(2)]
         assert query.values() == []
-        (strategy.commit if is_committed else strategy.abort)(receipts, None)
+        (strategy.commit if is_committed else strategy.abort)(messages, None)
     assert query.values() == [1, 1, 2, 2]
 
 
+def idle_logs(query: Query) -> list[str]:
+    return [each.key[0] for each in exactly_once._LOGS._idle if each.key[0] == query.id]
+
+
+def test_a_worker_keeps_the_decision_logs_of_a_few_queries_only(brokers: str) -> None:
+    threads = threading.active_count()
+    queries = [Query(brokers) for _ in range(IDLE_MAX + 2)]
+    for each in queries:
+        each.batch(0)
+    assert [len(idle_logs(each)) for each in queries] == [0, 0, *[1] * IDLE_MAX]
+    assert len(exactly_once._LOGS._idle) == IDLE_MAX
+    exactly_once._LOGS.close()
+    assert exactly_once._LOGS._idle == []
+    assert threading.active_count() <= threads
+    queries[-1].batch(1)
+    assert queries[-1].values() == expected(2)
+
+
+def test_a_batch_write_closes_its_decision_log(query: Query) -> None:
+    rows = pa.record_batch({"value": [b"1"]})
+    exactly_once._LOGS.close()
+    for end in ("commit", "abort"):
+        strategy = query.strategy()
+        message = strategy.write([rows], TaskIdentity(None, None, 0, 0))
+        assert len(exactly_once._LOGS._idle) == 1
+        getattr(strategy, end)([message], None)
+        assert exactly_once._LOGS._idle == []
+
+
 def test_an_empty_task_opens_nothing(query: Query) -> None:
-    receipt = query.strategy().write([], TaskIdentity(query.id, 0, 0, 0, "run0"))
-    assert receipt.transaction is None
-    query.strategy().commit([receipt], 0)
+    message = query.strategy().write([], TaskIdentity(query.id, 0, 0, 0, "run0"))
+    assert message.transaction is None
+    query.strategy().commit([message], 0)
     assert query.open() == []
 
 
 def test_two_phases_are_used_where_brokers_allow_them(
-    brokers: str, query: Query, request: pytest.FixtureRequest
+    brokers: str, query: Query, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened: list[Mapping[str, str]] = []
+    open_one = exactly_once.opened_producer
+    monkeypatch.setattr(
+        exactly_once, "opened_producer", lambda given: opened.append(given) or open_one(given)
+    )
     query.tasks(0)
     allows = "phases" in request.node.callspec.params["brokers"]
-    assert (brokers in exactly_once._without_two_phase) is not allows
+    # A refusal is remembered: only the first task has asked.
+    assert len(opened) == TASKS + (not allows)
     with Admin(bootstrap_servers=brokers) as admin:
         (name, *_) = query.open()
         timeout_ms = admin.describe_transactions(name)[name].timeout_ms

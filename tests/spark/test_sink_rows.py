@@ -1,4 +1,4 @@
-"""Rows on their way through the sink, without Spark: grouping, sizes, checks, and a task's receipt."""
+"""Rows on their way through the sink, without Spark: grouping, sizes, checks, and a task's message."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +11,12 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer, Producer
 from headrace.clients.errors import ClientError
 from headrace.spark.options import WriteOptions
+from headrace.spark.sink import SinkError
 from headrace.spark.sink.columns import WriteColumns, check_columns
-from headrace.spark.sink.delivery import AtLeastOnce, delivery_strategy
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.commit_message import TaskIdentity
 from headrace.spark.sink.producers import lent_producer, producer_settings
-from headrace.spark.sink.receipts import TaskIdentity
 from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES, PIECE_BYTES, SMALL_BYTES, pieces
+from headrace.spark.sink.writers import AtLeastOnce, delivery_strategy
 from headrace.testing import Cluster
 
 TASK = TaskIdentity("query", 7, 0, 0)
@@ -134,12 +134,12 @@ class TestAtLeastOnce:
             value=[str(n) for n in range(310)],
         )
         writer = strategy(cluster, ("value", "partition"), None)
-        receipt = writer.write(iter([rows, rows.slice(0, 0), rows.slice(0, 3)]), TASK)
-        assert receipt.task == TASK
-        assert receipt.count == 313
-        counts = {each: own.count for each, own in receipt.written.items()}
+        message = writer.write(iter([rows, rows.slice(0, 0), rows.slice(0, 3)]), TASK)
+        assert message.task == TASK
+        assert message.count == 313
+        counts = {each: own.count for each, own in message.written.items()}
         assert counts == {**{TopicPartition(first, n): 101 for n in range(3)}, TopicPartition(second, 0): 10}
-        assert {own.last_offset for own in receipt.written.values()} == {100, 9}
+        assert {own.last_offset for own in message.written.values()} == {100, 9}
         assert end_offsets(cluster, counts) == counts
 
     def test_records_batches_go_on_from_one_batch_of_spark_to_the_next(
@@ -154,10 +154,10 @@ class TestAtLeastOnce:
             )
             for at in range(0, count * each, each)
         ]
-        receipt = strategy(cluster, ("key", "value"), topic).write(iter(batches), TASK)
-        assert receipt.count == count * each
+        message = strategy(cluster, ("key", "value"), topic).write(iter(batches), TASK)
+        assert message.count == count * each
         with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-            consumer.assign(list(receipt.written))
+            consumer.assign(list(message.written))
             found: dict[int, list[bytes | None]] = {}
             while sum(map(len, found.values())) < count * each:
                 for record in consumer.poll(5.0):
@@ -173,9 +173,9 @@ class TestAtLeastOnce:
     ) -> None:
         topic = make_topic(1, {"max.message.bytes": "20000"})
         rows = batch(value=[b"%05d" % n + b"x" * 500 for n in range(1_000)])
-        receipt = strategy(cluster, ("value",), topic).write(iter([rows]), TASK)
-        assert receipt.written[TopicPartition(topic, 0)].count == 1_000
-        assert receipt.written[TopicPartition(topic, 0)].last_offset == 999
+        message = strategy(cluster, ("value",), topic).write(iter([rows]), TASK)
+        assert message.written[TopicPartition(topic, 0)].count == 1_000
+        assert message.written[TopicPartition(topic, 0)].last_offset == 999
 
     def test_a_record_that_nobody_takes_fails_the_task(self, cluster: Cluster, make_topic: Any) -> None:
         topic = make_topic(1, {"max.message.bytes": "20000"})
@@ -195,9 +195,9 @@ class TestAtLeastOnce:
 
     def test_rows_without_a_key_are_spread(self, cluster: Cluster, make_topic: Any) -> None:
         rows = batch(value=[b"x" * 1_000] * 20_000)
-        receipt = strategy(cluster, ("value",), make_topic(4)).write(iter([rows]), TASK)
-        assert len(receipt.written) > 1
-        assert receipt.count == 20_000
+        message = strategy(cluster, ("value",), make_topic(4)).write(iter([rows]), TASK)
+        assert len(message.written) > 1
+        assert message.count == 20_000
 
     def test_a_producer_serves_the_next_task_unless_one_failed(self, cluster: Cluster) -> None:
         settings = producer_settings({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "own"})

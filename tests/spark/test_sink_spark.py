@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import ConsumedRecord, Consumer
+from headrace.clients import Consumer, ConsumerRecord
 from headrace.testing import Cluster
 from tests.spark.whole_topics import whole_topic
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MakeTopic = Callable[..., str]
 
 
-def records(cluster: Cluster, topic: str) -> list[ConsumedRecord]:
+def records(cluster: Cluster, topic: str) -> list[ConsumerRecord]:
     """All of a topic, by partition and offset."""
     return whole_topic(cluster.bootstrap_servers, topic)
 

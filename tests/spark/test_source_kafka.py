@@ -61,10 +61,10 @@ def make_topic(bootstrap: str, partitions: int = 1, **settings: str) -> str:
     name = f"t-{uuid.uuid4().hex[:12]}"
     with Admin(bootstrap_servers=bootstrap) as admin:
         named = {key.replace("_", "."): value for key, value in settings.items()}
-        admin.create_topic(name, partitions=partitions, replication=1, settings=named)
+        admin.create_topic(name, partitions=partitions, replication_factor=1, configs=named)
         # Metadata may be ahead of the leaders. One that refuses a producer's first batch and takes its
         # second, sent right behind it, would have them in the wrong order.
-        admin.find_offsets(dict.fromkeys((TopicPartition(name, each) for each in range(partitions)), 0))
+        admin.list_offsets(dict.fromkeys((TopicPartition(name, each) for each in range(partitions)), 0))
     return name
 
 

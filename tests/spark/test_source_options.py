@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from headrace.base.ids import TopicPartition
+from headrace.spark.columns import spark_schema
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import (
     EARLIEST,
@@ -15,6 +16,7 @@ from headrace.spark.options import (
     read_options,
     write_options,
 )
+from headrace.spark.table_options import kept_options, with_options
 
 ORDERS = {"kafka.bootstrap.servers": "h:9092", "subscribe": "orders"}
 
@@ -26,6 +28,14 @@ def read(*, streaming: bool = False, **options: str) -> ReadOptions:
 def refused(match: str, options: dict[str, str], *, streaming: bool = False) -> None:
     with pytest.raises(OptionError, match=match):
         read_options(options, streaming=streaming)
+
+
+def test_what_a_table_of_the_catalogue_adds() -> None:
+    added = {"provider": "headrace", "location": "file:/x", "option.subscribe": "orders", "owner": "anna"}
+    assert read_options({**ORDERS, **added}, streaming=False) == read()
+    assert read_options({"kafka.bootstrap.servers": "h:9092", **added}, streaming=False) == read()
+    assert write_options({"kafka.bootstrap.servers": "h:9092", "provider": "headrace"}).topic is None
+    refused("there is no option owner", {**ORDERS, "owner": "anna"})
 
 
 def test_defaults_are_the_connectors() -> None:
@@ -119,7 +129,7 @@ def test_ways_to_begin_have_an_order() -> None:
         ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "kafka.group.id"),
         ({"kafka.key.deserializer": "x"}, "bytes"),
-        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"kafka.security.protocol": "SSLX"}, "kafka.security.protocol"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "higher"),
         ({"assign": '{"a": [0]}'}, "subscribe and assign are given"),
         ({"read.mode": "disk"}, "fetch or segments"),
@@ -150,9 +160,9 @@ def test_what_a_batch_read_refuses(options: dict[str, str], match: str) -> None:
     refused(match, {**ORDERS, **options})
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    value = "7" if name == "endingTimestamp" else '{"orders": {"0": 5}}'
+    value = '{"orders": {"0": 5}}'
     refused("a stream has no end", {**ORDERS, name: value}, streaming=True)
 
 
@@ -169,8 +179,8 @@ def test_limits_of_streams_are_passed_over_in_batch_reads() -> None:
 def test_what_is_about_the_inside_of_kafkas_client_is_told_and_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    more = {"kafka.connections.max.idle.ms": "5", "kafka.security.protocol": "plaintext"}
-    assert read(**more).settings == {"bootstrap.servers": "h:9092"}
+    more = {"kafka.connections.max.idle.ms": "5", "kafka.security.protocol": "SSL"}
+    assert read(**more).settings == {"bootstrap.servers": "h:9092", "security.protocol": "SSL"}
     assert "kafka.connections.max.idle.ms has no effect" in caplog.text
 
 
@@ -188,3 +198,28 @@ def test_options_of_writes() -> None:
     with pytest.raises(OptionError, match="did you mean topic"):
         write_options({"kafka.bootstrap.servers": "h:1", "topics": "a"})
     assert write_options({"kafka.bootstrap.servers": "h:1", "topic": "a"}).topic == "a"
+
+
+# Tables of the catalogue
+
+
+def test_a_tables_options_are_kept_with_its_columns() -> None:
+    created = {
+        "provider": "headrace",
+        "option.Subscribe": "a",
+        "subscribe": "a",
+        "kafka.bootstrap.servers": "h:1",
+    }
+    schema = spark_schema(("key", "value"))
+    kept = with_options(schema, created)
+    assert kept.simpleString() == schema.simpleString()
+    assert kept_options(kept, {}) == {"subscribe": "a", "kafka.bootstrap.servers": "h:1"}
+    assert kept_options(kept, {"Subscribe": "b"})["subscribe"] == "b"
+    assert with_options(schema, {"subscribe": "a"}) == schema
+    assert kept_options(schema, {}) == {}
+
+
+def test_secrets_are_no_options_of_a_table() -> None:
+    created = {"provider": "headrace", "subscribe": "a", "store.secret.access.key": "x"}
+    with pytest.raises(OptionError, match=r"store\.secret\.access\.key cannot be .* WITH \("):
+        with_options(spark_schema(("key",)), created)

@@ -24,8 +24,10 @@ from headrace.spark.columns import check_schema, spark_schema
 from headrace.spark.filters import PushedFilters
 from headrace.spark.offsets import offsets_from_json, offsets_json
 from headrace.spark.option_values import OptionError
+from headrace.spark.options import read_options
 from headrace.spark.ranges import OffsetRange, split
-from headrace.spark.stream_offsets import StreamOffset, batch_ranges, lag_json, limited
+from headrace.spark.source_progress import described, lag_json, source_metrics
+from headrace.spark.stream_offset import StreamOffset, batch_ranges, limited
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -169,10 +171,37 @@ def test_a_limit_is_always_reached_in_the_end() -> None:
 
 
 def test_progress_tells_the_lag() -> None:
-    assert lag_json({A0: 10, A1: 5}, {A0: 4, A1: 5}) == {
+    """As the connector tells it: a test beside it is in `test_jvm_connector`."""
+    told = lag_json({A0: 10, A1: 5}, {A0: 4, A1: 5}, "headrace[Subscribe[a]]")
+    assert told == {
         "a": {"0": 10, "1": 5},
         "@lag": {"a": {"0": 6, "1": 0}},
+        "@metrics": {
+            "minOffsetsBehindLatest": "0",
+            "maxOffsetsBehindLatest": "6",
+            "avgOffsetsBehindLatest": "3.0",
+        },
+        "@description": "headrace[Subscribe[a]]",
     }
+    progress = {"sources": [{"latestOffset": json.dumps(told)}, {"latestOffset": None}]}
+    assert source_metrics(progress) == [("headrace[Subscribe[a]]", told["@metrics"])]
+    # Before Spark 4.2 it is the text that Python has for it.
+    assert source_metrics(
+        {"sources": [{"latestOffset": str(told)}, {"latestOffset": "None"}]}
+    ) == source_metrics(progress)
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ({"subscribe": "b,a"}, "Subscribe[b, a]"),
+        ({"subscribePattern": "orders-.*"}, "SubscribePattern[orders-.*]"),
+        ({"assign": '{"a": [1, 0]}'}, "Assign[a-1, a-0]"),
+    ],
+)
+def test_a_source_is_described_by_its_topics(selection: dict[str, str], said: str) -> None:
+    options = read_options({"kafka.bootstrap.servers": "h:1", **selection}, streaming=True)
+    assert described(options) == f"headrace[{said}]"
 
 
 # Filters

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.clients.errors import NoSuchTopicError, TimedOutError, UnreachableError
-from headrace.records.columns import column_schema
+from headrace.records.columns.schema import column_schema
 from headrace.spark import range_fetcher, reading
 from headrace.spark.batch_reader import HeadraceBatchReader, planned_ranges
 from headrace.spark.columns import ALL_COLUMNS, arrow_schema, fit, spark_schema
@@ -304,7 +304,7 @@ def test_records_deleted_after_planning(cluster: Cluster, make_topic: MakeTopic)
 def test_a_log_that_is_shorter_than_planned(cluster: Cluster, make_topic: MakeTopic) -> None:
     topic = make_topic()
     fill(cluster.bootstrap_servers, topic, numbered(10))
-    quickly = {"kafkaConsumer.pollTimeoutMs": "200"}
+    quickly = {"kafkaConsumer.pollTimeoutMs": "3000"}  # long enough for a busy machine to connect
     with pytest.raises(LostDataError, match="ends at offset 10 now"):
         values_of(OffsetRange(topic, 0, 5, 15), options_for(cluster.bootstrap_servers, topic, **quickly))
     go_on = options_for(cluster.bootstrap_servers, topic, failOnDataLoss="false", **quickly)
@@ -353,7 +353,7 @@ def test_a_worker_keeps_a_few_fetchers_only(cluster: Cluster, make_topic: MakeTo
 
 
 def idle_fetchers(prefix: str) -> list[range_fetcher.RangeFetcher]:
-    return [fetcher for key, fetcher in range_fetcher._IDLE if ("", prefix) in key]
+    return [each.client for each in range_fetcher._FETCHERS._idle if prefix in each.key]
 
 
 def test_brokers_that_say_nothing() -> None:

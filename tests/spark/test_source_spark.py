@@ -1,6 +1,7 @@
 """The source in Spark itself: rows and types of batch reads, and streams that fail, stop and go on."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,54 @@ def test_filters_reach_the_source(spark: "SparkSession", cluster: Cluster, make_
     )
 
 
+def test_filters_are_seen_in_the_plan(
+    spark: "SparkSession", cluster: Cluster, make_topic: MakeTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = timestamp_millis(lit(FIRST_MS))
+    wanted = load(spark, cluster, make_topic()).where("offset >= 5").where(col("timestamp") >= late)
+    wanted.explain("formatted")
+    plan = capsys.readouterr().out
+    (pushed,) = [line for line in plan.splitlines() if "PushedFilters" in line]
+    assert "GreaterThanOrEqual(offset,5)" in pushed
+    (left,) = [line for line in plan.splitlines() if line.startswith("Condition : ")]
+    assert "timestamp" in left  # it narrows what is fetched, and Spark looks at it again
+    assert "offset" not in left
+
+
+@pytest.fixture
+def drop(spark: "SparkSession") -> Iterator[Callable[[str], None]]:
+    """Take a table or view away when the test is over."""
+    made: list[str] = []
+    yield made.append
+    for each in reversed(made):
+        spark.sql(f"DROP {each}")
+
+
+def test_a_table_of_the_catalogue(
+    spark: "SparkSession", cluster: Cluster, make_topic: MakeTopic, drop: Callable[[str], None]
+) -> None:
+    topic, other = make_topic(), make_topic()
+    fill(cluster.bootstrap_servers, topic, numbered(5))
+    fill(cluster.bootstrap_servers, other, numbered(2, 7))
+    options = f"OPTIONS (`kafka.bootstrap.servers` '{cluster.bootstrap_servers}', subscribe '{topic}')"
+    spark.sql(f"CREATE TABLE tabled USING headrace {options}")
+    drop("TABLE tabled")
+    assert values(spark.table("tabled")) == numbered(5)
+    assert values(spark.sql("SELECT * FROM tabled WHERE offset > 2")) == numbered(2, 3)
+    assert values(spark.sql(f"SELECT * FROM tabled WITH (subscribe = '{other}')")) == numbered(2, 7)
+    spark.sql("CREATE VIEW viewed AS SELECT value FROM tabled WHERE offset < 2")
+    drop("VIEW viewed")
+    assert values(spark.table("viewed")) == numbered(2)
+    spark.sql(f"CREATE TEMPORARY VIEW passing USING headrace {options}")
+    drop("VIEW passing")
+    assert values(spark.table("passing")) == numbered(5)
+    said = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+    assert values(spark.catalog.createTable("listed", source="headrace", **said)) == numbered(5)
+    drop("TABLE listed")
+    assert {"tabled", "viewed", "listed"} <= {each.name for each in spark.catalog.listTables()}
+    assert [each.name for each in spark.catalog.listColumns("listed")][:2] == ["key", "value"]
+
+
 def test_without_pushdown_spark_filters(
     spark: "SparkSession", cluster: Cluster, make_topic: MakeTopic
 ) -> None:
@@ -163,7 +212,7 @@ def test_a_stream_goes_on_where_it_was(
     assert [len(batch) for batch in stream.batches] == [6, 4]
     (source,) = progress[0]["sources"]
     assert source["endOffset"][topic] == {"0": 6}
-    assert source["latestOffset"] == {topic: {"0": 10}, "@lag": {topic: {"0": 4}}}
+    assert (source["latestOffset"][topic], source["latestOffset"]["@lag"]) == ({"0": 10}, {topic: {"0": 4}})
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         # No commit comes for the last batch of availableNow, and yet the group has it.
         assert admin.group_offsets(group)[TopicPartition(topic, 0)].offset == 10

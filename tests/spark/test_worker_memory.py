@@ -9,7 +9,7 @@ from tests.spark.worker_memory import GROWTH_MB_MAX, growths
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BACKLOG_MB = 4 * GROWTH_MB_MAX
+BACKLOG_MB = 2 * GROWTH_MB_MAX
 
 
 def test_a_worker_stays_small_on_a_large_backlog(

@@ -1,9 +1,9 @@
 """All records of a topic, read to its end by a client that knows nothing of Spark."""
 
-from headrace.clients import ConsumedRecord, Consumer
+from headrace.clients import Consumer, ConsumerRecord
 
 
-def whole_topic(bootstrap_servers: str, topic: str) -> list[ConsumedRecord]:
+def whole_topic(bootstrap_servers: str, topic: str) -> list[ConsumerRecord]:
     """What a reader of committed records sees now, by partition and offset."""
     with Consumer(
         bootstrap_servers=bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -11,7 +11,7 @@ def whole_topic(bootstrap_servers: str, topic: str) -> list[ConsumedRecord]:
         partitions = consumer.partitions_for(topic)
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)
-        found: list[ConsumedRecord] = []
+        found: list[ConsumerRecord] = []
         while any(consumer.position(each) < end for each, end in ends.items()):
             found += consumer.poll(10)
     return sorted(found, key=lambda each: (each.partition, each.offset))

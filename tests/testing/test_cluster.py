@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.clients import Admin
+from headrace.clients import Admin, ClientError
 from headrace.testing import Cluster
 
 
@@ -65,12 +65,25 @@ def test_what_cannot_be_had_is_said():
 def test_three_nodes_are_a_cluster_that_goes_on_without_one():
     with Cluster(nodes=3) as cluster:
         assert len(cluster.bootstrap_servers.split(",")) == 3
-        cluster.create_topic("before", 3, replicas=3)
+        cluster.create_topic("before", 3, replication_factor=3)
         cluster.stop_node(1)
         assert cluster.node_ids == [2, 3]
-        cluster.create_topic("after", 2, replicas=2)
+        cluster.create_topic("after", 2, replication_factor=2)
         cluster.start_node(1)
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             assert {"before", "after"} <= {each.name for each in admin.list_topics()}
             quorum = admin.describe_quorum()
             assert [each.node_id for each in quorum.members if each.is_voter] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_secure_one_lets_in_who_logs_in(nodes):
+    with Cluster(nodes, secure=True) as cluster:
+        cluster.create_topic("events", replication_factor=nodes)
+        producer = Producer(cluster.librdkafka_settings())
+        producer.produce("events", value=b"1")
+        assert producer.flush(30) == 0
+        with Admin(cluster.client_settings()) as admin:
+            assert [topic.name for topic in admin.list_topics()] == ["events"]
+        with pytest.raises(ClientError), Admin(bootstrap_servers=cluster.bootstrap_servers) as stranger:
+            stranger.list_topics()

@@ -7,7 +7,11 @@ import pytest
 
 from headrace.testing.disk import VirtualDisk
 from headrace.testing.remote_store import FaultyStore, StoreFaults
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.store_suite import StoreSuite
 
@@ -19,18 +23,18 @@ def faulty(seed: int = 0, **rates: float) -> FaultyStore:
 
 
 def size_after_failed_put(store: FaultyStore) -> int | None:
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log"):
+    with pytest.raises(RemoteStorageError, match=r"t/0/a\.log"):
         store.put_bytes("t/0/a.log", bytes(100))
     store.faults = StoreFaults()
     try:
         return len(store.read("t/0/a.log", 0, 1000))
-    except MissingObjectError:
+    except RemoteResourceNotFoundError:
         return None
 
 
 class TestWithoutFaults(StoreSuite):
     @pytest.fixture
-    def store(self) -> RemoteStore:
+    def store(self) -> RemoteStorageManager:
         return faulty()
 
 
@@ -63,7 +67,7 @@ def test_a_failed_delete_may_have_removed_some() -> None:
         for name in ("a", "b", "c"):
             store.put_bytes(name, b"x")
         store.faults.halves = 1
-        with pytest.raises(RemoteStoreError):
+        with pytest.raises(RemoteStorageError):
             store.delete(["a", "b", "c"])
         left.add(len(list(store.list(""))))
     assert left == {0, 1, 2, 3}
@@ -72,7 +76,7 @@ def test_a_failed_delete_may_have_removed_some() -> None:
 def test_a_lost_object_was_put_all_the_same() -> None:
     store = faulty(loses=1)
     store.put_bytes("a", b"x")
-    with pytest.raises(MissingObjectError):
+    with pytest.raises(RemoteResourceNotFoundError):
         store.read("a", 0, 1)
     store.faults = StoreFaults()
     store.put_bytes("b", b"x")
@@ -101,7 +105,7 @@ def test_while_the_store_is_away_everything_fails() -> None:
         lambda: store.list(""),
     ]
     for call in calls:
-        with pytest.raises(RemoteStoreError):
+        with pytest.raises(RemoteStorageError):
             call()
     store.is_away = False
     assert list(store.list("")) == [("a", 1)]
@@ -128,7 +132,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
             try:
                 store.put_bytes(f"{number % 7}", bytes(50))
                 told.append("put")
-            except RemoteStoreError as failure:
+            except RemoteStorageError as failure:
                 told.append(str(failure))
         store.faults = StoreFaults()
         return [*told, *map(str, store.list(""))]

@@ -1,7 +1,7 @@
 """Remote segments for tests."""
 
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.tiered.remote_segment import RemoteSegment, SegmentState, TopicIdPartition
+from headrace.tiered.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 
 PARTITION = TopicIdPartition(TopicId(bytes(range(16))), TopicPartition("rows", 3))
 
@@ -11,13 +11,13 @@ def remote_segment(
     start: int,
     end: int,
     *epochs: tuple[int, int],
-    state: SegmentState = SegmentState.COPY_FINISHED,
+    state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_FINISHED,
     partition: TopicIdPartition = PARTITION,
     max_timestamp: int = 1_000,
     size: int = 100,
-) -> RemoteSegment:
+) -> RemoteLogSegmentMetadata:
     """A segment with offsets `start` to `end`; of epoch 0 unless told otherwise."""
-    return RemoteSegment(
+    return RemoteLogSegmentMetadata(
         partition,
         number.to_bytes(16, "big"),
         start,

@@ -8,16 +8,21 @@ from typing import Any
 from headrace.base.errors import ApiError
 from headrace.log.checkpoints import encode_epochs
 from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
-from headrace.log.partition_log import PartitionLog
-from headrace.log.segment import Segment
+from headrace.log.log_segment import LogSegment
+from headrace.log.unified_log import UnifiedLog
 from headrace.records.batch import Record, batches, read_records
-from headrace.server.waiting import Waiting
+from headrace.server.purgatory import Purgatory
 from headrace.testing.disk import VirtualDisk
-from headrace.tiered.index_cache import IndexCache
-from headrace.tiered.reader import ReaderLimits, RemoteReader, RemoteWindow
-from headrace.tiered.remote_log import RemoteLogs
-from headrace.tiered.remote_segment import EPOCHS, RemoteSegment, SegmentState, TopicIdPartition
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.metadata_cache import RemotePartitionMetadataStore
+from headrace.tiered.reader import ReaderLimits, RemoteLogReader, RemoteWindow
+from headrace.tiered.remote_index_cache import RemoteIndexCache
+from headrace.tiered.remote_storage import RemoteStorageError, RemoteStorageManager
+from headrace.tiered.segment_metadata import (
+    EPOCHS,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 from headrace.tiered.stores.folder import FolderStore
 from headrace.tiered.window_memory import WindowMemory
 from tests.log.building import LogBuilder
@@ -39,7 +44,7 @@ class WatchedStore(FolderStore):
     def read(self, name: str, start: int, end: int) -> bytes:
         self.reads.append((name, start, end))
         if any(name.endswith(each) for each in self.failing):
-            raise RemoteStoreError(f"{name}: the store is on fire")
+            raise RemoteStorageError(f"{name}: the store is on fire")
         data = super().read(name, start, end)
         for ending, at in self.flips.items():
             if name.endswith(ending) and start <= at < start + len(data):
@@ -74,10 +79,10 @@ class Tiered:
             self.store.window_bytes_max = self.window_bytes_max
         self.disk.make_folder("/data")
         self.logs = LogBuilder(self.disk, "/data")
-        self.remote_logs = RemoteLogs()
-        self.waiting = Waiting(asyncio.get_running_loop())
+        self.remote_logs = RemotePartitionMetadataStore()
+        self.waiting = Purgatory(asyncio.get_running_loop())
         self.indexes = self.new_indexes()
-        self.reader = RemoteReader(
+        self.reader = RemoteLogReader(
             self.store,
             self.indexes,
             self.remote_logs,
@@ -90,8 +95,8 @@ class Tiered:
             memory=self.memory,
         )
 
-    def new_indexes(self) -> IndexCache:
-        return IndexCache(
+    def new_indexes(self) -> RemoteIndexCache:
+        return RemoteIndexCache(
             self.disk,
             "/data/remote-log-index-cache",
             self.store,
@@ -99,7 +104,7 @@ class Tiered:
             new_lock=Lock,
         )
 
-    def open(self, **settings: Any) -> PartitionLog:
+    def open(self, **settings: Any) -> UnifiedLog:
         log = self.logs.open(**settings)
         self.partition = TopicIdPartition(log.topic_id, log.topic_partition)
         self.remote_logs.load(self.partition)
@@ -109,17 +114,17 @@ class Tiered:
     def remote(self) -> Any:
         return self.remote_logs.known(self.partition)
 
-    def copy(self, log: PartitionLog) -> list[RemoteSegment]:
+    def copy(self, log: UnifiedLog) -> list[RemoteLogSegmentMetadata]:
         """Copy all closed segments that are not in the store yet."""
         return copy_closed(log, self.store, self.remote_logs)
 
-    def drop_local(self, log: PartitionLog, count: int) -> None:
+    def drop_local(self, log: UnifiedLog, count: int) -> None:
         drop_local(log, count)
 
-    def remove(self, segment: RemoteSegment) -> None:
+    def remove(self, segment: RemoteLogSegmentMetadata) -> None:
         self.store.delete(segment.object_names())
 
-    async def read(self, log: PartitionLog, offset: int, **bounds: Any) -> RemoteWindow:
+    async def read(self, log: UnifiedLog, offset: int, **bounds: Any) -> RemoteWindow:
         """Try until it is there, as a Fetch that waits does: after each arrival."""
         bounds = {"max_bytes": 1 << 20, "max_offset": log.high_watermark, **bounds}
 
@@ -132,7 +137,7 @@ class Tiered:
             found = await self.waiting.watch([log.topic_partition], attempt, wait_ms=60_000)
         return found
 
-    async def read_all(self, log: PartitionLog, offset: int = 0, **bounds: Any) -> list[Record]:
+    async def read_all(self, log: UnifiedLog, offset: int = 0, **bounds: Any) -> list[Record]:
         """Every record from `offset` on, from both tiers, as a consumer goes about it."""
         records: list[Record] = []
         while offset < log.high_watermark:
@@ -150,7 +155,7 @@ class Tiered:
                 offset = header.next_offset
         return records
 
-    async def refused(self, log: PartitionLog, offset: int) -> ApiError:
+    async def refused(self, log: UnifiedLog, offset: int) -> ApiError:
         """The error with which a read ends."""
         try:
             await self.read(log, offset)
@@ -159,15 +164,17 @@ class Tiered:
         raise AssertionError(f"offset {offset} could be read")
 
 
-def drop_local(log: PartitionLog, count: int) -> None:
+def drop_local(log: UnifiedLog, count: int) -> None:
     """The oldest local segments go; the log starts where it did."""
     for segment in log.segments.drop_first(count):
         segment.release()
 
 
-def copy_closed(log: PartitionLog, store: RemoteStore, logs: RemoteLogs) -> list[RemoteSegment]:
+def copy_closed(
+    log: UnifiedLog, store: RemoteStorageManager, logs: RemotePartitionMetadataStore
+) -> list[RemoteLogSegmentMetadata]:
     """Copy all closed segments that are not in the store yet, and apply the records of that."""
-    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_high_watermark(log.log_end_offset)
     partition = TopicIdPartition(log.topic_id, log.topic_partition)
     logs.load(partition)
     remote = logs.known(partition)
@@ -183,15 +190,15 @@ def copy_closed(log: PartitionLog, store: RemoteStore, logs: RemoteLogs) -> list
 
 
 def _copy(
-    log: PartitionLog, segment: Segment, end: int, store: RemoteStore, *, segment_id: bytes
-) -> RemoteSegment:
-    starts = [(epoch, start) for epoch, start in log.epochs.entries() if start < end]
+    log: UnifiedLog, segment: LogSegment, end: int, store: RemoteStorageManager, *, segment_id: bytes
+) -> RemoteLogSegmentMetadata:
+    starts = [(epoch, start) for epoch, start in log.leader_epoch_cache.entries() if start < end]
     epochs = tuple(
         (epoch, max(start, segment.base_offset))
         for number, (epoch, start) in enumerate(starts)
         if number + 1 == len(starts) or starts[number + 1][1] > segment.base_offset
     )
-    remote = RemoteSegment(
+    remote = RemoteLogSegmentMetadata(
         TopicIdPartition(log.topic_id, log.topic_partition),
         segment_id,
         segment.base_offset,
@@ -199,7 +206,7 @@ def _copy(
         segment.max_timestamp()[0],
         segment.size,
         epochs,
-        SegmentState.COPY_FINISHED,
+        RemoteLogSegmentState.COPY_FINISHED,
         broker_id=1,
         event_ms=5,
         has_aborted=segment.indexes.has_aborted,

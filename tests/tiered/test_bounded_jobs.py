@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from headrace.node.remote_reading import THREADS_MAX
-from headrace.tiered.bounded_jobs import BoundedJobs
+from headrace.remote_log.remote_reading import THREADS_MAX
+from headrace.tiered.offset_reader import BoundedJobs
 
 WAIT_S = 60
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import azure_server, azurite, gcs_server, s3_jars
@@ -39,7 +43,7 @@ def _need(program: Callable[[], Path]) -> None:
 @pytest.mark.java
 class TestOnGoogles(StoreSuite):
     @pytest.fixture
-    def store(self, google: dict[str, str]) -> RemoteStore:
+    def store(self, google: dict[str, str]) -> RemoteStorageManager:
         return open_url(f"gs://bucket/some/{uuid.uuid4().hex}", google, SystemDisk())
 
 
@@ -51,7 +55,7 @@ def test_a_topics_life_on_googles(google: dict[str, str]) -> None:
 @pytest.mark.nodejs
 class TestOnAzures(StoreSuite):
     @pytest.fixture
-    def store(self, azure: dict[str, str]) -> RemoteStore:
+    def store(self, azure: dict[str, str]) -> RemoteStorageManager:
         return open_url(f"az://bucket/some/{uuid.uuid4().hex}", azure, SystemDisk())
 
 
@@ -59,10 +63,10 @@ class TestOnAzures(StoreSuite):
 def test_a_wrong_key_is_told_without_it(azure: dict[str, str]) -> None:
     wrong = "bm90IHRoZSBrZXkgb2YgYSB0ZXN0"
     store = open_url("az://bucket", {**azure, "account.key": wrong}, SystemDisk())
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in az://bucket.*403 Forbidden") as raised:
+    with pytest.raises(RemoteStorageError, match=r"t/0/a\.log in az://bucket.*403 Forbidden") as raised:
         store.put_bytes("t/0/a.log", b"x")
     assert wrong not in str(raised.value)
-    assert not isinstance(raised.value, MissingObjectError)
+    assert not isinstance(raised.value, RemoteResourceNotFoundError)
 
 
 @pytest.mark.nodejs

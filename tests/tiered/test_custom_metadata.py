@@ -6,8 +6,8 @@ import pytest
 
 from headrace.log.file_names import LOG
 from headrace.testing.disk import VirtualDisk
-from headrace.tiered.custom_metadata import Finishing, NoteTooLargeError, store_of
-from headrace.tiered.segment_mark import joined, parted
+from headrace.tiered.remote_storage import CustomMetadataSizeLimitExceededError, Finishing, store_of
+from headrace.tiered.segment_metadata import joined, parted
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.building import remote_segment
 
@@ -61,7 +61,9 @@ def test_a_note_is_kept_with_the_mark_if_it_fits(bytes_max: int, fits: bool) -> 
     if fits:
         finishing()
     else:
-        with pytest.raises(NoteTooLargeError, match=r"7 bytes .*custom\.metadata\.max\.bytes, 6"):
+        with pytest.raises(
+            CustomMetadataSizeLimitExceededError, match=r"7 bytes .*custom\.metadata\.max\.bytes, 6"
+        ):
             finishing()
     # One that is too large is still told to the store when what was copied is deleted.
     assert finishing.finished.custom_metadata == b"clean-to=5;shelf 7"

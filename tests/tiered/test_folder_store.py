@@ -9,22 +9,27 @@ from headrace.base.ids import TopicId, TopicPartition
 from headrace.log.disk import Disk
 from headrace.log.system_disk import SystemDisk
 from headrace.testing.disk import Crash, VirtualDisk
-from headrace.tiered.remote_segment import TopicIdPartition, partition_prefix
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, begun
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+    begun,
+)
+from headrace.tiered.segment_metadata import TopicIdPartition, partition_prefix
 from headrace.tiered.stores.folder import FolderStore
 from tests.tiered.store_suite import StoreSuite
 
 
 class TestOnTheSystemsDisk(StoreSuite):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> RemoteStore:
+    def store(self, tmp_path: Path) -> RemoteStorageManager:
         (tmp_path / "remote").mkdir()
         return FolderStore(SystemDisk(), f"{tmp_path}/remote/")
 
 
 class TestOnAVirtualDisk(StoreSuite):
     @pytest.fixture
-    def store(self) -> RemoteStore:
+    def store(self) -> RemoteStorageManager:
         return FolderStore(disk_with("/remote"), "/remote")
 
 
@@ -52,7 +57,7 @@ def test_what_a_killed_writer_left_is_not_listed_and_goes_with_the_object() -> N
     disk.open("/remote/t/0/a.log~", create=True).write(0, [b"half of it, and longer than the whole"])
     store = FolderStore(disk, "/remote")
     assert list(store.list("")) == []
-    with pytest.raises(MissingObjectError):
+    with pytest.raises(RemoteResourceNotFoundError):
         store.read("t/0/a.log", 0, 10)
     assert begun(store, "") == begun(store, "t/0/a") == ["t/0/a.log"]
     store.put_bytes("t/0/a.log", b"whole")
@@ -87,9 +92,9 @@ def test_a_share_that_is_not_mounted_is_no_empty_store(disk: Disk, tmp_path: Pat
         lambda: store.delete(["t/0/a.log"]),
         lambda: list(store.list("")),
     ):
-        with pytest.raises(RemoteStoreError, match="is not there: make it, or mount the share") as raised:
+        with pytest.raises(RemoteStorageError, match="is not there: make it, or mount the share") as raised:
             action()
-        assert not isinstance(raised.value, MissingObjectError)
+        assert not isinstance(raised.value, RemoteResourceNotFoundError)
     assert not disk.exists(root)
 
 
@@ -97,7 +102,7 @@ def test_a_full_disk_is_told_with_the_objects_name() -> None:
     disk = disk_with("/remote")
     store = FolderStore(disk, "/remote")
     disk.tree.capacity_bytes = 10
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in /remote: .*No space left"):
+    with pytest.raises(RemoteStorageError, match=r"t/0/a\.log in /remote: .*No space left"):
         store.put_bytes("t/0/a.log", bytes(100))
     assert list(store.list("")) == []
 

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.log.system_disk import SystemDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, begun, puts
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+    begun,
+    puts,
+)
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.tiered.servers import hdfs_jars, hdfs_server
@@ -27,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.java
 class TestOnHdfs(StoreSuite):
     @pytest.fixture
-    def store(self, cluster: str) -> RemoteStore:
+    def store(self, cluster: str) -> RemoteStorageManager:
         return open_url(f"{cluster}/some/{uuid.uuid4().hex}", {}, SystemDisk())
 
 
@@ -54,7 +60,7 @@ def test_what_a_killed_writer_left_goes_with_the_object(cluster: str) -> None:
     store = open_url(f"{cluster}/left", {}, SystemDisk())
     assert list(store.list("")) == []
     assert begun(store, "t/0/") == ["t/0/a.log"]
-    with pytest.raises(MissingObjectError):
+    with pytest.raises(RemoteResourceNotFoundError):
         store.read("t/0/a.log", 0, 10)
     store.delete(["t/0/a.log"])
     assert [entry.path for entry in client.list_status("/left")] == []
@@ -68,7 +74,9 @@ def test_a_topics_life(cluster: str) -> None:
 def test_a_name_node_that_is_away_is_told_soon() -> None:
     """Nothing listens on port 1."""
     store = open_url("hdfs://127.0.0.1:1/x", {"dfs.client.failover.max.attempts": "1"}, SystemDisk())
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in hdfs://127\.0\.0\.1:1/x: Connection refused"):
+    with pytest.raises(
+        RemoteStorageError, match=r"t/0/a\.log in hdfs://127\.0\.0\.1:1/x: Connection refused"
+    ):
         store.put_bytes("t/0/a.log", b"x")
 
 
@@ -79,5 +87,5 @@ def test_small_objects_are_put_at_once_and_one_that_fails_is_told(cluster: str) 
     for put in puts(store, objects):
         put()
     assert {name: store.read(name, 0, 9) for name, _ in store.list("t/")} == objects
-    with pytest.raises(RemoteStoreError, match="cannot be an object's name"):
+    with pytest.raises(RemoteStorageError, match="cannot be an object's name"):
         puts(store, {"t/0/good.index": b"", "../bad": b""})[0]()

@@ -11,14 +11,18 @@ import pytest
 from headrace.base.ids import uuid_text
 from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.records.batch import batches, read_records
-from headrace.tiered.remote_log import RemoteLogs, SegmentUpdate
-from headrace.tiered.remote_segment import RemoteSegment, SegmentState
-from headrace.tiered.segment_mark import GIVEN_UP
-from headrace.tiered.segment_records import decode_record, encode_record
-from headrace.tiered.steps import Teller
+from headrace.remote_log.steps import Publisher
+from headrace.tiered.metadata_cache import RemotePartitionMetadataStore
+from headrace.tiered.metadata_serde import decode_record, encode_record
+from headrace.tiered.segment_metadata import (
+    GIVEN_UP,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
 from tests.compat.prepare import UnavailableError, java_class, java_command, kafka_libs
-from tests.node.test_tier_crashes import AFTER, HALF, Plan, run
-from tests.node.test_tiers import TieredWorld
+from tests.remote_log.test_crashes import AFTER, HALF, Plan, run
+from tests.remote_log.test_remote_log_manager import TieredWorld
 from tests.tiered.building import PARTITION, remote_segment
 
 pytestmark = pytest.mark.java
@@ -46,7 +50,7 @@ def known_to_kafka(records: Iterable[bytes], classes: Path) -> set[str]:
 
 
 def known_here(records: Iterable[bytes]) -> set[str]:
-    logs = RemoteLogs()
+    logs = RemotePartitionMetadataStore()
     for record in records:
         decoded = decode_record(record)
         assert decoded is not None
@@ -62,7 +66,7 @@ def known_here(records: Iterable[bytes]) -> set[str]:
 def records_of(world: TieredWorld) -> list[bytes]:
     """All that a node wrote to `__remote_log_metadata`; a partition's records are in one partition of it."""
     found: list[bytes] = []
-    for replica in world.node.parts.replicas:
+    for replica in world.node.parts.replica_manager:
         if replica.topic_partition.topic == REMOTE_LOG_TOPIC and replica.log is not None:
             for segment in replica.log.segments:
                 data = segment.file.read(0, segment.size)
@@ -79,18 +83,22 @@ def test_it_refuses_nothing_that_is_written_in_a_life_with_crashes(classes: Path
         run(Plan(0, AFTER), records=count, at_end=lambda world: lives.extend(records_of(world)))
     assert known_to_kafka(lives, classes) == known_here(lives)
     decoded = [decode_record(record) for record in lives]
-    assert any(isinstance(each, RemoteSegment) and each.custom_metadata == GIVEN_UP for each in decoded)
+    assert any(
+        isinstance(each, RemoteLogSegmentMetadata) and each.custom_metadata == GIVEN_UP for each in decoded
+    )
 
 
 @pytest.mark.parametrize("finishes_before", [True, False])
 def test_a_finish_that_races_with_a_new_leader(classes: Path, finishes_before: bool) -> None:
     """Before it was given up the copy counts, to both. Behind it, to Kafka alone, until it is removed."""
-    started = remote_segment(1, 0, 9, state=SegmentState.COPY_STARTED)
-    given_up = Teller(2, lambda: 8).give_up(started).record
-    finish = SegmentUpdate(PARTITION, started.segment_id, SegmentState.COPY_FINISHED, 1, 7)
+    started = remote_segment(1, 0, 9, state=RemoteLogSegmentState.COPY_STARTED)
+    given_up = Publisher(2, lambda: 8).give_up(started).record
+    finish = RemoteLogSegmentMetadataUpdate(
+        PARTITION, started.segment_id, RemoteLogSegmentState.COPY_FINISHED, 1, 7
+    )
     removal = [
-        SegmentUpdate(PARTITION, started.segment_id, state, 2, 9)
-        for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED)
+        RemoteLogSegmentMetadataUpdate(PARTITION, started.segment_id, state, 2, 9)
+        for state in (RemoteLogSegmentState.DELETE_STARTED, RemoteLogSegmentState.DELETE_FINISHED)
     ]
     race = (finish, given_up) if finishes_before else (given_up, finish, removal[0])
     records = [encode_record(each) for each in (started, *race)]

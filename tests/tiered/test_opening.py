@@ -9,9 +9,8 @@ from headrace.log.system_disk import SystemDisk
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
 from headrace.settings.describe import describe_broker
-from headrace.tiered.store import RemoteStore, RemoteStoreError
+from headrace.tiered.remote_storage import ErrorReasons, RemoteStorageError, RemoteStorageManager
 from headrace.tiered.stores.opening import open_store, open_url
-from headrace.tiered.stores.secrets import Reasons
 from tests.settings.test_broker_config import NODE
 
 ENABLED = {**NODE, "remote.log.storage.system.enable": "true"}
@@ -19,7 +18,7 @@ SECRET = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
 S3 = {"access.key.id": "AKIAIOSFODNN7EXAMPLE", "secret.access.key": SECRET, "region": "us-east-1"}
 
 
-def opened(settings: Mapping[str, str]) -> RemoteStore | None:
+def opened(settings: Mapping[str, str]) -> RemoteStorageManager | None:
     return open_store(BrokerConfig({**ENABLED, **settings}), SystemDisk())
 
 
@@ -114,7 +113,7 @@ def test_credentials_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     config = BrokerConfig({**ENABLED, **settings})
     store = open_store(config, SystemDisk())
     assert store is not None
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in s3://bucket: ") as raised:
+    with pytest.raises(RemoteStorageError, match=r"t/0/a\.log in s3://bucket: ") as raised:
         store.put_bytes("t/0/a.log", b"x")
     told = [str(raised.value), repr(raised.value.__cause__), repr(store), caplog.text]
     told += [str(entry) for entry in describe_broker(config)]
@@ -122,7 +121,7 @@ def test_credentials_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_reason_is_one_line_without_queries_and_secrets() -> None:
-    reasons = Reasons({"secret_access_key": SECRET, "region": "us-east-1", "token": "abc"})
+    reasons = ErrorReasons({"secret_access_key": SECRET, "region": "us-east-1", "token": "abc"})
     error = ValueError(f"GET https://host/b?sig={SECRET} failed in us-east-1: bad key {SECRET}\nDebug: abc")
     assert reasons.of(error) == "GET https://host/b?… failed in us-east-1: bad key …"
     assert reasons.of(ValueError()) == "ValueError"

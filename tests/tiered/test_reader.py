@@ -6,11 +6,11 @@ from typing import Any
 
 from headrace.base.error_codes import ErrorCode
 from headrace.log.file_names import INDEX, LOG, TXN_INDEX
-from headrace.log.partition_log import PartitionLog
+from headrace.log.unified_log import UnifiedLog
 from headrace.records.batch import batches
 from headrace.testing.world import World
-from headrace.tiered.remote_segment import SegmentState
-from headrace.tiered.store import WINDOW_BYTES_MAX
+from headrace.tiered.remote_storage import WINDOW_BYTES_MAX
+from headrace.tiered.segment_metadata import RemoteLogSegmentState
 from headrace.tiered.window_memory import WindowMemory
 from tests.log.building import append, append_marker, batch_of, offsets_of, sequenced
 from tests.tiered.reading import Tiered
@@ -26,7 +26,7 @@ def simulated(script: Script) -> Callable[[], None]:
     return run
 
 
-def filled(tiers: Tiered, *, count: int = 100, value_bytes: int = 400, **settings: Any) -> PartitionLog:
+def filled(tiers: Tiered, *, count: int = 100, value_bytes: int = 400, **settings: Any) -> UnifiedLog:
     """Batches of five records, in segments of some ten batches, all closed ones copied."""
     log = tiers.open(**{"segment_bytes": 20_000, "index_interval_bytes": 1_000, **settings})
     for number in range(count):
@@ -85,7 +85,7 @@ async def test_a_sequential_reader_finds_the_next_window_there_also_over_the_bor
     assert third.records
     before = len(tiers.store.reads_of(LOG))
     offset = second.upper_offset
-    base = tiers.remote.readable(log.epochs)[1].start_offset
+    base = tiers.remote.readable(log.leader_epoch_cache)[1].start_offset
     while offset < base + 5:
         found = tiers.reader.read(log, offset, max_bytes=1, max_offset=log.high_watermark)
         assert found is not None, f"offset {offset} was not read ahead"
@@ -152,15 +152,15 @@ async def test_the_pace_counts_what_is_read_and_not_what_could_have_been() -> No
     tiers = Tiered(bytes_per_second=100_000)
     log = filled(tiers, count=200)
     tiers.drop_local(log, len(log.segments) - 1)
-    size = sum(segment.size for segment in tiers.remote.readable(log.epochs))
-    assert len(tiers.remote.readable(log.epochs)) > 10
+    size = sum(segment.size for segment in tiers.remote.readable(log.leader_epoch_cache))
+    assert len(tiers.remote.readable(log.leader_epoch_cache)) > 10
     loop = tiers.waiting._loop
     started = loop.time()
     await tiers.read_all(log)
     assert size / 100_000 - 2 < loop.time() - started < size / 100_000 + 2
     # Who begins inside of a segment pays for what is behind that.
     started = loop.time()
-    last = tiers.remote.readable(log.epochs)[-1]
+    last = tiers.remote.readable(log.leader_epoch_cache)[-1]
     for _ in range(5):
         tiers.reader._memory = WindowMemory()
         await tiers.read(log, last.end_offset)
@@ -172,7 +172,7 @@ async def test_no_more_reads_at_once_and_none_forgotten() -> None:
     tiers = Tiered(threads=1, pending_max=1)
     log = filled(tiers)
     tiers.drop_local(log, 6)
-    starts = [segment.start_offset for segment in tiers.remote.readable(log.epochs)][:6]
+    starts = [segment.start_offset for segment in tiers.remote.readable(log.leader_epoch_cache)][:6]
     pending = [tiers.read(log, start) for start in starts]
     for start, read in zip(starts, pending, strict=True):
         assert next(batches((await read).records))[1].base_offset == start
@@ -211,10 +211,10 @@ async def test_a_segment_that_retention_removes_meanwhile_is_out_of_range() -> N
     tiers = Tiered()
     log = filled(tiers)
     tiers.drop_local(log, 5)
-    first = tiers.remote.readable(log.epochs)[0]
+    first = tiers.remote.readable(log.leader_epoch_cache)[0]
     tiers.remove(first)
     assert (await tiers.refused(log, 0)).code is ErrorCode.UNKNOWN_SERVER_ERROR, "the record says it is there"
-    tiers.remote.apply(first.moved_to(SegmentState.DELETE_STARTED, broker_id=1, event_ms=6))
+    tiers.remote.apply(first.moved_to(RemoteLogSegmentState.DELETE_STARTED, broker_id=1, event_ms=6))
     assert (await tiers.refused(log, 0)).code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -245,7 +245,7 @@ async def test_aborted_transactions_are_found_in_this_and_later_segments_and_on_
     tiers.copy(log)
     tiers.drop_local(log, len(log.segments) - 1)
     append_marker(log, 9, 0, commit=False)
-    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_high_watermark(log.log_end_offset)
     found = await tiers.read(log, 0, committed=True)
     assert sorted(found.aborted) == [(7, 0), (8, 4), (9, 7)]
     found = await tiers.read(log, 5, committed=True)
@@ -257,7 +257,7 @@ async def test_aborted_transactions_are_found_in_this_and_later_segments_and_on_
     tiers.drop_local(log, len(log.segments) - 1)
     found = await tiers.read(log, 5, committed=True)
     assert sorted(found.aborted) == [(8, 4), (9, 7)]
-    assert len(tiers.store.reads_of(TXN_INDEX)) <= len(tiers.remote.readable(log.epochs))
+    assert len(tiers.store.reads_of(TXN_INDEX)) <= len(tiers.remote.readable(log.leader_epoch_cache))
 
 
 @simulated
@@ -265,7 +265,7 @@ async def test_offsets_that_compaction_took_are_passed_over() -> None:
     tiers = Tiered()
     log = filled(tiers)
     tiers.drop_local(log, 5)
-    first, second = tiers.remote.readable(log.epochs)[:2]
+    first, second = tiers.remote.readable(log.leader_epoch_cache)[:2]
     data = tiers.store.read(first.object_name(LOG), 0, 1 << 20)
     kept = data[: next(iter([header.size for _, header in batches(data)])) * 3]
     shorter = first.__class__(

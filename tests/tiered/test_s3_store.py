@@ -10,7 +10,11 @@ from headrace.spark.ranges import OffsetRange
 from headrace.spark.segments import direct
 from headrace.spark.segments.direct import read_segments
 from headrace.testing.disk import VirtualDisk
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from headrace.tiered.stores.opening import open_url
 from tests.compat.prepare import UnavailableError
 from tests.spark.test_segments_live import all_ranges, options, plan, rows
@@ -31,13 +35,13 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def opened(endpoint: str, prefix: str = "", **settings: str) -> RemoteStore:
+def opened(endpoint: str, prefix: str = "", **settings: str) -> RemoteStorageManager:
     return open_url(f"s3://bucket/{prefix}", {**S3_SETTINGS, "endpoint": endpoint, **settings}, SystemDisk())
 
 
 class TestOnS3(StoreSuite):
     @pytest.fixture
-    def store(self, endpoint: str) -> RemoteStore:
+    def store(self, endpoint: str) -> RemoteStorageManager:
         return opened(endpoint, f"some/{uuid.uuid4().hex}")
 
 
@@ -45,22 +49,22 @@ def test_a_prefix_keeps_to_itself(endpoint: str) -> None:
     one, two = opened(endpoint, "one"), opened(endpoint, "two")
     one.put_bytes("t/0/a.log", b"x")
     assert list(two.list("")) == []
-    with pytest.raises(MissingObjectError):
+    with pytest.raises(RemoteResourceNotFoundError):
         two.read("t/0/a.log", 0, 1)
     one.delete(["t/0/a.log"])
 
 
 def test_a_wrong_key_is_told_without_it(endpoint: str) -> None:
     store = opened(endpoint, **{"secret.access.key": "not-the-secret-at-all"})
-    with pytest.raises(RemoteStoreError, match=r"t/0/a\.log in s3://bucket/.*403 Forbidden") as raised:
+    with pytest.raises(RemoteStorageError, match=r"t/0/a\.log in s3://bucket/.*403 Forbidden") as raised:
         store.put_bytes("t/0/a.log", b"x")
     assert "not-the-secret" not in str(raised.value)
-    assert not isinstance(raised.value, MissingObjectError)
+    assert not isinstance(raised.value, RemoteResourceNotFoundError)
 
 
 def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
     store = open_url("s3://nobucket", {**S3_SETTINGS, "endpoint": endpoint}, SystemDisk())
-    with pytest.raises(RemoteStoreError, match="nobucket"):
+    with pytest.raises(RemoteStorageError, match="nobucket"):
         store.put_bytes("t/0/a.log", b"x")
 
 

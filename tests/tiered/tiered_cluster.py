@@ -8,8 +8,7 @@ from pathlib import Path
 import confluent_kafka
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, Producer
-from headrace.clients.places import Place
+from headrace.clients import Admin, OffsetSpec, Producer
 from headrace.log.system_disk import SystemDisk
 from headrace.testing.cluster import Cluster
 from headrace.tiered.stores.opening import open_url
@@ -85,15 +84,15 @@ def wait_for_tail(cluster: Cluster, topic: str, *, at_least: int) -> int:
         (log_dir,) = admin.describe_log_dirs(1)
         folder = Path(log_dir.path) / str(partition)
 
-        def offset(place: Place) -> int:
-            return admin.find_offsets({partition: place})[partition].offset
+        def offset(place: OffsetSpec) -> int:
+            return admin.list_offsets({partition: place})[partition].offset
 
         def is_at_rest() -> bool:
             bases = [int(path.stem) for path in folder.glob("*.log")]
             return (
-                bases == [offset(Place.EARLIEST_LOCAL)] == [offset(Place.LATEST_TIERED) + 1]
+                bases == [offset(OffsetSpec.EARLIEST_LOCAL)] == [offset(OffsetSpec.LATEST_TIERED) + 1]
                 and bases[0] >= at_least
             )
 
         eventually(is_at_rest, lambda: f"rest: {sorted(path.name for path in folder.iterdir())}")
-        return offset(Place.EARLIEST_LOCAL)
+        return offset(OffsetSpec.EARLIEST_LOCAL)

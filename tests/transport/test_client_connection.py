@@ -2,11 +2,13 @@
 
 import asyncio
 import struct
+import tracemalloc
 
 import pytest
 
 from headrace.base.errors import InvalidBytesError
-from headrace.transport.client_connection import connect
+from headrace.transport.client_connection import CLIENT_LIMITS, connect
+from headrace.transport.limits import MIB
 from headrace.wire.apis import API
 from headrace.wire.codec import encode_chunks
 from headrace.wire.framing import read_request_header, response_frame
@@ -111,6 +113,23 @@ def test_a_reply_to_another_question_breaks_the_connection(place):
         connection = await open_to(place, place.listen(on_frame))
         with pytest.raises(ConnectionError, match="77"):
             await connection.ask(HeartbeatRequest(), 1, HeartbeatResponse)
+
+    place.run(main())
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1, CLIENT_LIMITS.frame_bytes_max + 1])
+def test_a_reply_of_a_size_that_none_has_breaks_the_connection_at_once(place, size):
+    """CVE-2026-10142 of another client: nothing is allocated because a server says a number."""
+
+    async def main():
+        connection = await open_to(place, place.listen(lambda c, data: c.send((struct.pack(">i", size),))))
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConnectionError):
+                await connection.ask(HeartbeatRequest(), 1, HeartbeatResponse)
+            assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+        finally:
+            tracemalloc.stop()
 
     place.run(main())
 

@@ -1,6 +1,7 @@
 """A connection: frames in, replies out in order, and bounds on what a peer can make us hold."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import struct
@@ -8,6 +9,7 @@ import struct
 import pytest
 
 from headrace.base.chunks import FileSlice
+from headrace.transport.frame_reader import FrameReader
 from headrace.transport.limits import ConnectionLimits
 from tests.transport.harness import echo, frame
 
@@ -362,6 +364,10 @@ class Opened:
     def __init__(self, path, data):
         path.write_bytes(data)
         self._file = path.open("rb")
+        self.faults = []
+
+    def on_fault(self, error):
+        self.faults.append(error)
 
     def fileno(self):
         return self._file.fileno()
@@ -408,6 +414,27 @@ def test_a_file_that_ends_early_closes_the_connection(place, file, size):
         peer = await place.peer(place.listen(on_frame))
         await peer.write(frame(b"a"))
         assert await peer.read_frame() is None
+
+    place.run(main())
+
+
+def test_a_fault_of_our_own_while_sending_closes_the_connection(place, file):
+    """It came again in every turn of the loop, for the socket had room."""
+
+    def fail(*_):
+        raise RuntimeError("a mistake")
+
+    async def main():
+        def on_frame(connection, data):
+            connection.send([struct.pack(">i", 500), FileSlice(file, 0, 500)])
+
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        file.read = fail
+        peer = await place.peer(place.listen(on_frame))
+        await peer.write(frame(b"a"))
+        assert await peer.read_frame() is None
+        assert len(told) <= 1
 
     place.run(main())
 
@@ -497,3 +524,26 @@ class Watched:
     def send(self, buffers):
         self._offered.append(sum(map(len, buffers)))
         return self._socket.send(buffers)
+
+
+@pytest.mark.parametrize("where", ["fill", "on_frame"])
+def test_want_of_memory_ends_its_connection_and_is_said_once(place, where, caplog, monkeypatch):
+    """The socket stays readable: without an end the same would be met in every turn of the loop."""
+
+    def starved(*_):
+        raise MemoryError
+
+    async def main():
+        listener = place.listen(starved if where == "on_frame" else echo)
+        peers = [await place.peer(listener) for _ in range(20)]
+        if where == "fill":
+            monkeypatch.setattr(FrameReader, "fill", starved)
+        for peer in peers:
+            with contextlib.suppress(ConnectionError):
+                await peer.write(frame(b"anything"))
+        await place.until(lambda: not listener.connections)
+        monkeypatch.undo()
+
+    with caplog.at_level("ERROR"):
+        place.run(main())
+    assert len(caplog.records) == 1

@@ -11,7 +11,7 @@ from headrace.base.errors import InvalidBytesError
 from headrace.testing.loop import SimulatedLoop
 from headrace.transport.frame_reader import FrameReader
 from headrace.transport.limits import ReceiveLimits
-from headrace.transport.receive_memory import CHECK_SECONDS, STASH_BYTES_MAX, ReceiveMemory
+from headrace.transport.receive_memory import MOVED_BYTES, STASH_BYTES_MAX, ReceiveMemory
 from tests.transport.harness import frame
 
 SMALL = ReceiveLimits(buffer_bytes=16 * 1024, buffer_bytes_expected_max=64 * 1024, spare_bytes_max=128 * 1024)
@@ -151,11 +151,19 @@ def test_impossible_lengths_are_refused(length):
 
 
 class Holder:
-    def __init__(self, memory, name):
+    def __init__(self, memory, name, address="10.0.0.1"):
         self.memory, self.name = memory, name
+        self.peer = (address, 1)
         self.resumed, self.aborted = 0, None
+        self.awaits_peer = True
+
+    def hold(self, size, **frame):
+        """As a connection does it, which pauses where it may not go on."""
+        self.awaits_peer = self.memory.hold(self, size, **({"received": size} | frame))
+        return self.awaits_peer
 
     def resume_for_memory(self):
+        self.awaits_peer = True
         self.resumed += 1
 
     def abort(self, reason):
@@ -166,13 +174,13 @@ class Holder:
 def test_all_but_one_wait_when_too_much_is_held():
     memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
     one, two, three = (Holder(memory, name) for name in "abc")
-    assert memory.hold(one, 600)
-    assert memory.hold(two, 500), "the first that is too much is favoured: it may go on"
-    assert not memory.hold(three, 100)
+    assert one.hold(600)
+    assert two.hold(500), "the first that is too much is favoured: it may go on"
+    assert not three.hold(100)
     assert not memory.may_read(one)
     assert memory.may_read(two)
     assert memory.may_read(Holder(memory, "new")), "a whole frame in one read is never held up"
-    assert memory.hold(two, 700)
+    assert two.hold(700)
     memory.release(two)
     assert (three.resumed, one.resumed) == (1, 0), "there is room for the first in line"
     memory.release(three)
@@ -182,10 +190,10 @@ def test_all_but_one_wait_when_too_much_is_held():
 def test_one_goes_on_even_if_there_is_still_no_room():
     memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
     one, two, three, full = (Holder(memory, name) for name in "abcd")
-    assert memory.hold(full, 950)
-    assert memory.hold(one, 100)
-    assert not memory.hold(two, 60)
-    assert not memory.hold(three, 50)
+    assert full.hold(950)
+    assert one.hold(100)
+    assert not two.hold(60)
+    assert not three.hold(50)
     memory.release(one)
     assert (two.resumed, three.resumed) == (1, 0)
     memory.release(two)
@@ -195,47 +203,114 @@ def test_one_goes_on_even_if_there_is_still_no_room():
 def test_far_too_much_is_refused():
     memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
     favoured, greedy = Holder(memory, "favoured"), Holder(memory, "greedy")
-    assert memory.hold(favoured, 5_000)
-    assert not memory.hold(greedy, 1_300)
+    assert favoured.hold(5_000)
+    assert not greedy.hold(1_300)
     assert greedy.aborted
     assert not favoured.aborted
     assert memory.held_bytes == 5_000
 
 
-def test_a_stalled_frame_loses_its_connection_only_while_others_wait():
+def test_a_frame_that_does_not_move_gives_way_only_where_memory_is_short(caplog):
     loop = SimulatedLoop()
-    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=1_000, stalled_ms_max=10_000))
-    stalled, moving, waiting = (Holder(memory, name) for name in ["stalled", "moving", "waiting"])
+    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=1_000))
+    stalled, paused, moving, other = (
+        Holder(memory, name) for name in ["stalled", "paused", "moving", "other"]
+    )
 
     async def main():
-        assert memory.hold(stalled, 600)
+        assert stalled.hold(600)
+        assert paused.hold(200)
+        paused.awaits_peer = False  # it is our turn to move, however long that takes
         await asyncio.sleep(100)
         assert not stalled.aborted
-        assert memory.hold(moving, 500)
-        assert not memory.hold(waiting, 100)
-        await asyncio.sleep(CHECK_SECONDS * 1.5)
-        assert "stalled" in stalled.aborted
-        assert waiting.resumed == 1
+        assert moving.hold(500), "there is room for who moves, at once"
+        assert "did not move" in stalled.aborted
+        assert other.hold(100)
+        assert not paused.aborted
         assert not moving.aborted
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert "queued.max.request.bytes" in caplog.text
+
+
+def test_a_byte_now_and_then_is_no_progress():
+    loop = SimulatedLoop()
+    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=100_000))
+    trickling, steady, other = (Holder(memory, name) for name in ["trickling", "steady", "other"])
+
+    async def main():
+        for step in range(20):
+            assert trickling.hold(40_000, received=30_000 + step)
+            assert steady.hold(40_000, received=10_000 + step * MOVED_BYTES)
+            await asyncio.sleep(0.2)
+        assert other.hold(30_000)
+        assert trickling.aborted
+        assert not steady.aborted
 
     loop.run_until_complete(main())
     loop.close()
 
 
-def test_a_favoured_frame_that_trickles_loses_its_connection_while_others_wait():
+def test_who_trickles_into_short_memory_gives_way_itself_and_is_forgotten():
     loop = SimulatedLoop()
-    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=1_000, stalled_ms_max=10_000))
-    trickling, waiting = Holder(memory, "trickling"), Holder(memory, "waiting")
+    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=1_000))
+    trickling, other, last = (Holder(memory, name) for name in ["trickling", "other", "last"])
 
     async def main():
-        assert memory.hold(trickling, 1_100)
-        assert not memory.hold(waiting, 100)
-        for step in range(9):
-            await asyncio.sleep(1)
-            assert memory.hold(trickling, 1_100 + step)
-        assert not trickling.aborted
+        assert trickling.hold(900)
+        await asyncio.sleep(2)
+        assert not trickling.hold(1_100, received=901)
+        assert trickling.aborted
+        assert memory.held_bytes == 0
+        assert other.hold(1_100)
+        assert not last.hold(100)
+        memory.release(other)
+        assert last.resumed == 1
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_short_frames_have_a_reserve_that_long_ones_cannot_take():
+    memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
+    long = [Holder(memory, f"long {number}") for number in range(20)]
+    for each in long:
+        each.hold(100, frame_bytes=90_000_000)
+    assert sum(each.aborted is None for each in long) == 13, "with the favoured one and what others brought"
+    short = [Holder(memory, f"short {number}") for number in range(4)]
+    assert [each.hold(100, frame_bytes=500_000) for each in short] == [True, True, True, False]
+    assert not any(each.aborted for each in short)
+    assert not memory.may_read(long[1])
+    memory.release(short[0])
+    assert memory.may_read(short[3])
+
+
+def test_an_address_that_holds_little_does_not_wait_for_one_that_holds_much():
+    memory = ReceiveMemory(SimulatedLoop(), ReceiveLimits(unfinished_bytes_max=1_000))
+    for number in range(20):
+        Holder(memory, f"long {number}").hold(100, frame_bytes=90_000_000)
+    assert not Holder(memory, "one more").hold(10, frame_bytes=90_000_000)
+    elsewhere = Holder(memory, "elsewhere", "10.0.0.2")
+    assert elsewhere.hold(100, frame_bytes=90_000_000)
+    assert not elsewhere.hold(200, frame_bytes=90_000_000), "more than the share of two"
+
+
+@pytest.mark.parametrize(("step_bytes", "steps"), [(MOVED_BYTES, 18), (1, 2)])
+def test_a_favoured_frame_that_takes_long_loses_its_connection_while_others_wait(step_bytes, steps):
+    loop = SimulatedLoop()
+    memory = ReceiveMemory(loop, ReceiveLimits(unfinished_bytes_max=1_000, stalled_ms_max=10_000))
+    slow, waiting = Holder(memory, "slow"), Holder(memory, "waiting")
+
+    async def main():
+        assert slow.hold(1_100)
+        assert not waiting.hold(100)
+        for step in range(1, steps + 1):
+            assert slow.hold(1_100, received=1_100 + step * step_bytes)
+            assert not slow.aborted
+            await asyncio.sleep(0.5)
         await asyncio.sleep(3)
-        assert "too long" in trickling.aborted
+        assert "too long" in slow.aborted
         assert waiting.resumed == 1
         await asyncio.sleep(60)
         assert not waiting.aborted
@@ -248,7 +323,7 @@ def test_when_memory_is_tight_only_what_came_is_held():
     memory = ReceiveMemory(
         SimulatedLoop(), ReceiveLimits(buffer_bytes=16 * 1024, unfinished_bytes_max=50_000)
     )
-    memory.hold(Holder(memory, "other"), 30_000)
+    Holder(memory, "other").hold(30_000)
     reader = FrameReader(memory, 10**6)
     reader.fill(Pieces(frame(bytes(20_000))[:7_000], [10**6]))
     assert reader.settle() == 7_000

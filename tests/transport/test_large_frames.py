@@ -1,6 +1,7 @@
 """Large frames: how their bytes are waited for, and what they make a connection hold."""
 
 import asyncio
+import contextlib
 import struct
 
 import pytest
@@ -132,4 +133,34 @@ def test_many_large_frames_at_once_share_the_memory_there_is(kind):
 
     place.run(main())
     assert 100_000 < most <= 125_000 + 32 * 1024, "what all may hold, and the one that is favoured"
+    place.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_that_never_end_do_not_starve_one_that_takes_several_reads(kind):
+    receive = ReceiveLimits(
+        buffer_bytes=8 * 1024, buffer_bytes_expected_max=16 * 1024, unfinished_bytes_max=200_000
+    )
+    place = Place(kind, receive)
+    beginning = struct.pack(">i", 90_000_000) + bytes(12 * 1024)
+
+    async def main():
+        listener = place.listen(echo, limits=ConnectionLimits())
+        hostile = [await place.peer(listener) for _ in range(60)]
+        polite = await place.peer(listener)
+
+        async def attack(peer):
+            with contextlib.suppress(OSError):
+                await peer.write(beginning)
+
+        attacks = [place.loop.create_task(attack(peer)) for peer in hostile]
+        await place.until(lambda: place.memory.is_short)
+        for _ in range(3):
+            await polite.write(frame(bytes(100_000)))
+            assert await polite.read_frame() == bytes(100_000)
+        assert place.memory.is_short, "nobody had to be closed for it"
+        for each in attacks:
+            each.cancel()
+
+    place.run(main())
     place.close()

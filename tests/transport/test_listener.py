@@ -6,9 +6,11 @@ import errno
 import pytest
 
 from headrace.testing.loop import SimulatedLoop
+from headrace.transport.connection_quotas import ConnectionQuotas
+from headrace.transport.descriptors import Descriptors
 from headrace.transport.idle import IdleReaper
-from headrace.transport.limits import AdmissionLimits, ConnectionLimits
-from headrace.transport.listener import ACCEPT_PAUSE_SECONDS, Admission, Listener
+from headrace.transport.limits import ConnectionLimits, ConnectionQuotaLimits, ListenerQuotaLimits
+from headrace.transport.listener import ACCEPT_PAUSE_SECONDS, Listener
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.transport.system_network import SystemNetwork
 from tests.transport.harness import Place, echo, frame
@@ -21,7 +23,7 @@ async def answers(peer):
 
 def test_a_full_node_accepts_again_when_one_leaves(place):
     async def main():
-        listener = place.listen(echo, admission=Admission(AdmissionLimits(connections_max=2)))
+        listener = place.listen(echo, quotas=ConnectionQuotas(ConnectionQuotaLimits(connections_max=2)))
         one, two = await place.peer(listener), await place.peer(listener)
         assert await answers(one)
         assert await answers(two)
@@ -38,8 +40,8 @@ def test_a_full_node_accepts_again_when_one_leaves(place):
 
 def test_the_limit_counts_over_all_listeners(place):
     async def main():
-        admission = Admission(AdmissionLimits(connections_max=1))
-        first, second = place.listen(echo, admission=admission), place.listen(echo, admission=admission)
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(connections_max=1))
+        first, second = place.listen(echo, quotas=quotas), place.listen(echo, quotas=quotas)
         one = await place.peer(first)
         assert await answers(one)
         waiting = asyncio.ensure_future(answers(await place.peer(second)))
@@ -55,9 +57,9 @@ def test_who_is_not_let_in_yet_waits_whoever_leaves_elsewhere(place):
     """A node's clients wait until it is ready, though members of the quorum come and go before."""
 
     async def main():
-        admission = Admission()
-        quorum = place.listen(echo, admission=admission)
-        clients = place.listen(echo, admission=admission, admit=False)
+        quotas = ConnectionQuotas()
+        quorum = place.listen(echo, quotas=quotas)
+        clients = place.listen(echo, quotas=quotas, admit=False)
         member = await place.peer(quorum)
         assert await answers(member)
         waiting = asyncio.ensure_future(answers(await place.peer(clients)))
@@ -74,9 +76,9 @@ def test_who_is_not_let_in_yet_waits_whoever_leaves_elsewhere(place):
 
 def test_brokers_get_in_at_the_cost_of_the_quietest(place):
     async def main():
-        admission = Admission(AdmissionLimits(connections_max=2))
-        clients = place.listen(echo, admission=admission)
-        brokers = place.listen(echo, admission=admission, between_brokers=True)
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(connections_max=2), protected="BROKERS")
+        clients = place.listen(echo, quotas=quotas)
+        brokers = place.listen(echo, quotas=quotas, name="BROKERS")
         quiet, lively = await place.peer(clients), await place.peer(clients)
         assert await answers(quiet)
         assert await answers(lively)
@@ -91,25 +93,146 @@ def test_brokers_get_in_at_the_cost_of_the_quietest(place):
 
 def test_one_address_has_a_limit_of_its_own(place):
     async def main():
-        admission = Admission(AdmissionLimits(per_address_max=2))
-        listener = place.listen(echo, admission=admission)
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(per_address_max=2))
+        listener = place.listen(echo, quotas=quotas)
         peers = [await place.peer(listener) for _ in range(2)]
         assert all([await answers(peer) for peer in peers])
         assert await (await place.peer(listener)).is_closed()
         peers[0].close()
-        await place.until(lambda: admission.count == 1)
+        await place.until(lambda: quotas.count == 1)
         assert await answers(await place.peer(listener))
 
     place.run(main())
 
 
-def test_an_address_may_have_an_exception():
-    admission = Admission(AdmissionLimits(per_address_max=1, per_address_overrides=(("10.0.0.7", 3),)))
-    assert [admission.enter("10.0.0.7") for _ in range(4)] == [True, True, True, False]
-    assert [admission.enter("10.0.0.8") for _ in range(2)] == [True, False]
-    admission.leave("10.0.0.8")
-    assert admission.enter("10.0.0.8")
-    assert admission.count == 4
+def test_an_address_may_have_an_exception(place):
+    listener = place.listen(echo)
+    overrides = {"10.0.0.7": 3}
+    quotas = ConnectionQuotas(ConnectionQuotaLimits(per_address_max=1, per_address_overrides=overrides))
+    quotas.join(listener)
+    assert [quotas.enter(listener, "10.0.0.7") for _ in range(4)] == [True, True, True, False]
+    assert [quotas.enter(listener, "10.0.0.8") for _ in range(2)] == [True, False]
+    quotas.leave("10.0.0.8")
+    assert quotas.enter(listener, "10.0.0.8")
+    assert quotas.count == 4
+
+
+def test_the_only_listener_for_clients_is_not_protected_though_brokers_use_it(place):
+    """The usual file has one: with an exception for it, max.connections would limit nobody."""
+
+    async def main():
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(connections_max=1), protected="PLAINTEXT")
+        listener = place.listen(echo, quotas=quotas, name="PLAINTEXT")
+        one = await place.peer(listener)
+        assert await answers(one)
+        waiting = asyncio.ensure_future(answers(await place.peer(listener)))
+        await place.turn(20)
+        assert not waiting.done()
+        assert await answers(one)
+        one.close()
+        assert await waiting
+
+    place.run(main())
+
+
+def test_a_listener_has_a_limit_of_its_own_also_a_protected_one(place):
+    async def main():
+        of_brokers = {"BROKERS": ListenerQuotaLimits(connections_max=1)}
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(of_listeners=of_brokers), protected="BROKERS")
+        clients = place.listen(echo, quotas=quotas)
+        brokers = place.listen(echo, quotas=quotas, name="BROKERS")
+        one = await place.peer(brokers)
+        assert await answers(one)
+        waiting = asyncio.ensure_future(answers(await place.peer(brokers)))
+        assert await answers(await place.peer(clients))
+        await place.turn(20)
+        assert not waiting.done()
+        one.close()
+        assert await waiting
+
+    place.run(main())
+
+
+def test_a_lower_limit_closes_the_quietest_and_a_higher_one_lets_in(place):
+    async def main():
+        quotas = ConnectionQuotas(ConnectionQuotaLimits(connections_max=3))
+        listener = place.listen(echo, quotas=quotas)
+        peers = [await place.peer(listener) for _ in range(3)]
+        assert all([await answers(peer) for peer in peers])
+        next(iter(listener.connections)).active_at += 1
+        quotas.reconfigure(ConnectionQuotaLimits(connections_max=1))
+        assert await peers[1].is_closed()
+        assert await peers[2].is_closed()
+        assert await answers(peers[0])
+        waiting = asyncio.ensure_future(answers(await place.peer(listener)))
+        await place.turn(20)
+        assert not waiting.done()
+        quotas.reconfigure(ConnectionQuotaLimits(connections_max=2))
+        assert await waiting
+
+    place.run(main())
+
+
+@pytest.mark.parametrize("of_listener", [False, True])
+def test_new_connections_come_no_faster_than_their_rate(of_listener):
+    place = Place("virtual")
+
+    async def main():
+        rate = ListenerQuotaLimits(creation_rate_max=5)
+        limits = ConnectionQuotaLimits(of_listeners={"ONE": rate})
+        if not of_listener:
+            limits = ConnectionQuotaLimits(creation_rate_max=5)
+        quotas = ConnectionQuotas(limits, now_s=place.loop.time)
+        listener = place.listen(echo, quotas=quotas, name="ONE")
+        began = place.loop.time()
+        peers = [await place.peer(listener) for _ in range(25)]
+        assert all(await asyncio.gather(*map(answers, peers)))
+        assert 3.9 < place.loop.time() - began < 5, "five at once, then five in every second"
+
+    place.run(main())
+    place.close()
+
+
+def test_descriptors_of_the_reserve_are_not_for_clients(caplog):
+    """Who comes when only the reserve is left is refused, and finds the place of a quiet one afterwards."""
+    place = Place("asyncio")
+
+    async def main():
+        probe = place.network.connect("127.0.0.1", place.listen(echo).address[1])
+        descriptors = Descriptors(1 << 20, lambda: 0)
+        quotas = ConnectionQuotas(descriptors=descriptors)
+        clients = place.listen(echo, quotas=quotas)
+        needed = place.listen(echo, quotas=ConnectionQuotas(descriptors=descriptors, giving_way=quotas))
+        needed._for_cluster = True
+        first = await place.peer(clients)
+        assert await answers(first)
+        descriptors.reserve = 1 << 20
+        refused = await place.peer(clients)
+        assert await refused.is_closed()
+        assert await first.is_closed()
+        assert quotas.count == 0
+        assert await answers(await place.peer(needed))
+        descriptors.reserve = 1 << 10
+        assert await answers(await place.peer(clients))
+        probe.close()
+
+    with caplog.at_level("WARNING"):
+        place.run(main())
+    place.close()
+    assert len(caplog.records) == 1
+    assert "the rest is kept for files; 1 quiet connections are closed" in caplog.text
+
+
+def test_a_reserve_of_descriptors_leaves_room_for_clients():
+    made = [Descriptors(limit, int) for limit in (20, 128, 1024, 10**6)]
+    assert [each.reserve for each in made] == [10, 64, 512, 5120]
+    assert [each.open_files_max for each in made] == [8, 51, 409, 4096]
+    small = Descriptors(1024, lambda: 544)
+    assert (small.kept, small.missing) == (512, 32)
+    assert [small.may_serve(544, needed=needed) for needed in (False, True)] == [False, True]
+    small.open_files = lambda: 100
+    assert (small.kept, small.missing) == (412, 0), "what files have taken is theirs"
+    assert [small.may_serve(number, needed=False) for number in (611, 612)] == [True, False]
 
 
 class Exhausted:

@@ -11,6 +11,10 @@ from headrace.transport.outbox import FileEndedError, Outbox
 class MemoryFile:
     def __init__(self, data):
         self.data = data
+        self.faults = []
+
+    def on_fault(self, error):
+        self.faults.append(error)
 
     def read(self, position, count):
         return self.data[position : position + count]
@@ -99,5 +103,7 @@ def test_a_turn_is_bounded():
 def test_a_file_that_ended_is_told(size):
     outbox, socket = Outbox(), Taker([10**9])
     outbox.push([FileSlice(FILE, 256_000, size)], size)
+    FILE.faults.clear()
     with pytest.raises(FileEndedError):
         outbox.flush(socket, 10**6)
+    assert len(FILE.faults) == 1, "and so is its owner"

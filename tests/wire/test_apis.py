@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headrace.wire.apis import API, API_BY_NAME, API_VERSIONS, Api
+from headrace.wire.apis import API, API_BY_NAME, Api, ApiKey
 from headrace.wire.notation import schema_of
 
 # Key, name, versions; (c) is served by controllers only.
@@ -77,8 +77,8 @@ def test_what_is_advertised() -> None:
 def test_header_versions() -> None:
     assert [API[12].request_header_version(version) for version in (3, 4)] == [1, 2]
     assert [API[12].response_header_version(version) for version in (3, 4)] == [0, 1]
-    assert API[API_VERSIONS].request_header_version(4) == 2
-    assert API[API_VERSIONS].response_header_version(4) == 0
+    assert API[ApiKey.API_VERSIONS].request_header_version(4) == 2
+    assert API[ApiKey.API_VERSIONS].response_header_version(4) == 0
     assert API[47].request_header_version(0) == 1  # never became flexible
 
 

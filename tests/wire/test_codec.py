@@ -8,7 +8,17 @@ import pytest
 
 from headrace.base.chunks import Chunk, FileSlice
 from headrace.base.errors import InvalidBytesError
-from headrace.wire.codec import UnsupportedVersion, decode, encode, encode_chunks, reader, writer
+from headrace.wire import primitives
+from headrace.wire.codec import (
+    ArrayWriter,
+    UnsupportedVersion,
+    decode,
+    encode,
+    encode_chunks,
+    join_chunks,
+    reader,
+    writer,
+)
 from headrace.wire.primitives import SMALL_CHUNK_BYTES
 from headrace.wire.schemas.api_versions import ApiVersionsResponse
 from headrace.wire.schemas.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
@@ -24,7 +34,14 @@ from headrace.wire.schemas.fetch import (
     ReplicaState,
 )
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
-from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
+from headrace.wire.schemas.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from headrace.wire.schemas.produce import (
     LeaderIdAndEpoch as ProduceLeader,
 )
@@ -213,3 +230,38 @@ def test_tracebacks_show_generated_lines() -> None:
         shown = "".join(traceback.format_exception(*sys.exc_info()))
     assert "unpack_" in shown
     assert "headrace codec: read ApiVersionsResponse v0" in shown
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_an_array_of_elements_that_were_written_before_is_the_same_message(version: int) -> None:
+    topics = [
+        MetadataResponseTopic(name=f"t{number}", partitions=[MetadataResponsePartition(leader_id=number)])
+        for number in range(200)
+    ]
+    array = ArrayWriter(MetadataResponse, version, "topics")
+    elements = [array.element(topic) for topic in topics]
+    for count in (0, 1, 200):
+        whole = MetadataResponse(brokers=[MetadataResponseBroker(1, "h", 2)], cluster_id="c", error_code=0)
+        written = array.message(whole, elements[:count])
+        whole.topics = topics[:count]
+        assert join_chunks(written) == encode(whole, version)
+    large = array.element(MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition()] * 2_000))
+    chunks = array.message(MetadataResponse(), [elements[0], large, elements[1]])
+    assert chunks[1] is large, "not copied"
+    assert len(chunks) == 3
+
+
+def test_an_element_that_does_not_fit_its_version_is_refused() -> None:
+    array = ArrayWriter(MetadataResponse, 1, "topics")
+    with pytest.raises(InvalidBytesError, match="topics"):
+        array.element(MetadataResponseTopic(name=None))
+
+
+def test_pieces_are_folded_as_they_come():
+    """What a long message leaves to be joined in the end is little, however many elements it has."""
+    parts = []
+    for _ in range(1_000):
+        parts += [b"sixteen bytes it"] * primitives.SLICE_ELEMENTS
+        primitives.fold_pieces(parts)
+    assert len(parts) <= 1 + 16 * primitives.SLICE_ELEMENTS * 1_000 // primitives.FOLDED_BYTES_MIN
+    assert b"".join(parts) == b"sixteen bytes it" * primitives.SLICE_ELEMENTS * 1_000

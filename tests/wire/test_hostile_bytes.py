@@ -10,9 +10,9 @@ import pytest
 
 from headrace.base.errors import InvalidBytesError
 from headrace.wire import primitives
-from headrace.wire.codec import decode, encode, reader
+from headrace.wire.codec import LongMessageError, decode, encode, reader, short_reader, sliced_reader
 from headrace.wire.plan import StructPlan, plan_message
-from headrace.wire.primitives import uvarint
+from headrace.wire.primitives import ELEMENTS_MAX, TAGGED_FIELDS_MAX, uvarint
 from headrace.wire.reader_source import compile_reader
 from headrace.wire.schemas.fetch import FetchRequest
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
@@ -225,3 +225,43 @@ class TestStrings:
             encode(HeartbeatRequest("x" * 0x8000), 4)
         with pytest.raises(InvalidBytesError, match="group_id"):
             encode(HeartbeatRequest("x" * 0x8000), 0)
+
+
+def test_a_request_that_would_take_long_is_not_read_at_once() -> None:
+    names = struct.pack(">i", 50_000) + b"\0\1t" * 50_000
+    with pytest.raises(LongMessageError):
+        short_reader(MetadataRequest, 1)(names, 0)
+    slices = sliced_reader(MetadataRequest, 1)(names, 0)
+    assert sum(1 for _ in slices) > 100
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_no_array_of_a_request_has_more_than_a_million_elements(version: int) -> None:
+    """CVE-2026-111108."""
+    count = ELEMENTS_MAX + 1
+    if version == 1:
+        data = struct.pack(">i", count) + bytes(2 * count)
+    else:
+        data = uvarint(count + 1) + bytes(20) * count
+    with pytest.raises(InvalidBytesError, match="at most 1000000"):
+        short_reader(MetadataRequest, version)(data, 0)
+    with pytest.raises(InvalidBytesError, match="at most 1000000"):
+        list(sliced_reader(MetadataRequest, version)(data, 0))
+
+
+def test_no_struct_has_more_than_ten_thousand_tagged_fields() -> None:
+    """CVE-2026-111115."""
+    request = b"\0\1\0"  # all topics, automatic creation, no operations
+    fine = (
+        request
+        + uvarint(TAGGED_FIELDS_MAX)
+        + b"".join(uvarint(100 + number) + b"\0" for number in range(TAGGED_FIELDS_MAX))
+    )
+    assert short_reader(MetadataRequest, 12)(fine, 0)[0].topics is None
+    many = (
+        request
+        + uvarint(TAGGED_FIELDS_MAX + 1)
+        + b"".join(uvarint(100 + number) + b"\0" for number in range(TAGGED_FIELDS_MAX + 1))
+    )
+    with pytest.raises(InvalidBytesError, match="at most 10000"):
+        short_reader(MetadataRequest, 12)(many, 0)

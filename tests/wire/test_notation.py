@@ -13,7 +13,7 @@ from typing import Annotated
 import pytest
 
 from headrace.wire.codec import decode, encode
-from headrace.wire.notation import Since, int8, int16, message, schema_of, struct
+from headrace.wire.notation import Nullable, Since, Tag, Until, int8, int16, message, schema_of, struct
 from headrace.wire.plan import fields_of
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 
@@ -103,3 +103,9 @@ def test_no_default_no_class() -> None:
         @struct
         class Bare:
             count: int8
+
+
+def test_marks_of_two_kinds_are_never_equal() -> None:
+    """Python 3.11.2 gave `Annotated[int16, Since(3)]` to who asked for `Annotated[int16, Until(3)]` later."""
+    marks = [kind(3) for kind in (Since, Until, Tag, Nullable)]
+    assert len({*marks}) == len(marks)

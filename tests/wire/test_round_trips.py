@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from headrace.wire.codec import decode, encode, encode_chunks, join_chunks, reader
+from headrace.wire.codec import (
+    decode,
+    encode,
+    encode_chunks,
+    join_chunks,
+    reader,
+    short_reader,
+    sliced_reader,
+    sliced_writer,
+)
 from headrace.wire.plan import plan_message
 
 from .messages import MESSAGES, Randomizer, versions_of
@@ -31,3 +40,22 @@ def test_default_values_come_back_equal(cls: type[Any]) -> None:
         message = cls()
         assert decode(cls, version, encode(message, version)) == message
         assert len(encode(message, version)) >= plan_message(cls, version).min_bytes
+
+
+def finished(slices: Any) -> Any:
+    """What a generator ends with."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.mark.parametrize("cls", EVERY)
+def test_slices_are_the_same_bytes_and_the_same_message(cls: type[Any]) -> None:
+    version = versions_of(cls)[-1]
+    message = Randomizer(f"slices of {cls.__name__}", largest=5).message(cls, version)
+    data = encode(message, version)
+    assert finished(sliced_reader(cls, version)(data, 0)) == (message, len(data))
+    assert short_reader(cls, version)(data, 0) == (message, len(data))
+    assert join_chunks(finished(sliced_writer(cls, version)(message))) == data

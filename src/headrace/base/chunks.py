@@ -1,11 +1,14 @@
 """What a reply is made of: bytes, and slices of files that the kernel sends without copying them to us."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 
 class SendableFile(Protocol):
     """An open file that bytes can be sent from: the face of `log.disk.File` that lower rooms may know."""
+
+    on_fault: Callable[[OSError], None]
+    """Hears why bytes that a reply has promised could not be had."""
 
     def fileno(self) -> int: ...
 
@@ -31,6 +34,10 @@ class FileSlice:
     def read(self) -> bytes:
         """The bytes themselves, for TLS, for tests and for whatever cannot use sendfile."""
         return self.file.read(self.position, self.size)
+
+
+def ignore_fault(error: OSError) -> None:
+    """For files that nobody needs to hear of."""
 
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Milliseconds since some fixed moment. Never goes back."""
         ...
 
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds, for how long something took."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -24,3 +28,5 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    monotonic_ns = staticmethod(time.monotonic_ns)

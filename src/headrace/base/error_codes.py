@@ -183,3 +183,9 @@ RETRIABLE: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+MALFORMED_TEXT: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was "
+    "sent to an incompatible broker. See the broker logs for more details."
+)
+"""Kafka's words for INVALID_REQUEST where it has no better ones."""

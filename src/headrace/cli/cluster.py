@@ -2,18 +2,24 @@
 
 import click
 
+from headrace.cli.cluster_sync import await_sync
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import human_bytes, print_facts, print_json, print_table
-from headrace.clients import Admin
-from headrace.clients.administering.brokers import LogDirDescription
-from headrace.clients.administering.quorum import QuorumDescription
+from headrace.clients import Admin, LogDirDescription, QuorumInfo
 from headrace.clients.errors import RefusedError, UnsupportedError
 
 
-@click.group(epilog=examples("headrace cluster describe", "headrace cluster describe -b kafka.example:9092"))
+@click.group(
+    cls=CommandGroup,
+    epilog=examples("headrace cluster describe", "headrace cluster describe -b kafka.example:9092"),
+)
 def cluster() -> None:
-    """Describe nodes, quorum and folders."""
+    """Describe nodes, quorum and folders, and wait until all is in sync."""
+
+
+cluster.add_command(await_sync)
 
 
 @cluster.command(epilog=examples("headrace cluster describe", "headrace cluster describe --log-dirs --json"))
@@ -62,7 +68,7 @@ def describe(log_dirs: bool, bootstrap: str, request_timeout_ms: int, as_json: b
         _print_folders(folders)
 
 
-def _quorum(admin: Admin) -> QuorumDescription | None:
+def _quorum(admin: Admin) -> QuorumInfo | None:
     """A cluster of ZooKeeper's days, or one that keeps it to itself, has no quorum to show."""
     try:
         return admin.describe_quorum()
@@ -70,7 +76,7 @@ def _quorum(admin: Admin) -> QuorumDescription | None:
         return None
 
 
-def _print_quorum(quorum: QuorumDescription) -> None:
+def _print_quorum(quorum: QuorumInfo) -> None:
     rows = [
         (
             each.node_id,
@@ -98,7 +104,7 @@ def _print_folders(folders: list[LogDirDescription]) -> None:
     print_table(("BROKER", "FOLDER", "PARTITIONS", "SIZE", "FREE", "STATE"), rows)
 
 
-def _quorum_json(quorum: QuorumDescription) -> dict[str, object]:
+def _quorum_json(quorum: QuorumInfo) -> dict[str, object]:
     return {**quorum._asdict(), "members": [each._asdict() for each in quorum.members]}
 
 

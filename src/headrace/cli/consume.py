@@ -1,25 +1,34 @@
-"""`headrace consume`: records of a topic, as lines.
+"""`headrace consume`: records of topics, as lines.
 
 Where to begin: the end (to watch what comes), the beginning, an offset or a time. When to stop, whichever
 comes first: after so many records, after so long a silence, or, when one began before the end and did not
 ask to follow, where the end was at the start.
+
+With a group it is a member: it gets a share of the partitions, begins where the group is, and commits what it
+has printed, no more.
 """
 
+import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import click
 
 from headrace.base.ids import TopicPartition
-from headrace.cli.connecting import cluster_options, open_consumer
+from headrace.cli.completion import complete_groups, complete_topics
+from headrace.cli.connecting import cluster_options, open_admin, open_consumer
 from headrace.cli.options import examples, parse_time, unescaped
 from headrace.cli.output import note, print_json_line
-from headrace.cli.record_text import record_json
-from headrace.clients import ConsumedRecord, Consumer
+from headrace.cli.record_text import record_json, record_template
+from headrace.clients import Consumer, ConsumerRecord
 from headrace.clients.errors import ClientError
 
 _POLL_MS: Final = 500
+_POLL_RECORDS: Final = 500
+_JOIN_S: Final = 10.0
+_SIDES: Final = {"beyond its end": "ends", "gone": "begins"}
 
 
 @click.command(
@@ -29,9 +38,20 @@ _POLL_MS: Final = 500
         "headrace consume orders --from-beginning --follow    # all there is and all that comes",
         "headrace consume orders --partition 0 --offset 1000 --max-messages 10 --format json",
         "headrace consume orders --timestamp 2026-01-31T12:00:00",
+        "headrace consume orders users --from-beginning -f '%t[%p]@%o %k: %s\\n'",
+        "headrace consume --pattern 'orders-.*' --group audit -n 100",
     )
 )
-@click.argument("topic")
+@click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=complete_topics)
+@click.option("--pattern", metavar="REGEX", help="Topics whose whole name matches, instead of TOPIC….")
+@click.option(
+    "--group",
+    "-g",
+    "group_id",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Read as a member of this group: begin where it is, and commit what is printed.",
+)
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record.")
 @click.option(
     "--offset", type=int, metavar="N", help="Begin at this offset; below 0: this many before the end."
@@ -57,11 +77,12 @@ _POLL_MS: Final = 500
 @click.option("--follow", is_flag=True, help="Do not stop at the end.")
 @click.option(
     "--format",
+    "-f",
     "form",
-    type=click.Choice(["value", "key", "json"]),
     default="value",
     show_default=True,
-    help="What a line is: the value, key and value, or all of it as JSON.",
+    metavar="value|key|json|TEXT",
+    help="What is printed: the value, key and value, all as JSON, or a text with %s and the like, as kcat's.",
 )
 @click.option(
     "--key-separator",
@@ -74,7 +95,9 @@ _POLL_MS: Final = 500
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @cluster_options
 def consume(
-    topic: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    group_id: str | None,
     from_beginning: bool,
     offset: int | None,
     timestamp: str | None,
@@ -88,18 +111,39 @@ def consume(
     bootstrap: str,
     request_timeout_ms: int,
 ) -> None:
-    """Print the records of TOPIC, one a line.
+    """Print the records of topics, one a line.
 
     Without a place to begin, only what comes from now on is shown. With one, the command ends where the topic
-    ends, unless it is told to follow.
+    ends, unless it is told to follow. In a group it goes on until --max-messages, --timeout-ms or Ctrl-C.
+
+    \b
+    In a text of --format these stand for parts of a record:
+      %t topic  %p partition  %o offset  %T time in ms  %h headers  %% a percent sign
+      %k key    %K its bytes  %s value   %S its bytes (-1 where there is none)  %R the same as 32 bits
+      \\n \\t \\r \\0 \\xNN are characters
     """
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("name topics, or give a --pattern for their names")
     if (from_beginning, offset is not None, timestamp is not None).count(True) > 1:
         raise click.UsageError("give one place to begin: --from-beginning, --offset or --timestamp")
     time_ms = None if timestamp is None else parse_time(timestamp)
     separator = unescaped(key_separator).encode()
     printer = record_printer("json" if as_json else form, separator)
+    if group_id is not None:
+        if partitions or offset is not None or timestamp is not None:
+            raise click.UsageError(
+                "a group shares out partitions and knows where it is: leave out --partition, --offset and "
+                "--timestamp (`headrace group reset-offsets` moves a group)"
+            )
+        reset = "earliest" if from_beginning else "latest"
+        settings = {"group_id": group_id, "auto_offset_reset": reset, "enable_auto_commit": False}
+        with open_consumer(bootstrap, request_timeout_ms, **settings) as consumer:
+            _subscribe(consumer, topics, pattern)
+            consume_as_member(consumer, printer, max_messages=max_messages, silence_ms=timeout_ms)
+        return
+    names = topics if pattern is None else _matching(bootstrap, request_timeout_ms, pattern)
     with open_consumer(bootstrap, request_timeout_ms, auto_offset_reset="earliest") as consumer:
-        wanted = _partitions(consumer, topic, partitions)
+        wanted = [each for name in names for each in _partitions(consumer, name, partitions)]
         ends = consumer.end_offsets(wanted)
         starts = _starts(consumer, ends, from_beginning, offset, time_ms)
         waits = follow or max_messages is not None or timeout_ms is not None
@@ -110,6 +154,72 @@ def consume(
             consumer.seek(each, start)
         for record in records(consumer, until=until, max_messages=max_messages, silence_ms=timeout_ms):
             printer(record)
+
+
+def _subscribe(consumer: Consumer, topics: Sequence[str], pattern: str | None) -> None:
+    if pattern is not None:
+        consumer.subscribe(pattern=_compiled(pattern))
+        return
+    for each in topics:
+        consumer.partitions_for(each)  # one that is not there would be waited for
+    consumer.subscribe(topics)
+
+
+def consume_as_member(
+    consumer: Consumer,
+    printer: Callable[[ConsumerRecord], None],
+    *,
+    max_messages: int | None,
+    silence_ms: int | None,
+) -> None:
+    """Print what the group gives to this member. However that ends, what was printed is committed."""
+    printed: dict[TopicPartition, int] = {}
+
+    def commit() -> None:
+        mine = {each: offset for each, offset in printed.items() if each in consumer.assignment}
+        if mine:
+            consumer.commit(mine)
+        printed.clear()
+
+    count = 0
+    told = ""
+    joined_by = time.monotonic() + _JOIN_S
+    try:
+        while max_messages is None or count < max_messages:
+            left = None if max_messages is None else min(max_messages - count, _POLL_RECORDS)
+            found = consumer.poll((_POLL_MS if silence_ms is None else silence_ms) / 1000, max_records=left)
+            told = _note_trouble(consumer, told)
+            # Before the group has shared out its partitions silence says nothing.
+            is_member = bool(consumer.assignment) or time.monotonic() > joined_by
+            if not found and silence_ms is not None and is_member:
+                return
+            for record in found:
+                printer(record)
+                printed[TopicPartition(record.topic, record.partition)] = record.offset + 1
+                count += 1
+            commit()
+    finally:
+        commit()
+
+
+def _matching(bootstrap: str, request_timeout_ms: int, pattern: str) -> list[str]:
+    wanted = _compiled(pattern)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        found = [
+            each.name for each in admin.list_topics() if wanted.fullmatch(each.name) and not each.internal
+        ]
+    if not found:
+        raise ClientError(
+            f"no topic's name matches {pattern!r}; see what there is with `headrace topic list`"
+        )
+    return found
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(f"{error}.", param_hint="'--pattern'") from None
 
 
 def _partitions(consumer: Consumer, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
@@ -138,7 +248,12 @@ def _starts(
         return beginnings
     if offset >= 0:
         # An offset that is gone or not there yet would be an error in the other partitions' way.
-        return {each: min(max(offset, beginnings[each]), end) for each, end in ends.items()}
+        starts = {each: min(max(offset, beginnings[each]), end) for each, end in ends.items()}
+        for each, start in starts.items():
+            if start != offset:
+                side = "beyond its end" if offset > start else "gone"
+                note(f"{each}: offset {offset} is {side}: begins at {start}, where it {_SIDES[side]}")
+        return starts
     return {each: max(end + offset, beginnings[each]) for each, end in ends.items()}
 
 
@@ -148,15 +263,13 @@ def records(
     until: dict[TopicPartition, int] | None,
     max_messages: int | None,
     silence_ms: int | None,
-) -> Iterator[ConsumedRecord]:
+) -> Iterator[ConsumerRecord]:
     """Records until one of the ends is reached: offsets, a number of records, or a silence."""
     count = 0
     told = ""
     while until is None or _is_before(consumer, until):
         found = consumer.poll((_POLL_MS if silence_ms is None else silence_ms) / 1000)
-        if consumer.trouble is not None and str(consumer.trouble) != told:
-            told = str(consumer.trouble)
-            note(f"waiting: {told}")
+        told = _note_trouble(consumer, told)
         if not found and silence_ms is not None:
             return
         for record in found:
@@ -168,18 +281,34 @@ def records(
                 return
 
 
+def _note_trouble(consumer: Consumer, told: str) -> str:
+    """Say why nothing comes, each reason once; returns the last that was said."""
+    if consumer.trouble is None or str(consumer.trouble) == told:
+        return told
+    note(f"waiting: {consumer.trouble}")
+    return str(consumer.trouble)
+
+
 def _is_before(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     positions = consumer.positions()
     return any(positions.get(each, 0) < end for each, end in ends.items())
 
 
-def record_printer(form: str, separator: bytes) -> Callable[[ConsumedRecord], None]:
+def record_printer(form: str, separator: bytes) -> Callable[[ConsumerRecord], None]:
     """How a record is printed. Text is written as the bytes it is."""
     if form == "json":
         return lambda record: print_json_line(record_json(record))
     out = sys.stdout.buffer
+    if form not in ("value", "key"):
+        render = record_template(form)
 
-    def print_bytes(record: ConsumedRecord) -> None:
+        def print_text(record: ConsumerRecord) -> None:
+            out.write(render(record))
+            out.flush()
+
+        return print_text
+
+    def print_bytes(record: ConsumerRecord) -> None:
         head = (record.key or b"") + separator if form == "key" else b""
         out.write(head + (record.value or b"") + b"\n")
         # A person, or a program behind a pipe, should see it now.

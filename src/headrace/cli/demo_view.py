@@ -17,6 +17,14 @@ _BAR: Final = 24
 _LINE_EVERY_MS: Final = 2_000
 # What a start of Spark takes on a laptop; the bar is full then, and waits.
 _SPARK_START_MS: Final = 20_000
+# Those of the news that are shown: a node was killed, Spark was killed, and what there was no time for.
+_NEWS_MAX: Final = 3
+_GAPS: Final = 4
+# A line of errors, a heading and a session: less is not worth it.
+_DERIVED_MIN: Final = 3
+# Errors and sessions fit beside each other.
+_WIDE: Final = 110
+_NO_MINUTE: Final = "its first minute is not over yet"
 _NUMBERS: Final = frozenset(
     {"RECORDS", "A SECOND", "PARTITIONS", "BATCH", "READ", "LAG", "BATCH TIME", "STATE", "ERRORS"}
 )
@@ -54,7 +62,7 @@ class PlainView:
         return f"{feeds}; {queries}"
 
 
-class LiveView:
+class LiveDemoView:
     """A picture that is drawn anew in place; used with `with`, so that the terminal is left as it was."""
 
     def __init__(self) -> None:
@@ -63,7 +71,7 @@ class LiveView:
         # Drawn when something has changed and by this thread alone: there is no second one to stop.
         self._live = Live(auto_refresh=False)
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> "LiveDemoView":
         self._live.start()
         return self
 
@@ -71,25 +79,51 @@ class LiveView:
         self._live.stop()
 
     def update(self, picture: Picture) -> None:
-        self._live.update(draw(picture), refresh=True)
+        width, height = self._live.console.size
+        self._live.update(draw(picture, width=width, height=height), refresh=True)
 
 
-def draw(picture: Picture) -> "RenderableType":
-    """The whole picture."""
+def draw(picture: Picture, *, width: int = 140, height: int = 50) -> "RenderableType":
+    """The whole picture, in so many columns and lines: what came out gets the lines that are left."""
     from rich.console import Group
     from rich.text import Text
 
     head = Text.assemble(
         ("headrace ", "bold cyan"),
         (picture.address, "bold"),
-        f"   {picture.elapsed_ms // 1000} s, {picture.phase}\n",
+        f"  {picture.elapsed_ms // 1000} s, {picture.phase}",
+        overflow="ellipsis",
+        no_wrap=True,
     )
-    hint = f"Any Kafka client can join in at {picture.address}. Ctrl-C stops, and accounts for every record."
+    foot = Text(_hint(picture, width), style="dim")
+    news = Text("\n".join(picture.news[-_NEWS_MAX:]), style="yellow")
+    spark_lines = 1 if picture.spark_step is not None else 1 + len(picture.queries)
+    fixed = 1 + (1 + len(picture.feeds)) + spark_lines + _lines(news.plain, width) + _lines(foot.plain, width)
+    # One line is the cursor's. Blank lines between the parts are a comfort, not more.
+    left = height - 1 - fixed
+    gap = [Text("")] if left >= _GAPS else []
+    left -= len(gap) * _GAPS
+    parts: list[RenderableType] = [head, *gap, _feeds(picture), *gap, _spark(picture), *gap]
+    if left >= _DERIVED_MIN:
+        parts += [*_derived(picture, width, left), *gap]
+    if news.plain:
+        parts.append(news)
+    return Group(*parts, foot)
+
+
+def _hint(picture: Picture, width: int) -> str:
     if picture.phase == "finishing":
-        hint = "Spark reads what there is, then comes the account. Ctrl-C again ends at once."
-    foot = Text(f"\n{hint}", style="dim")
-    news = Text("".join(f"\n{each}" for each in picture.news), style="yellow")
-    return Group(head, _feeds(picture), _spark(picture), *_derived(picture), news, foot)
+        return "Spark reads what there is, then comes the account. Ctrl-C again ends at once."
+    if picture.phase == "over":
+        return "Spark has read everything. The account:"
+    hint = "Ctrl-C stops, and accounts for every record."
+    roomy = f"Any Kafka client can join in at {picture.address}. {hint}"
+    return roomy if len(roomy) <= width else hint
+
+
+def _lines(text: str, width: int) -> int:
+    """How many lines a text takes, about: words that do not fit go to the next one."""
+    return sum(-(-max(1, len(line)) // max(1, width - 8)) for line in text.split("\n")) if text else 0
 
 
 def _feeds(picture: Picture) -> "Table":
@@ -127,31 +161,41 @@ def _starting(picture: Picture) -> "Text":
     """Spark needs its time; it is shown that something happens, and about how much is left."""
     from rich.text import Text
 
-    done = min(_BAR, picture.elapsed_ms * _BAR // _SPARK_START_MS)
+    elapsed_ms = picture.elapsed_ms - picture.spark_began_ms
+    done = min(_BAR, elapsed_ms * _BAR // _SPARK_START_MS)
+    usual = "10 to 20 in all" if elapsed_ms <= _SPARK_START_MS else "10 to 20 is usual: others use the cores"
     return Text.assemble(
         ("SPARK  ", "bold cyan"),
         ("█" * done + "░" * (_BAR - done), "cyan"),
-        f"  {picture.spark_step}, {picture.elapsed_ms // 1000} s",
-        (" (10 to 20 in all; records wait in their feeds)\n", "dim"),
+        f"  {picture.spark_step}, {elapsed_ms // 1000} s",
+        (f" ({usual})", "dim"),
+        overflow="ellipsis",
+        no_wrap=True,
     )
 
 
-def _derived(picture: Picture) -> "Sequence[RenderableType]":
-    """What comes out: the last full minute's errors, and the last sessions."""
+def _derived(picture: Picture, width: int, lines: int) -> "Sequence[RenderableType]":
+    """What comes out: the last full minute's errors, and the last sessions; beside each other if wide."""
     from rich.columns import Columns
+    from rich.text import Text
 
     minute_ms, counts = picture.outcome.last_minute()
-    when = "" if minute_ms is None else f" AT {datetime.fromtimestamp(minute_ms / 1000, UTC):%H:%M} UTC"
-    errors = _table(f"SERVICE{when}", "ERRORS", "")
-    most = max(counts.values(), default=1)
-    for service, count in sorted(counts.items(), key=lambda each: -each[1]):
-        errors.add_row(service, str(count), "█" * max(1, count * _BAR // most))
-    if minute_ms is None:
-        errors.add_row("its first minute is not over yet", "", "")
+    at = "" if minute_ms is None else f" AT {datetime.fromtimestamp(minute_ms / 1000, UTC):%H:%M} UTC"
+    ordered = sorted(counts.items(), key=lambda each: -each[1])
+    is_wide = width >= _WIDE
     sessions = _table("SESSION", "USER", "PLAN", "FROM", "ON")
-    for each in reversed(picture.outcome.latest):
+    for each in list(reversed(picture.outcome.latest))[: lines - (1 if is_wide else 2)]:
         who = f"{each['name']} ({each['user']})"
         sessions.add_row(str(each["session"]), who, each["plan"], each["country"], each["device"])
+    if not is_wide:
+        told = "  ".join(f"{service} {count}" for service, count in ordered) or _NO_MINUTE
+        line = Text.assemble((f"ERRORS{at}  ", "bold cyan"), told, overflow="ellipsis", no_wrap=True)
+        return [line, sessions] if sessions.row_count else [line]
+    errors = _table(f"SERVICE{at}", "ERRORS", "")
+    for service, count in ordered[: lines - 1]:
+        errors.add_row(service, str(count), "█" * max(1, count * _BAR // ordered[0][1]))
+    if minute_ms is None:
+        errors.add_row(_NO_MINUTE, "", "")
     return [Columns([errors, sessions], padding=(0, 4))]
 
 
@@ -160,10 +204,9 @@ def _figure(value: int | None) -> str:
 
 
 def _table(*columns: str) -> "Table":
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
+    table = Table(box=None, header_style="bold cyan", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left")
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
     return table

@@ -5,25 +5,27 @@ not committed yet, or committed by members that have left. `describe` shows both
 """
 
 import contextlib
-import sys
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
 from headrace.base.ids import TopicPartition
+from headrace.cli.command_group import CommandGroup
+from headrace.cli.completion import complete_groups
 from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.group_offsets import delete_offsets, reset_offsets
-from headrace.cli.options import examples, json_option
-from headrace.cli.output import note, print_facts, print_json, print_table
-from headrace.clients import Admin
-from headrace.clients.administering.groups import (
-    CLASSIC,
-    CONSUMER,
-    GroupDescription,
-    MemberDescription,
-    NoSuchGroupError,
+from headrace.cli.options import choices_option, confirm, examples, json_option, yes_option
+from headrace.cli.output import lag_style, note, print_facts, print_json, print_json_rows, print_table
+from headrace.clients import Admin, GroupDescription, MemberDescription
+from headrace.clients.errors import NoSuchGroupError, RefusedError
+from headrace.clients.internals.admin.groups import CLASSIC, CONSUMER
+
+# Kafka's GroupState and GroupType, of all kinds of groups that a cluster may have.
+_STATES: Final = (
+    *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    *("Assigning", "Reconciling", "NotReady"),
 )
-from headrace.clients.errors import RefusedError
+_TYPES: Final = ("classic", "consumer", "share", "streams")
 
 
 class PartitionProgress(NamedTuple):
@@ -41,11 +43,12 @@ class PartitionProgress(NamedTuple):
 
 
 @click.group(
+    cls=CommandGroup,
     epilog=examples(
         "headrace group list",
         "headrace group describe billing",
         "headrace group reset-offsets --group billing --topic orders --to-earliest",
-    )
+    ),
 )
 def group() -> None:
     """List, describe, move and delete consumer groups."""
@@ -63,20 +66,8 @@ group.add_command(delete_offsets)
         "headrace group list --json | jq -r '.[].group'",
     ),
 )
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    metavar="STATE",
-    help="Only groups in this state, as Stable or Empty; may be repeated.",
-)
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
-    metavar="TYPE",
-    help="Only groups of this type, classic or consumer; may be repeated.",
-)
+@choices_option("--state", _STATES, "Only groups in this state, as Stable or Empty; may be repeated.")
+@choices_option("--type", _TYPES, "Only groups of this type, classic or consumer; may be repeated.")
 @cluster_options
 @json_option
 def list_(
@@ -87,12 +78,13 @@ def list_(
         found = admin.list_groups(states=states, types=types)
     rows = [(each.group_id, each.type, each.state, each.protocol_type, each.coordinator) for each in found]
     if as_json:
-        names = ("group", "type", "state", "protocol", "coordinator")
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        print_json_rows(("group", "type", "state", "protocol", "coordinator"), rows)
     elif not rows:
         note("no group is like that" if states or types else "there are no groups: a consumer makes its own")
     else:
-        print_table(("GROUP", "TYPE", "STATE", "PROTOCOL", "COORDINATOR"), rows)
+        print_table(
+            ("GROUP", "TYPE", "STATE", "PROTOCOL", "COORDINATOR"), rows, optional=("PROTOCOL", "COORDINATOR")
+        )
 
 
 @group.command(
@@ -102,7 +94,7 @@ def list_(
         "headrace group describe --all-groups --json",
     )
 )
-@click.argument("names", nargs=-1, metavar="GROUP…")
+@click.argument("names", nargs=-1, metavar="GROUP…", shell_complete=complete_groups)
 @click.option("--all-groups", is_flag=True, help="Describe all there are.")
 @click.option("--members", "shows_members", is_flag=True, help="Who is in the group, and what each reads.")
 @click.option("--state", "shows_state", is_flag=True, help="Only the group itself: state, assignor, members.")
@@ -195,16 +187,11 @@ def _print_progress(described: GroupDescription, rows: list[PartitionProgress]) 
         note(f"group {described.group_id} has committed nothing, and no member has partitions")
         return
     columns = ("TOPIC", "PARTITION", "CURRENT", "END", "LAG", "MEMBER", "INSTANCE", "HOST", "CLIENT ID")
-    print_table(columns, rows, absent="-", styles={"LAG": _lag_style})
+    optional = ("HOST", "INSTANCE", "MEMBER", "CLIENT ID")
+    print_table(columns, rows, absent="-", styles={"LAG": lag_style}, optional=optional)
     idle = sum(1 for each in described.members if not each.assignment)
     if idle:
         note(f"{idle} of {len(described.members)} members have no partition; --members shows them")
-
-
-def _lag_style(lag: object) -> str:
-    if lag is None:
-        return "dim"
-    return "bold yellow" if lag else "green"
 
 
 def _print_members(described: GroupDescription) -> None:
@@ -254,14 +241,13 @@ def _as_json(
 
 
 @group.command(epilog=examples("headrace group delete billing", "headrace group delete billing audit --yes"))
-@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=complete_groups)
+@yes_option
 @cluster_options
 @json_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Delete groups without members, and all they have committed."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} and their offsets?", abort=True, err=True)
+    confirm(f"Delete {', '.join(names)} and their offsets?", yes)
     deleted = []
     failed: dict[str, str] = {}
     with open_admin(bootstrap, request_timeout_ms) as admin:

@@ -5,22 +5,28 @@ members go on from where they are and commit that. The plan is also a file: --ex
 takes it, after somebody has looked at it or as a way back.
 """
 
-import sys
+import csv
+import re
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 import click
 
 from headrace.base.ids import TopicPartition
 from headrace.cli.connecting import cluster_options, open_admin
-from headrace.cli.offset_targets import Change, parse_duration, parse_topics, plan, read_offsets
-from headrace.cli.options import examples, json_option, parse_time
+from headrace.cli.options import confirm, examples, json_option, parse_time, yes_option
 from headrace.cli.output import note, print_json, print_table
-from headrace.clients import Admin, OffsetAndMetadata
-from headrace.clients.administering.groups import GroupBusyError, NoSuchGroupError
-from headrace.clients.errors import ClientError
-from headrace.clients.offset_lookup import Place
+from headrace.clients import Admin, OffsetAndMetadata, OffsetSpec
+from headrace.clients.errors import ClientError, GroupBusyError, NoSuchGroupError
+
+_UNIT_MS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+_SHORT: Final = re.compile(r"(?:\d+[wdhms])+", re.IGNORECASE)
+_ISO: Final = re.compile(
+    r"P(?!$)(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
+    r"(?:T(?!$)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +53,20 @@ _TARGETS: Final = (
 )
 
 
-class Target(NamedTuple):
+class OffsetChange(NamedTuple):
+    """One partition's part of a reset. `wanted` differs from `to` where it was out of range."""
+
+    partition: TopicPartition
+    current: int | None
+    to: int
+    wanted: int
+
+    @property
+    def is_clipped(self) -> bool:
+        return self.wanted != self.to
+
+
+class ResetTarget(NamedTuple):
     """Where to: which of the options was given, and its value as it is used."""
 
     kind: str
@@ -124,22 +143,22 @@ def reset_offsets(
     _print_plan(group_id, changes, execute=execute, export=export, as_json=as_json)
 
 
-def _target(given: dict[str, Any]) -> Target:
+def _target(given: dict[str, Any]) -> ResetTarget:
     chosen = [(kind, value) for kind, value in given.items() if value is not None and value is not False]
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.replace('_', '-')}" for kind in given)
         raise click.UsageError(f"say where to with exactly one of {names}")
     kind, value = chosen[0]
     if kind == "to_datetime":
-        return Target("time", parse_time(value, "--to-datetime"))
+        return ResetTarget("time", parse_time(value, "--to-datetime"))
     if kind == "by_duration":
-        return Target("time", max(0, int(time.time() * 1000) - parse_duration(value)))
+        return ResetTarget("time", max(0, int(time.time() * 1000) - parse_duration(value)))
     if kind == "from_file":
-        return Target(kind, read_offsets(value))
-    return Target(kind, value)
+        return ResetTarget(kind, read_offsets(value))
+    return ResetTarget(kind, value)
 
 
-def _scope(target: Target, topics: tuple[str, ...], all_topics: bool) -> Scope:
+def _scope(target: ResetTarget, topics: tuple[str, ...], all_topics: bool) -> Scope:
     if target.kind == "from_file":
         if topics or all_topics:
             raise click.UsageError(
@@ -167,13 +186,13 @@ def _require_empty(admin: Admin, group_id: str) -> None:
         raise GroupBusyError(group_id, "reset offsets of")
 
 
-def _plan(admin: Admin, group_id: str, target: Target, scope: Scope) -> list[Change]:
+def _plan(admin: Admin, group_id: str, target: ResetTarget, scope: Scope) -> list[OffsetChange]:
     committed = {each: place.offset for each, place in admin.group_offsets(group_id).items()}
-    partitions = sorted(committed) if scope.all_committed else _partitions(admin, scope.topics)
+    partitions = sorted(committed) if scope.all_committed else partitions_of(admin, scope.topics)
     if not partitions:
         raise ClientError(f"group {group_id!r} has committed nothing: name the topics to move with --topic")
-    beginnings = _find(admin, partitions, Place.EARLIEST)
-    ends = _find(admin, partitions, Place.LATEST)
+    beginnings = _find(admin, partitions, OffsetSpec.EARLIEST)
+    ends = _find(admin, partitions, OffsetSpec.LATEST)
     wanted = _wanted(admin, target, partitions, committed, beginnings, ends)
     if not wanted:
         raise ClientError(
@@ -183,7 +202,7 @@ def _plan(admin: Admin, group_id: str, target: Target, scope: Scope) -> list[Cha
     return plan(wanted, committed=committed, beginnings=beginnings, ends=ends)
 
 
-def _partitions(admin: Admin, chosen: dict[str, set[int] | None]) -> list[TopicPartition]:
+def partitions_of(admin: Admin, chosen: dict[str, set[int] | None]) -> list[TopicPartition]:
     """The partitions that are meant; ClientError for one that is not there."""
     found = []
     for described in admin.describe_topics(list(chosen)):
@@ -200,13 +219,13 @@ def _partitions(admin: Admin, chosen: dict[str, set[int] | None]) -> list[TopicP
 
 
 def _find(admin: Admin, partitions: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-    found = admin.find_offsets(dict.fromkeys(partitions, time_ms))
+    found = admin.list_offsets(dict.fromkeys(partitions, time_ms))
     return {each: place.offset for each, place in found.items()}
 
 
 def _wanted(
     admin: Admin,
-    target: Target,
+    target: ResetTarget,
     partitions: list[TopicPartition],
     committed: dict[TopicPartition, int],
     beginnings: dict[TopicPartition, int],
@@ -236,11 +255,13 @@ def _wanted(
     return offsets
 
 
-def _print_plan(group_id: str, changes: list[Change], *, execute: bool, export: bool, as_json: bool) -> None:
+def _print_plan(
+    group_id: str, changes: list[OffsetChange], *, execute: bool, export: bool, as_json: bool
+) -> None:
     for each in changes:
         if each.is_clipped:
             side = "begins" if each.to > each.wanted else "ends"
-            note(f"{each.partition}: {each.wanted} is out of range, taken is {each.to}, where it {side}")
+            note(f"{each.partition}: {each.wanted} is out of range: goes to {each.to}, where it {side}")
     if as_json:
         entries = [
             {**each.partition._asdict(), "from": each.current, "to": each.to, "wanted": each.wanted}
@@ -266,7 +287,7 @@ def _print_plan(group_id: str, changes: list[Change], *, execute: bool, export: 
 )
 @click.argument("group_id", metavar="GROUP")
 @topic_option
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_options
 @json_option
 def delete_offsets(
@@ -283,9 +304,7 @@ def delete_offsets(
     chosen = parse_topics(topics)
     with open_admin(bootstrap, request_timeout_ms) as admin:
         doomed = _committed(admin, group_id, chosen)
-        if not yes and sys.stdin.isatty():
-            names = ", ".join(map(str, doomed))
-            click.confirm(f"Delete the offsets of {names} in group {group_id}?", abort=True, err=True)
+        confirm(f"Delete the offsets of {', '.join(map(str, doomed))} in group {group_id}?", yes)
         admin.delete_group_offsets(group_id, doomed)
     if as_json:
         print_json({"group": group_id, "deleted": [each._asdict() for each in doomed]})
@@ -308,3 +327,66 @@ def _committed(admin: Admin, group_id: str, chosen: dict[str, set[int] | None]) 
             raise ClientError(f"group {group_id!r} has committed nothing of {what}: {advice}")
         found += [TopicPartition(topic, each) for each in sorted(own if numbers is None else numbers)]
     return found
+
+
+def parse_topics(items: Iterable[str]) -> dict[str, set[int] | None]:
+    """TOPIC or TOPIC:0,1,2 items; None stands for all partitions of a topic."""
+    chosen: dict[str, set[int] | None] = {}
+    for item in items:
+        topic, separator, numbers = item.partition(":")
+        parts = numbers.split(",") if separator else []
+        if not topic or not all(part.strip().isdecimal() for part in parts):
+            message = f"{item!r} is neither TOPIC nor TOPIC:PARTITION,PARTITION…"
+            raise click.BadParameter(message, param_hint="'--topic'")
+        known = chosen.setdefault(topic, set())
+        if not separator or known is None:
+            chosen[topic] = None
+        else:
+            known.update(int(part) for part in parts)
+    return chosen
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of an ISO 8601 duration or of its short form: P1DT12H, 90m, 1h30m."""
+    if _SHORT.fullmatch(text):
+        pairs = re.findall(r"(\d+)([wdhms])", text.lower())
+        return sum(int(count) * _UNIT_MS[unit] for count, unit in pairs)
+    found = _ISO.fullmatch(text)
+    if found is None:
+        message = f"{text!r} is no duration, as 90m, 2h, 3d or, in ISO 8601, P1DT12H30M."
+        raise click.BadParameter(message, param_hint="'--by-duration'")
+    return sum(round(float(count) * _UNIT_MS[unit]) for unit, count in found.groupdict().items() if count)
+
+
+def read_offsets(file: TextIO) -> dict[TopicPartition, int]:
+    """Lines of topic,partition,offset, as --export prints them."""
+    offsets: dict[TopicPartition, int] = {}
+    for row in csv.reader(file):
+        # What spreadsheets leave behind: spaces, and lines with nothing in them.
+        cells = [cell.strip() for cell in row]
+        if not any(cells):
+            continue
+        if len(cells) != 3 or not cells[0] or not all(cell.isdecimal() for cell in cells[1:]):
+            line = ",".join(row)
+            raise ClientError(f"{file.name}: {line!r} is not topic,partition,offset, as --export prints it")
+        partition = TopicPartition(cells[0], int(cells[1]))
+        if partition in offsets:
+            raise ClientError(f"{file.name}: there is more than one line for {partition}; leave one")
+        offsets[partition] = int(cells[2])
+    if not offsets:
+        raise ClientError(f"{file.name}: there are no offsets in it; lines are topic,partition,offset")
+    return offsets
+
+
+def plan(
+    wanted: Mapping[TopicPartition, int],
+    *,
+    committed: Mapping[TopicPartition, int],
+    beginnings: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> list[OffsetChange]:
+    """The offsets that are written: never before the oldest record, never behind the end."""
+    return [
+        OffsetChange(each, committed.get(each), min(max(offset, beginnings[each]), ends[each]), offset)
+        for each, offset in sorted(wanted.items())
+    ]

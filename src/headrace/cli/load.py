@@ -4,20 +4,24 @@ Started again, a load goes on where the last one ended, and a batch that was cut
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headrace.cli.connecting import bootstrap_option
+from headrace.cli.connecting import bootstrap_option, require_topics
 from headrace.cli.options import examples, json_option, parse_pairs, parse_time
 from headrace.cli.output import human_bytes, note, print_json_line
-from headrace.cli.pipeline import end, master_option, opened_session, stop_on_interrupt
+from headrace.cli.pipeline_session import SparkChoice, end, opened_session, spark_options, stop_on_interrupt
 from headrace.cli.pipeline_view import open_view
 
 if TYPE_CHECKING:
     from headrace.spark.loads.batches import Loaded
+    from headrace.spark.loads.feed_load import FeedLoad
+    from headrace.spark.pipeline.runner import StoppedQuery
 
 _KINDS: Final = ["parquet", "delta", "iceberg"]
+_EVERY: Final = "1 minute"
+_COMPACT: Final = 64
 
 
 @click.command(
@@ -25,7 +29,7 @@ _KINDS: Final = ["parquet", "delta", "iceberg"]
         "headrace load orders /data/orders --to parquet",
         "headrace load orders /data/orders --to delta --partition-by 'date=to_date(timestamp)'",
         "headrace load logs /data/logs --to iceberg --select 'cast(value AS string) AS line' --select offset",
-        "headrace load orders /data/orders --to delta --every '1 minute'    # and what comes, until Ctrl-C",
+        "headrace load orders /data/orders --to delta --continuous     # a history, until Ctrl-C",
     )
 )
 @click.argument("topic")
@@ -63,8 +67,26 @@ _KINDS: Final = ["parquet", "delta", "iceberg"]
     help="The most rows of a batch: more make fewer and larger files.",
 )
 @click.option("--files", type=click.IntRange(1), metavar="N", help="The most files of a batch.")
+@click.option(
+    "--schema",
+    type=click.Choice(["evolve", "strict"]),
+    default="evolve",
+    show_default=True,
+    help="What becomes of rows whose columns are not the table's: it gets them where its format can, or "
+    "the load is refused.",
+)
 @click.option("--checkpoint", metavar="PATH", help="Where progress is kept, if not below PATH.")
+@click.option(
+    "--continuous", is_flag=True, help=f"Do not end: load what comes, every {_EVERY} or as --every says."
+)
 @click.option("--every", metavar="INTERVAL", help="Do not end: load what comes, this often.")
+@click.option(
+    "--compact",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Join small files into large ones beside the load, once there are N; 0 never does. Delta and "
+    f"Iceberg, by default where a load does not end, with {_COMPACT}.",
+)
 @click.option(
     "--option",
     "options",
@@ -72,7 +94,7 @@ _KINDS: Final = ["parquet", "delta", "iceberg"]
     metavar="NAME=VALUE",
     help="An option of the source, as read.mode=segments; may be repeated.",
 )
-@master_option
+@spark_options
 @json_option
 @bootstrap_option
 def load(
@@ -85,10 +107,13 @@ def load(
     start: str,
     rows_per_batch: int,
     files: int | None,
+    schema: str,
     checkpoint: str | None,
+    continuous: bool,
     every: str | None,
+    compact: int | None,
     options: tuple[str, ...],
-    master: str,
+    choice: SparkChoice,
     as_json: bool,
     bootstrap: str,
 ) -> None:
@@ -96,11 +121,21 @@ def load(
 
     Ends where TOPIC ended at the start. The table knows its batches, so a load that is started again, after
     its end or after a crash, adds what is new and doubles nothing.
+
+    A table of Delta or Iceberg with all records as they are (without --select and --where) is a history: its
+    commits say which offsets it holds, and format("headrace") with the option history=PATH reads it and the
+    log behind it as one.
     """
+    every = every or (_EVERY if continuous else None)
+    small_files = _joined_files(kind, compact, is_endless=every is not None)
     place = start if start in ("earliest", "latest") else str(parse_time(start, "--from"))
-    with opened_session(f"headrace load {topic}", master) as spark:
-        from headrace.spark.loads.feed_load import FeedLoad, run_load
-        from headrace.spark.loads.tables import LoadError
+    if choice.remote is not None:
+        raise click.UsageError(
+            "A load commits its table by the driver's JVM, which Spark Connect does not give: use --master."
+        )
+    require_topics(bootstrap, [topic])
+    with opened_session(f"headrace load {topic}", choice) as spark:
+        from headrace.spark.loads.feed_load import FeedLoad
 
         plan = FeedLoad(
             topic,
@@ -113,25 +148,43 @@ def load(
             start=place,
             rows_per_batch=rows_per_batch,
             files=files,
+            schema=schema,
             checkpoint=checkpoint,
             every=every,
+            compact=small_files,
             options=parse_pairs("--option", options),
         )
         done: list[Loaded] = []
-        with stop_on_interrupt() as should_stop, open_view(as_json) as view:
-            try:
-                stop = run_load(
-                    spark,
-                    plan,
-                    tell=view.batch,
-                    loaded=done.append,
-                    should_stop=should_stop,
-                    started=view.started,
-                )
-            except LoadError as error:
-                raise click.ClickException(str(error)) from error
+        stop = _run(spark, plan, done, as_json)
     _tell(done, f"{kind} {path}", as_json)
     end([stop], as_json)
+
+
+def _run(spark: Any, plan: "FeedLoad", done: "list[Loaded]", as_json: bool) -> "StoppedQuery":
+    from headrace.spark.loads.feed_load import run_load
+    from headrace.spark.loads.tables import LoadError
+
+    with stop_on_interrupt() as should_stop, open_view(as_json) as view:
+        try:
+            return run_load(
+                spark,
+                plan,
+                tell=view.batch,
+                loaded=done.append,
+                should_stop=should_stop,
+                started=view.started,
+            )
+        except LoadError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _joined_files(kind: str, given: int | None, *, is_endless: bool) -> int | None:
+    """How many small files there must be for joining them; None never joins any."""
+    if given and kind == "parquet":
+        raise click.UsageError("--compact is for Delta and Iceberg: Parquet's readers would see rows twice.")
+    if given is None and is_endless and kind != "parquet":
+        return _COMPACT
+    return given or None
 
 
 def _tell(done: "list[Loaded]", place: str, as_json: bool) -> None:

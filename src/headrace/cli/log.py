@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from headrace.base.ids import TopicPartition, uuid_text
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import print_json_line
 from headrace.log.disk import Disk
@@ -21,7 +22,9 @@ from headrace.records.codecs import Codec
 _ID_BYTES: Final = 16
 
 
-@click.group(epilog=examples("headrace log describe data", "headrace log dump data/orders-0"))
+@click.group(
+    cls=CommandGroup, epilog=examples("headrace log describe data", "headrace log dump data/orders-0")
+)
 def log() -> None:
     """Look into a log's files."""
 
@@ -80,6 +83,8 @@ def dump(
             for item in dump_file(disk, name, records=records, decode=decoder):
                 problems += isinstance(item, Problem)
                 _print_item(path, item, as_json)
+        except BrokenPipeError:
+            raise  # whoever read it has seen enough: no fault of the file
         except FileNotFoundError as error:
             raise click.ClickException(f"{path}: {_why_missing(path) or error.strerror}") from error
         except (OSError, ValueError) as error:
@@ -151,15 +156,15 @@ def _behind_url(path: str, properties: dict[str, str]) -> tuple[Disk, str]:
 
 def _objects(properties: dict[str, str]) -> Disk:
     """What is in the store of a broker with these settings."""
-    from headrace.node.store_opening import open_broker_store
     from headrace.tiered.stores.object_disk import ObjectDisk
+    from headrace.tiered.stores.opening import open_broker_store
 
     return ObjectDisk(open_broker_store(properties, SystemDisk()))
 
 
 def _dump_folder(path: str, disk: Disk, name: str, properties: dict[str, str] | None, as_json: bool) -> None:
     from headrace.cli.log_tiers import dump_folder, dump_objects, print_copies, print_dump
-    from headrace.node.store_opening import names_store
+    from headrace.tiered.stores.opening import names_store
 
     if not isinstance(disk, SystemDisk):
         print_copies(path, dump_objects(disk, name), as_json=as_json)

@@ -14,21 +14,25 @@ import click
 from headrace.base.ids import TopicPartition
 from headrace.cli.output import note, print_json, print_table
 from headrace.log.checkpoints import decode_offsets
+from headrace.log.compaction.drivers.uncleanable_partitions import (
+    ADVICE,
+    UncleanablePartition,
+    read_uncleanable,
+)
 from headrace.log.disk import Disk
 from headrace.log.file_names import CLEANER_OFFSETS, LOG, parse_partition_folder, parse_segment_file
-from headrace.log.uncleanable import ADVICE, GivenUp, read_uncleanable
 
 
 class LogDescription(NamedTuple):
-    """One partition's log: its segments from `start` on, all before `cleaned_to` compacted."""
+    """One partition's log: its segments from `start` on, all before `cleaner_checkpoint` compacted."""
 
     folder: str
     partition: TopicPartition
     segments: int
     size_bytes: int
     start: int | None
-    cleaned_to: int | None
-    uncleanable: GivenUp | None
+    cleaner_checkpoint: int | None
+    uncleanable: UncleanablePartition | None
 
 
 def describe_folders(disk: Disk, folders: Iterable[str]) -> list[LogDescription]:
@@ -56,7 +60,7 @@ def _describe_folder(disk: Disk, folder: str) -> list[LogDescription]:
                 segments=len(sizes),
                 size_bytes=sum(sizes.values()),
                 start=min(sizes, default=None),
-                cleaned_to=cleaned.get(partition),
+                cleaner_checkpoint=cleaned.get(partition),
                 uncleanable=given_up.get(partition),
             )
         )
@@ -89,7 +93,7 @@ def print_logs(logs: list[LogDescription], *, as_json: bool) -> None:
             each.segments,
             each.size_bytes,
             each.start,
-            each.cleaned_to,
+            each.cleaner_checkpoint,
             "given up" if each.uncleanable is not None else None,
             each.folder,
         )

@@ -31,25 +31,26 @@ from headrace.log.file_names import (
     parse_segment_file,
     parse_segment_object,
 )
-from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.leader_epoch_file_cache import LeaderEpochFileCache
 from headrace.log.offset_index import OffsetIndex, without_reserve
 from headrace.records.batch import Record
-from headrace.tiered.remote_log import RemoteLog, RemoteLogs, SegmentUpdate
-from headrace.tiered.remote_segment import (
-    RemoteSegment,
-    SegmentState,
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache, RemotePartitionMetadataStore
+from headrace.tiered.metadata_serde import decode_record
+from headrace.tiered.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     TopicIdPartition,
     partition_prefix,
     segment_id_in,
 )
-from headrace.tiered.segment_records import decode_record
 
 COPIED: Final = "copied"
 LISTED: Final = "in the store"
 _WORDS: Final = {
-    SegmentState.COPY_STARTED: "being copied",
-    SegmentState.COPY_FINISHED: COPIED,
-    SegmentState.DELETE_STARTED: "being removed",
+    RemoteLogSegmentState.COPY_STARTED: "being copied",
+    RemoteLogSegmentState.COPY_FINISHED: COPIED,
+    RemoteLogSegmentState.DELETE_STARTED: "being removed",
 }
 
 
@@ -175,16 +176,16 @@ def _identity(disk: Disk, folder: str, partition: TopicPartition) -> TopicIdPart
     return TopicIdPartition(topic_id, partition)
 
 
-def _epochs(disk: Disk, folder: str) -> LeaderEpochs:
+def _epochs(disk: Disk, folder: str) -> LeaderEpochFileCache:
     try:
-        return LeaderEpochs(decode_epochs(disk.read_file(f"{folder}/{LEADER_EPOCHS}")))
+        return LeaderEpochFileCache(decode_epochs(disk.read_file(f"{folder}/{LEADER_EPOCHS}")))
     except (FileNotFoundError, InvalidBytesError):
-        return LeaderEpochs()
+        return LeaderEpochFileCache()
 
 
-def _told(disk: Disk, log_dirs: Iterable[str], name: TopicIdPartition) -> RemoteLog | None:
+def _told(disk: Disk, log_dirs: Iterable[str], name: TopicIdPartition) -> RemoteLogMetadataCache | None:
     """What the records in these directories tell of a partition; None where they tell nothing."""
-    logs = RemoteLogs()
+    logs = RemotePartitionMetadataStore()
     for log_dir in log_dirs:
         for child in disk.list(log_dir):
             parsed = parse_partition_folder(child)
@@ -193,14 +194,14 @@ def _told(disk: Disk, log_dirs: Iterable[str], name: TopicIdPartition) -> Remote
     return logs.known(name) if name in logs.partitions() else None
 
 
-def _apply(disk: Disk, folder: str, logs: RemoteLogs) -> None:
+def _apply(disk: Disk, folder: str, logs: RemotePartitionMetadataStore) -> None:
     for name in disk.list(folder):
         parsed = parse_segment_file(name)
         if parsed is None or parsed.suffix != LOG or parsed.state:
             continue
         for item in dump_file(disk, f"{folder}/{name}", decode=_decode):
             for record in item.records if isinstance(item, DumpedBatch) else ():
-                if isinstance(record.decoded, RemoteSegment | SegmentUpdate):
+                if isinstance(record.decoded, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
                     logs.apply(record.decoded)
 
 
@@ -208,7 +209,7 @@ def _decode(record: Record) -> object:
     return None if record.value is None else decode_record(record.value)
 
 
-def _copies(log: RemoteLog) -> list[RemoteCopy]:
+def _copies(log: RemoteLogMetadataCache) -> list[RemoteCopy]:
     replaced = {segment.segment_id for segment in log.replaced()}
     return sorted(
         RemoteCopy(

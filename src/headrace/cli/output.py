@@ -6,6 +6,7 @@ NO_COLOR takes the colours away and leaves the table.
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -26,6 +27,11 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def print_json_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """What would be a table, as a list of objects."""
+    print_json([dict(zip(names, row, strict=True)) for row in rows])
+
+
 def print_json_line(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
@@ -37,20 +43,64 @@ def print_table(
     title: str = "",
     absent: str = "",
     styles: Mapping[str, Style] = NO_STYLES,
+    optional: Sequence[str] = (),
 ) -> None:
     """Rows under a heading; columns of numbers, and of nothing in between, are set to the right.
 
-    `absent` stands where there is no value, and `styles` says how a column's values look on a terminal.
+    `absent` stands where there is no value, and `styles` says how a column's values look on a terminal. What
+    is too wide for a terminal loses its `optional` columns, one after the other; if it is too wide even so,
+    every row becomes a block of lines: no name is ever cut.
     """
+    if not is_terminal():
+        cells = [[absent if cell is None else str(cell) for cell in row] for row in rows]
+        _print_plain(columns, cells, _numeric(columns, rows), title)
+        return
+    dropped: list[str] = []
+    width = shutil.get_terminal_size().columns
+    while not (is_fitting := _width(columns, rows, absent) <= width) and len(dropped) < len(optional):
+        at = list(columns).index(optional[len(dropped)])
+        dropped.append(columns[at])
+        columns = [*columns[:at], *columns[at + 1 :]]
+        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
     cells = [[absent if cell is None else str(cell) for cell in row] for row in rows]
-    right = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
-    if is_terminal():
-        looks = [
-            [styles.get(name, _plain)(cell) for name, cell in zip(columns, row, strict=True)] for row in rows
-        ]
-        _print_rich(columns, cells, looks, right, title)
+    looks = [
+        [styles.get(name, _plain)(cell) for name, cell in zip(columns, row, strict=True)] for row in rows
+    ]
+    if is_fitting:
+        _print_rich(columns, cells, looks, _numeric(columns, rows), title)
     else:
-        _print_plain(columns, cells, right, title)
+        _print_blocks(columns, cells, title)
+    if dropped:
+        note(f"left out for want of room: {', '.join(dropped)}; --json has all")
+
+
+def _numeric(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool]:
+    return [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[object]], absent: str) -> int:
+    """Of a table on a terminal: two spaces between columns."""
+    widths = [
+        max(len(name), *(len(absent if row[at] is None else str(row[at])) for row in rows), 0)
+        for at, name in enumerate(columns)
+    ]
+    return sum(widths) + 2 * (len(columns) - 1)
+
+
+def _print_blocks(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
+    if title:
+        click.echo(title)
+    for number, row in enumerate(cells):
+        if number:
+            click.echo()
+        print_facts(list(zip(columns, row, strict=True)))
+
+
+def lag_style(lag: object) -> str:
+    """How a lag looks on a terminal: what is behind stands out."""
+    if lag is None:
+        return "dim"
+    return "bold yellow" if lag else "green"
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
@@ -81,16 +131,20 @@ def _print_rich(
     right: list[bool],
     title: str,
 ) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        box=SIMPLE_HEAD, title=title or None, title_justify="left", header_style="bold cyan", pad_edge=False
+        box=None,
+        title=title or None,
+        title_justify="left",
+        header_style="bold cyan",
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
     )
     for name, is_right in zip(columns, right, strict=True):
-        table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+        table.add_column(name, justify="right" if is_right else "left", no_wrap=True)
     for row, own in zip(cells, looks, strict=True):
         table.add_row(*(Text(text, style=look) for text, look in zip(row, own, strict=True)))
     Console().print(table)

@@ -1,45 +1,35 @@
-"""`headrace pipeline`: run a pipeline's file, or check it.
+"""`headrace pipeline`: run pipelines' files, check and test them, draw them, run them over the past again.
 
 Ctrl-C lets the batch finish and says where it stopped; a second one does not wait.
 """
 
 import os
 import shlex
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import bootstrap_option
-from headrace.cli.options import examples, json_option, parse_pairs
-from headrace.cli.output import note, print_json_line
-from headrace.cli.pipeline_view import open_view
+from headrace.cli.options import examples, json_option
+from headrace.cli.output import human_bytes, print_json, print_json_line
+from headrace.cli.pipeline_files import files_argument, read_files, set_option
+from headrace.cli.pipeline_look import graph, infer, test
+from headrace.cli.pipeline_replay import replay
+from headrace.cli.pipeline_run import metrics_option, run_specs
+from headrace.cli.pipeline_session import SparkChoice, opened_session, spark_options
 
 if TYPE_CHECKING:
-    from headrace.spark.pipeline.runner import Stop
+    from headrace.spark.pipeline.plan import PlannedQuery
     from headrace.spark.pipeline.spec import PipelineSpec
-
-_set_option = click.option(
-    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="What ${NAME} stands for in the file's head."
-)
-_file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False))
-master_option = click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    metavar="URL",
-    help="Spark's master; under spark-submit it is the cluster's.",
-)
 
 
 @click.group(
+    cls=CommandGroup,
     epilog=examples(
         "headrace pipeline check errors.sql", "headrace pipeline run errors.sql -b kafka.example:9092"
-    )
+    ),
 )
 def pipeline() -> None:
     """Derive feeds and tables from feeds, by a short file.
@@ -58,141 +48,147 @@ def pipeline() -> None:
     """
 
 
+for _each in (graph, infer, replay, test):
+    pipeline.add_command(_each)
+
+
 @pipeline.command(
     epilog=examples(
         "headrace pipeline run errors.sql",
+        "headrace pipeline run pipelines/                     # all files of a folder, in one session",
         "headrace pipeline run errors.sql --json              # a line of JSON for every batch",
         "headrace pipeline run errors.sql --set DAY=2026-01-31",
+        "headrace pipeline run errors.sql --metrics 127.0.0.1:9404",
+        "headrace pipeline run errors.sql --master spark://master:7077 --conf spark.executor.memory=4g",
     )
 )
-@_file_argument
-@_set_option
-@master_option
+@files_argument
+@set_option
+@metrics_option
+@spark_options
 @json_option
 @bootstrap_option
-def run(file: str, pairs: tuple[str, ...], master: str, as_json: bool, bootstrap: str) -> None:
-    """Run the pipeline in FILE until it ends or Ctrl-C.
+def run(
+    files: tuple[str, ...],
+    pairs: tuple[str, ...],
+    metrics: tuple[str, int] | None,
+    choice: SparkChoice,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    """Run the pipelines in these files, or of these folders, until they end or Ctrl-C.
 
-    With the trigger `available now` it ends when everything that was there is read. Its checkpoint keeps what
-    is done: started again, it goes on from there.
+    With the trigger `available now` one ends when everything that was there is read, and with a `schedule` it
+    is run again and again. Checkpoints keep what is done: started again, it goes on from there. The exit code
+    is 1 where a query failed or an `alert` stands at the end.
     """
-    spec = _read(file, pairs)
-    with opened_session(f"headrace {spec.name}", master) as spark:
-        from headrace.spark.pipeline.errors import PipelineError
-        from headrace.spark.pipeline.runner import run
-
-        note(f"checkpoint: {spec.checkpoint}")
-        with stop_on_interrupt() as should_stop, open_view(as_json) as view:
-            try:
-                stops = run(
-                    spark, spec, bootstrap, tell=view.batch, should_stop=should_stop, started=view.started
-                )
-            except PipelineError as error:
-                raise click.ClickException(str(error)) from error
-    end(stops, as_json)
+    run_specs(read_files(files, pairs), choice, as_json, bootstrap, metrics)
 
 
-@pipeline.command(epilog=examples("headrace pipeline check errors.sql"))
-@_file_argument
-@_set_option
+@pipeline.command(epilog=examples("headrace pipeline check errors.sql", "headrace pipeline check pipelines/"))
+@files_argument
+@set_option
+@json_option
 @bootstrap_option
-def check(file: str, pairs: tuple[str, ...], bootstrap: str) -> None:
-    """Check FILE without running it: the head, the query, and what goes out. No broker is asked."""
-    spec = _read(file, pairs)
-    with opened_session(f"headrace {spec.name}", "local[1]") as spark:
+def check(files: tuple[str, ...], pairs: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
+    """Check files without running them: the head, the queries, and what goes out. No broker is asked."""
+    specs = read_files(files, pairs)
+    with opened_session(f"headrace {specs[0].name}", SparkChoice("local[1]")) as spark:
         from headrace.spark.pipeline.errors import PipelineError
         from headrace.spark.pipeline.plan import plan
 
         try:
-            main, *dead = plan(spark, spec, bootstrap)
+            planned = [plan(spark, spec, bootstrap, is_trial=True) for spec in specs]
         except PipelineError as error:
             raise click.ClickException(str(error)) from error
-    inputs = ", ".join(each.name for each in spec.inputs)
-    click.echo(f"{file}: {inputs} to {main.output.kind} {main.output.place}".rstrip())
-    for each in dead:
-        click.echo(f"{each.name} to feed {each.output.place}")
+    for spec, queries in zip(specs, planned, strict=True):
+        _tell_checked(spec, queries, as_json)
+
+
+def _tell_checked(spec: "PipelineSpec", queries: "list[PlannedQuery]", as_json: bool) -> None:
+    if as_json:
+        found = [
+            {"query": each.name, "kind": each.output.kind, "place": each.output.place} for each in queries
+        ]
+        inputs = [each.name for each in spec.inputs]
+        print_json_line({"file": spec.header.path, "inputs": inputs, "queries": found})
+        return
+    inputs_text = ", ".join(each.name for each in spec.inputs)
+    for each in queries:
+        is_dead = each.name.startswith("dead letters of")
+        start = each.name if is_dead else f"{spec.header.path}: {inputs_text}"
+        click.echo(f"{start} to {each.output.kind} {each.output.place}".rstrip())
 
 
 @pipeline.command(epilog=examples('eval "$(headrace pipeline environment)" && spark-pipelines run'))
-def environment() -> None:
+@json_option
+def environment(as_json: bool) -> None:
     """Print what Spark's own commands need to know here, for a shell: where Java and Python are."""
     from headrace.spark.session import prepare_environment
 
     prepare_environment()
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+    names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
+    if as_json:
+        print_json({name: os.environ[name] for name in names})
+        return
+    for name in names:
         click.echo(f"export {name}={shlex.quote(os.environ[name])}")
 
 
-def _read(file: str, pairs: tuple[str, ...]) -> "PipelineSpec":
-    from headrace.spark.pipeline.errors import PipelineError
-    from headrace.spark.pipeline.spec import read_spec
-
-    variables: Mapping[str, str] = {**os.environ, **parse_pairs("--set", pairs)}
-    try:
-        return read_spec(file, Path(file).read_text(), variables)
-    except PipelineError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@contextmanager
-def opened_session(name: str, master: str) -> Iterator[Any]:
-    """Spark, for as long as it is needed."""
-    try:
-        from headrace.spark.pipeline.errors import hide_stacks
-        from headrace.spark.session import spark_session
-
-        hide_stacks()
-        session = spark_session(name, master=master)
-    except ImportError as error:
-        raise click.ClickException(
-            f"Spark is not installed ({error}): pip install 'headrace[spark]'"
-        ) from error
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-@contextmanager
-def stop_on_interrupt() -> Iterator[Any]:
-    """Whether to stop, which a first Ctrl-C says; a second one is the usual interrupt.
-
-    Spark's own handler would cancel the batch that runs.
-    """
-    asked = threading.Event()
-
-    def ask(*_: object) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        note("stopping when the batch is done; press Ctrl-C again not to wait for it")
-
-    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def end(stops: "list[Stop]", as_json: bool) -> None:
-    """Say where it stopped; exit code 1 where something failed."""
-    for stop in stops:
-        if as_json:
-            print_json_line(stop.as_json())
-        elif stop.failure is None:
-            note(f"{stop.query}: {_where(stop)}")
-    failed = [stop for stop in stops if stop.failure is not None]
-    if failed:
-        after = "its first batch" if failed[0].last_batch is None else f"batch {failed[0].last_batch}"
-        raise click.ClickException(f"{failed[0].query} failed after {after}: {failed[0].failure}")
-
-
-def _where(stop: "Stop") -> str:
-    if stop.last_batch is None:
-        return "there was nothing to do"
-    ends = ", ".join(
-        f"{topic} at {', '.join(f'{partition}:{offset}' for partition, offset in sorted(each.items()))}"
-        for topic, each in sorted(stop.ends.items())
+@pipeline.command(
+    epilog=examples(
+        "headrace pipeline pack -o env.tar.gz",
+        "headrace pipeline run errors.sql --master yarn --conf spark.archives=env.tar.gz#environment",
+        "headrace pipeline pack -o headrace.zip    # for --py-files",
     )
-    return f"batch {stop.last_batch} is complete" + (f"; read {ends}" if ends else "")
+)
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A .tar.gz with all that workers need, or a .zip with headrace alone.",
+)
+@click.option(
+    "--with",
+    "more",
+    multiple=True,
+    metavar="PACKAGE",
+    help="A package that the pipeline's own functions need; may be repeated.",
+)
+@json_option
+def pack(output: Path, more: tuple[str, ...], as_json: bool) -> None:
+    """Pack headrace as it is installed here, for workers that have a bare Python.
+
+    A .tar.gz is for Spark's --archives FILE#environment. Workers need a Python of this minor version and the
+    same kind of machine. A .zip is for --py-files, where workers lack headrace alone.
+    """
+    from headrace.spark.packing import PackError
+    from headrace.spark.packing import pack as pack_into
+
+    try:
+        count = pack_into(output, more)
+    except (PackError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    size = output.stat().st_size
+    if as_json:
+        print_json({"file": str(output), "packages": count, "bytes": size})
+    else:
+        click.echo(f"{output}: {count} packages in {human_bytes(size)}")
+
+
+@pipeline.command(
+    name="submit-script",
+    epilog=examples(
+        'spark-submit --master yarn "$(headrace pipeline submit-script)" errors.sql -b kafka.example:9092'
+    ),
+)
+@json_option
+def submit_script(as_json: bool) -> None:
+    """Print the path of the program to give to spark-submit; its arguments are those of `run`."""
+    path = str(Path(__file__).parent / "submit" / "headrace_pipeline.py")
+    if as_json:
+        print_json({"file": path})
+    else:
+        click.echo(path)

@@ -16,7 +16,7 @@ _RECENT: Final = 10
 _COLUMNS: Final = ("QUERY", "BATCH", "ROWS IN", "ROWS OUT", "LAG", "TIME", "STATE")
 
 
-class View(Protocol):
+class PipelineView(Protocol):
     """Used with `with`, so that a terminal is left as it was."""
 
     def __enter__(self) -> Self: ...
@@ -30,11 +30,11 @@ class View(Protocol):
     def batch(self, report: "BatchReport") -> None: ...
 
 
-def open_view(as_json: bool) -> View:
+def open_view(as_json: bool) -> PipelineView:
     """JSON for scripts, a table for people, lines for logs."""
     if as_json:
         return JsonView()
-    return LiveView() if is_terminal() else LineView()
+    return LivePipelineView() if is_terminal() else LineView()
 
 
 class _Open:
@@ -69,7 +69,7 @@ class LineView(_Open):
         click.echo(f"{report.query}  " + "  ".join(f"{name} {cell}" for name, cell in cells if cell))
 
 
-class LiveView(_Open):
+class LivePipelineView(_Open):
     """Totals of each query, and the last batches below."""
 
     def __init__(self) -> None:
@@ -127,10 +127,13 @@ def _cells(report: "BatchReport") -> list[str]:
     state = f"{report.state_rows:,} rows, {human_bytes(report.state_bytes)}" if report.state_rows else ""
     if report.late_rows:
         state = f"{state} ({report.late_rows:,} late rows dropped)".strip()
+    said = [f"{report.bad_rows:,} bad"] if report.bad_rows else []
+    said += [f"{report.tombstones:,} tombstones"] if report.tombstones else []
+    said += [f"{sum(report.violations.values()):,} not as expected"] if report.violations else []
     return [
         report.query,
         str(report.batch),
-        f"{report.rows_in:,}",
+        f"{report.rows_in:,}" + (f" ({', '.join(said)})" if said else ""),
         "" if report.rows_out is None else f"{report.rows_out:,}",
         "" if report.lag is None else f"{report.lag:,}",
         f"{report.duration_ms / 1000:.1f} s",

@@ -1,5 +1,8 @@
 """`headrace produce`: one record for each line."""
 
+import io
+import os
+import select
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
@@ -8,7 +11,6 @@ import click
 
 from headrace.base.ids import TopicPartition
 from headrace.cli.connecting import cluster_options, open_producer
-from headrace.cli.line_input import lines_or_idle
 from headrace.cli.options import examples, json_option, parse_pairs, unescaped
 from headrace.cli.output import note, print_json
 from headrace.cli.record_text import BadLineError, Headers, InputRecord, parse_json_record, parse_text_record
@@ -19,9 +21,10 @@ _ACKS: Final = ["0", "1", "all"]
 _CODECS: Final = [codec.name.lower() for codec in Codec]
 
 Parse = Callable[[bytes, int], InputRecord]
+_READ_BYTES: Final = 64 * 1024
 
 
-class Written:
+class ProduceSummary:
     """What was written, for the last word."""
 
     def __init__(self) -> None:
@@ -111,7 +114,7 @@ def produce(
     """
     parse = _parser(form, key_separator)
     common = tuple((name, value.encode()) for name, value in parse_pairs("--header", headers).items())
-    written = Written()
+    written = ProduceSummary()
     settings = {"acks": acks, "compression_type": compression, "allow_auto_create_topics": create}
     with open_producer(bootstrap, request_timeout_ms, **settings) as producer:
         producer.partitions_for(topic)
@@ -119,10 +122,10 @@ def produce(
             for record in _records(file, parse, producer):
                 _send(producer, topic, record, common, partition).add_done_callback(written.add)
                 written.check()
-        except BadLineError:
+        except (BadLineError, KeyboardInterrupt):
             # What came before it was right, and is not lost for this line.
             producer.flush()
-            note(f"wrote {written.counts.total()} records before it")
+            note(f"wrote {_counted(written.counts.total())} before that")
             raise
         producer.flush()
         written.check()
@@ -164,7 +167,7 @@ def _send(
     )
 
 
-def _report(topic: str, written: Written, as_json: bool) -> None:
+def _report(topic: str, written: ProduceSummary, as_json: bool) -> None:
     count = written.counts.total()
     if as_json:
         partitions = [
@@ -173,4 +176,34 @@ def _report(topic: str, written: Written, as_json: bool) -> None:
         ]
         print_json({"topic": topic, "records": count, "partitions": partitions})
     else:
-        note(f"wrote {count} record{'' if count == 1 else 's'} to {topic}")
+        note(f"wrote {_counted(count)} to {topic}")
+
+
+def _counted(records: int) -> str:
+    return "1 record" if records == 1 else f"{records} records"
+
+
+def lines_or_idle(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Each line without its end; None whenever reading on would wait. The last line needs no end.
+
+    A producer gathers lines into batches, but what a person has typed or another program has printed should
+    not wait for more to come: None says that the input is idle.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (io.UnsupportedOperation, AttributeError):
+        yield from (line.rstrip(b"\n").removesuffix(b"\r") for line in stream)
+        return
+    rest = b""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while True:
+        if not poll.poll(0):
+            yield None
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in whole)
+    if rest:
+        yield rest.removesuffix(b"\r")

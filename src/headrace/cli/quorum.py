@@ -9,13 +9,15 @@ import os
 
 import click
 
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option, parse_uuid
 from headrace.cli.output import print_facts, print_json, print_table
 
 
 @click.group(
-    epilog=examples("headrace quorum describe", "headrace quorum add --config node4/server.properties")
+    cls=CommandGroup,
+    epilog=examples("headrace quorum describe", "headrace quorum add --config node4/server.properties"),
 )
 def quorum() -> None:
     """Show and change who votes on the cluster's metadata."""
@@ -45,7 +47,7 @@ def describe(bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
         )
         for each in found.members
     ]
-    print_table(("NODE", "PART", "LOG END", "LAG", "DIRECTORY", "LISTENS ON"), rows)
+    print_table(("NODE", "PART", "LOG END", "LAG", "DIRECTORY", "LISTENS ON"), rows, optional=("DIRECTORY",))
 
 
 @quorum.command(epilog=examples("headrace quorum add --config node4/server.properties"))
@@ -53,27 +55,34 @@ def describe(bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     "--config", "-c", "file", type=click.Path(), required=True, metavar="FILE", help="Settings of that node."
 )
 @cluster_options
-def add(file: str, bootstrap: str, request_timeout_ms: int) -> None:
+@json_option
+def add(file: str, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Let a controller vote that runs and has caught up."""
-    from headrace.clients.administering.quorum import VoterEndpoint
+    from headrace.clients import RaftVoterEndpoint
     from headrace.node.config import read_properties_file
     from headrace.settings.broker_config import BrokerConfig
 
     config = BrokerConfig(read_properties_file(file))
     directory_id = _directory_of(config.metadata_log_dir)
-    endpoints = [VoterEndpoint(each.name, each.host, each.port) for each in config.controller_listeners]
+    endpoints = [RaftVoterEndpoint(each.name, each.host, each.port) for each in config.controller_listeners]
     if not endpoints:
         raise click.ClickException(f"{file}: the node is no controller: process.roles must name it as one")
     with open_admin(bootstrap, request_timeout_ms) as admin:
         admin.add_voter(config.node_id, directory_id, endpoints)
-    click.echo(f"node {config.node_id} is a voter")
+    if as_json:
+        print_json({"node_id": config.node_id, "directory_id": directory_id, "is_voter": True})
+    else:
+        click.echo(f"node {config.node_id} is a voter")
 
 
 @quorum.command(epilog=examples("headrace quorum remove 3"))
 @click.argument("node_id", type=int)
 @click.option("--directory-id", metavar="ID", help="Only if this is its directory.  [default: the voter's]")
 @cluster_options
-def remove(node_id: int, directory_id: str | None, bootstrap: str, request_timeout_ms: int) -> None:
+@json_option
+def remove(
+    node_id: int, directory_id: str | None, bootstrap: str, request_timeout_ms: int, as_json: bool
+) -> None:
     """Let a voter only follow from now on, as before it goes for good."""
     if directory_id is not None:
         parse_uuid(directory_id, "--directory-id")
@@ -84,7 +93,10 @@ def remove(node_id: int, directory_id: str | None, bootstrap: str, request_timeo
                 raise click.ClickException(f"node {node_id} is no voter: see `headrace quorum describe`")
             directory_id = known[node_id].directory_id
         admin.remove_voter(node_id, directory_id)
-    click.echo(f"node {node_id} is no voter any more")
+    if as_json:
+        print_json({"node_id": node_id, "directory_id": directory_id, "is_voter": False})
+    else:
+        click.echo(f"node {node_id} is no voter any more")
 
 
 def _directory_of(folder: str) -> str:

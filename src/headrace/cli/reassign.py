@@ -8,24 +8,33 @@ import click
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import note, print_json, print_table
-from headrace.cli.reassign_plan import Plan, current_plan, plan_text, propose, read_plan, read_topics
-from headrace.cli.reassign_throttles import clear_throttles, set_throttles
-from headrace.clients import Admin
-from headrace.clients.administering.topics import TopicDescription
+from headrace.cli.reassign_plan import (
+    Plan,
+    clear_throttles,
+    current_plan,
+    plan_text,
+    propose,
+    read_plan,
+    read_topics,
+    set_throttles,
+)
+from headrace.clients import Admin, TopicDescription
 from headrace.clients.errors import RefusedError
 
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
 @click.group(
+    cls=CommandGroup,
     epilog=examples(
         "headrace reassign generate --topic orders --brokers 2,3,4 > plan.json",
         "headrace reassign execute plan.json --throttle 50000000",
         "headrace reassign verify plan.json",
-    )
+    ),
 )
 def reassign() -> None:
     """Move replicas to other brokers and folders."""

@@ -1,10 +1,14 @@
-"""Plans of reassignments: Kafka's JSON files, and a proposal that spreads topics over brokers.
+"""Plans of reassignments: Kafka's JSON files, a proposal that spreads topics over brokers, and throttles.
 
     {"version": 1, "topics": [{"topic": "orders"}]}                            what shall move
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [2, 3],
                                    "log_dirs": ["any", "/data/2"]}]}           where it shall be
 
 `log_dirs` may be left out; it lines up with `replicas`, and "any" leaves a folder to its broker.
+
+Throttles are set before a reassignment begins and taken away when it is over. Who sends is named in
+`leader.replication.throttled.replicas`: all replicas that a partition has. Who receives is named in
+`follower.replication.throttled.replicas`: those that it gets. The rates are settings of the brokers.
 """
 
 import json
@@ -16,16 +20,20 @@ from typing import Any, Final, NamedTuple
 import click
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering.brokers import BrokerDescription
-from headrace.clients.administering.topics import TopicDescription
-from headrace.controller.placement import place
-from headrace.metadata.brokers import BrokerImage
+from headrace.clients import Admin, BrokerDescription, ResourceKind, TopicDescription
+from headrace.controller.replica_placer import place
+from headrace.metadata.brokers import BrokerRegistration
 
 ANY: Final = "any"
 VERSION: Final = 1
+THROTTLED_REPLICAS: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+THROTTLE_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
-class Target(NamedTuple):
+class ReplicaTarget(NamedTuple):
     """Where a partition's replicas shall be, and in which folders (none given: any)."""
 
     replicas: list[int]
@@ -38,7 +46,7 @@ class Target(NamedTuple):
         }
 
 
-Plan = dict[TopicPartition, Target]
+Plan = dict[TopicPartition, ReplicaTarget]
 
 
 def read_topics(path: Path) -> list[str]:
@@ -60,7 +68,7 @@ def read_plan(path: Path) -> Plan:
             replicas = [int(replica) for replica in each["replicas"]]
             log_dirs = [str(folder) for folder in each.get("log_dirs") or [ANY] * len(replicas)]
             _check(path, plan, where, replicas, log_dirs)
-            plan[where] = Target(replicas, log_dirs)
+            plan[where] = ReplicaTarget(replicas, log_dirs)
     except (KeyError, TypeError, ValueError) as error:
         raise _wrong(path, f"an entry lacks topic, partition or replicas ({error})") from None
     if not plan:
@@ -108,7 +116,9 @@ def plan_text(plan: Plan) -> str:
 def current_plan(described: Iterable[TopicDescription]) -> Plan:
     """Where partitions are now."""
     return {
-        TopicPartition(topic.name, each.number): Target(list(each.replicas), [ANY] * len(each.replicas))
+        TopicPartition(topic.name, each.number): ReplicaTarget(
+            list(each.replicas), [ANY] * len(each.replicas)
+        )
         for topic in described
         for each in topic.partitions
     }
@@ -123,7 +133,7 @@ def propose(
 ) -> Plan:
     """Spread topics over these brokers as new ones would be, with as many replicas as they have."""
     images = [
-        BrokerImage(
+        BrokerRegistration(
             id=broker.node_id,
             epoch=0,
             incarnation_id=b"",
@@ -145,5 +155,43 @@ def propose(
             )
         placed = place(images, partitions=count, replication_factor=factor, rng=rng)
         for each, replicas in zip(topic.partitions, placed, strict=True):
-            plan[TopicPartition(topic.name, each.number)] = Target(replicas, [ANY] * len(replicas))
+            plan[TopicPartition(topic.name, each.number)] = ReplicaTarget(replicas, [ANY] * len(replicas))
     return plan
+
+
+def throttled_replicas(before: Plan, plan: Plan) -> dict[str, tuple[str, str]]:
+    """Of each topic the settings for its leaders and its followers."""
+    senders: dict[str, set[tuple[int, int]]] = {}
+    receivers: dict[str, set[tuple[int, int]]] = {}
+    for where, target in plan.items():
+        old = before[where].replicas if where in before else []
+        senders.setdefault(where.topic, set()).update(_named(where, old))
+        receivers.setdefault(where.topic, set()).update(_named(where, set(target.replicas) - set(old)))
+    return {topic: (_text(senders[topic]), _text(receivers[topic])) for topic in senders}
+
+
+def _named(where: TopicPartition, brokers: Iterable[int]) -> set[tuple[int, int]]:
+    return {(where.partition, broker) for broker in brokers}
+
+
+def _text(replicas: set[tuple[int, int]]) -> str:
+    return ",".join(f"{partition}:{broker}" for partition, broker in sorted(replicas))
+
+
+def set_throttles(admin: Admin, before: Plan, plan: Plan, bytes_per_second: int) -> None:
+    """Name the replicas first: a rate without names throttles nobody."""
+    for topic, values in throttled_replicas(before, plan).items():
+        admin.alter_configs(
+            ResourceKind.TOPIC, topic, set_to=dict(zip(THROTTLED_REPLICAS, values, strict=True))
+        )
+    brokers = {broker for each in (before, plan) for target in each.values() for broker in target.replicas}
+    for broker in sorted(brokers):
+        rates = dict.fromkeys(THROTTLE_RATES, str(bytes_per_second))
+        admin.alter_configs(ResourceKind.BROKER, str(broker), set_to=rates)
+
+
+def clear_throttles(admin: Admin, topics: Iterable[str], brokers: Iterable[int]) -> None:
+    for broker in brokers:
+        admin.alter_configs(ResourceKind.BROKER, str(broker), set_to={}, delete=THROTTLE_RATES)
+    for topic in sorted(topics):
+        admin.alter_configs(ResourceKind.TOPIC, topic, set_to={}, delete=THROTTLED_REPLICAS)

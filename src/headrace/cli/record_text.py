@@ -1,14 +1,21 @@
 """Records as text: what `consume` prints and `produce` reads.
 
+A text of one's own has kcat's letters for the parts of a record (`record_template`).
+
 In JSON a key or value is a string where its bytes are text, {"base64": "…"} where they are not, and null
 where there is none, so that what one command prints the other reads back as the same record.
 """
 
 import base64
 import json
-from typing import Any, NamedTuple
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from headrace.clients import ConsumedRecord
+import click
+
+from headrace.clients import ConsumerRecord
 from headrace.clients.errors import ClientError
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -28,7 +35,7 @@ class InputRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-def record_json(record: ConsumedRecord) -> dict[str, object]:
+def record_json(record: ConsumerRecord) -> dict[str, object]:
     """A record as a JSON object."""
     return {
         "topic": record.topic,
@@ -39,6 +46,52 @@ def record_json(record: ConsumedRecord) -> dict[str, object]:
         "value": _json_bytes(record.value),
         "headers": [{"key": name, "value": _json_bytes(value)} for name, value in record.headers],
     }
+
+
+_PARTS: Final[dict[str, Callable[[ConsumerRecord], bytes]]] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp_ms,
+    "k": lambda record: record.key or b"",
+    "K": lambda record: b"%d" % _size(record.key),
+    "s": lambda record: record.value or b"",
+    "S": lambda record: b"%d" % _size(record.value),
+    "R": lambda record: struct.pack(">i", _size(record.value)),
+    "h": lambda record: b",".join(b"%s=%s" % (name.encode(), value or b"") for name, value in record.headers),
+    "%": lambda record: b"%",
+}
+_ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+
+
+def record_template(text: str) -> Callable[[ConsumerRecord], bytes]:
+    """What prints a record as a text says it, with kcat's letters behind %."""
+    pieces: list[bytes | Callable[[ConsumerRecord], bytes]] = []
+    at = 0
+    for found in _TOKEN.finditer(text):
+        pieces.append(text[at : found.start()].encode())
+        at = found.end()
+        letter, escape = found.groups()
+        if letter is not None and letter in _PARTS:
+            pieces.append(_PARTS[letter])
+        elif escape is not None and escape[:1] == "x" and len(escape) == 3:
+            pieces.append(bytes.fromhex(escape[1:]))
+        elif escape is not None and escape in _ESCAPES:
+            pieces.append(_ESCAPES[escape])
+        else:
+            known = ", ".join(f"%{each}" for each in _PARTS)
+            message = f"{found[0]!r} is none of {known}, \\n, \\r, \\t, \\0, \\xNN and \\\\."
+            raise click.BadParameter(message, param_hint="'--format'")
+    pieces.append(text[at:].encode())
+    if not any(callable(each) for each in pieces):
+        message = f"{text!r} is neither value, key or json, nor a text with a part of a record in it, as %s."
+        raise click.BadParameter(message, param_hint="'--format'")
+    return lambda record: b"".join(each(record) if callable(each) else each for each in pieces)
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
 
 
 def parse_json_record(line: bytes, number: int) -> InputRecord:

@@ -8,11 +8,13 @@ of with its seed, the step, the rule, and the command that plays it again with a
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import click
 
-from headrace.cli.options import examples
+from headrace.cli.options import examples, json_option
+from headrace.cli.output import print_json_line
 from headrace.testing.nemesis import Trouble
 from headrace.testing.scenarios import SCENARIOS
 from headrace.testing.simulate import FAULTS, Failure, Play, SeedFailedError, play, play_all
@@ -59,7 +61,7 @@ class FaultNames(click.ParamType[tuple[Trouble, ...]]):
         "headrace sim --seeds 5000..5999 --scenario quorum --scenario replication",
         "headrace sim --seeds 200 --scenario compaction --faults power-cut,crash-within",
         "headrace sim --seeds 200 --scenario node --scenario log --scenario echo",
-        "headrace sim --seeds 100 --scenario tiers",
+        "headrace sim --seeds 100 --scenario tiers --scenario attackers",
         "headrace sim --seeds 100 --faults kill,pause,partition",
         "headrace sim --seed 17 --trace",
     )
@@ -82,6 +84,7 @@ class FaultNames(click.ParamType[tuple[Trouble, ...]]):
     "--processes", type=click.IntRange(1), help="Processes that play.  [default: one for each core]"
 )
 @click.option("--fail-fast", is_flag=True, help="Stop at the first seed that fails.")
+@json_option
 def sim(
     seeds: range,
     seed: int | None,
@@ -91,6 +94,7 @@ def sim(
     details: bool,
     processes: int | None,
     fail_fast: bool,
+    as_json: bool,
 ) -> None:
     """Play simulated clusters under seeds, and look for a broken rule.
 
@@ -102,38 +106,55 @@ def sim(
     log          one partition on a disk that cannot be trusted
     compaction   keyed logs that are cleaned on such a disk
     tiers        tiered topics and a remote store that fails, on whole nodes
+    attackers    the same as cluster, with clients that flood, stall and send garbage
     echo         the transport
     """
     names = sorted(SCENARIOS) if "all" in scenarios else list(dict.fromkeys(scenarios))
     if seed is not None:
-        _play_one(names, seed, faults, trace=trace, details=details)
+        _play_one(names, seed, faults, trace=trace, details=details, as_json=as_json)
         return
     if trace:
         raise click.UsageError("--trace needs --seed: which of them shall be told?")
     plays = [Play(name, each, faults) for each in seeds for name in names]
-    failures = _play_many(plays, processes, fail_fast=fail_fast)
+    failures = _play_many(plays, processes, fail_fast=fail_fast, as_json=as_json)
     if failures:
         raise click.exceptions.Exit(1)
 
 
 def _play_one(
-    names: Sequence[str], seed: int, faults: tuple[Trouble, ...] | None, *, trace: bool, details: bool
+    names: Sequence[str],
+    seed: int,
+    faults: tuple[Trouble, ...] | None,
+    *,
+    trace: bool,
+    details: bool,
+    as_json: bool,
 ) -> None:
     for name in names:
         try:
             outcome = play(
-                name, seed, faults=faults, echo=click.echo if trace else None, echoes_details=details
+                name,
+                seed,
+                faults=faults,
+                echo=partial(click.echo, err=as_json) if trace else None,
+                echoes_details=details,
             )
         except SeedFailedError as error:
-            _tell(error.failure, with_lines=not trace)
+            _tell(error.failure, with_lines=not trace, as_json=as_json)
             raise click.exceptions.Exit(1) from error
+        if as_json:
+            figures = {"steps": outcome.steps, "virtual_s": outcome.virtual_s, "digest": str(outcome.digest)}
+            print_json_line({"event": "kept", "scenario": name, "seed": seed, **figures})
+            continue
         click.echo(
             f"{name}, seed {seed}: kept all rules in {outcome.steps} steps and {outcome.virtual_s:.1f} "
             f"virtual seconds; digest {outcome.digest}"
         )
 
 
-def _play_many(plays: Sequence[Play], processes: int | None, *, fail_fast: bool) -> list[Failure]:
+def _play_many(
+    plays: Sequence[Play], processes: int | None, *, fail_fast: bool, as_json: bool
+) -> list[Failure]:
     failures: list[Failure] = []
     started = told = time.monotonic()
     count = 0
@@ -141,14 +162,19 @@ def _play_many(plays: Sequence[Play], processes: int | None, *, fail_fast: bool)
         count += 1
         if outcome is not None:
             failures.append(outcome)
-            _tell(outcome, with_lines=True)
+            _tell(outcome, with_lines=True, as_json=as_json)
             if fail_fast:
                 break
         now = time.monotonic()
         if now - told >= TELL_S:
             told = now
             left_s = (len(plays) - count) * (now - started) / count
-            click.echo(f"{_rate(count, len(failures), now - started)}, about {left_s:.0f} s to go")
+            told_text = f"{_rate(count, len(failures), now - started)}, about {left_s:.0f} s to go"
+            click.echo(told_text, err=as_json)
+    if as_json:
+        seconds = round(time.monotonic() - started, 3)
+        print_json_line({"event": "played", "seeds": count, "failed": len(failures), "seconds": seconds})
+        return failures
     click.echo(f"played {_rate(count, len(failures), time.monotonic() - started)}")
     for failure in failures:
         click.echo(f"  {failure.play.command}")
@@ -160,8 +186,13 @@ def _rate(count: int, failed: int, seconds: float) -> str:
     return f"{count} seeds in {seconds:.0f} s, {failed} failed, {per_minute:.0f} seeds per minute"
 
 
-def _tell(failure: Failure, *, with_lines: bool) -> None:
+def _tell(failure: Failure, *, with_lines: bool, as_json: bool) -> None:
     play_ = failure.play
+    if as_json:
+        which = {"scenario": play_.scenario, "seed": play_.seed, "step": failure.step}
+        told = {"rule": failure.rule, "virtual_s": failure.virtual_s, "command": play_.command}
+        print_json_line({"event": "failed", **which, **told})
+        return
     click.echo(f"\nFAILED   scenario {play_.scenario}, seed {play_.seed}")
     click.echo(f"step     {failure.step}, after {failure.virtual_s:.3f} virtual seconds")
     click.echo(f"broken   {failure.rule}")

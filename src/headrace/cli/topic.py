@@ -1,32 +1,52 @@
-"""`headrace topic`: make, list, describe, alter and delete topics."""
+"""`headrace topic`: make, list, describe, alter and delete topics; `topic_offsets.py` trims them."""
 
-import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import TopicPartition
+from headrace.cli.command_group import CommandGroup
+from headrace.cli.completion import complete_topics
+from headrace.cli.config import require_settings
 from headrace.cli.connecting import cluster_options, open_admin, open_remote_logs
-from headrace.cli.options import examples, json_option, parse_pairs
-from headrace.cli.output import note, print_facts, print_json, print_table
-from headrace.clients.administering.configs import ConfigValue, ResourceKind
-from headrace.clients.administering.topics import TopicDescription
+from headrace.cli.options import confirm, examples, json_option, parse_pairs, yes_option
+from headrace.cli.output import human_bytes, lag_style, note, print_facts, print_json, print_table
+from headrace.cli.topic_offsets import (
+    GROUPS_MAX,
+    GroupLag,
+    PartitionFigures,
+    figures_of,
+    lags_of,
+    offsets,
+    trim,
+)
+from headrace.clients import ConfigEntry, ResourceKind, TopicDescription
 from headrace.clients.errors import RefusedError
-from headrace.settings.sources import Source
+from headrace.settings.definition import ConfigSource
 
 if TYPE_CHECKING:
-    from headrace.cli.topic_tiers import Tiers
+    from headrace.cli.topic_tiers import TieredPartition
     from headrace.clients import Admin
     from headrace.clients.remote_logs import ClusterRemoteLogs
+
+Figures = Mapping[TopicPartition, PartitionFigures]
 
 set_option = click.option(
     "--set", "-s", "settings", multiple=True, metavar="NAME=VALUE", help="One of Kafka's topic settings."
 )
 
 
-@click.group(epilog=examples("headrace topic create orders --partitions 6", "headrace topic list"))
+@click.group(
+    cls=CommandGroup, epilog=examples("headrace topic create orders --partitions 6", "headrace topic list")
+)
 def topic() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
+
+
+topic.add_command(offsets)
+topic.add_command(trim)
 
 
 @topic.command(
@@ -72,8 +92,8 @@ def create(
             made = admin.create_topic(
                 name,
                 partitions=partitions or -1,
-                replication=replication_factor or -1,
-                settings=configs,
+                replication_factor=replication_factor or -1,
+                configs=configs,
             )
         except RefusedError as error:
             if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -86,7 +106,7 @@ def create(
     if as_json:
         print_json({**made._asdict(), "created": True})
     else:
-        parts, copies = _count(made.partitions, "partition"), _count(made.replication, "replica")
+        parts, copies = _count(made.partitions, "partition"), _count(made.replication_factor, "replica")
         click.echo(f"created topic {name}: {parts}, {copies} each")
 
 
@@ -105,8 +125,8 @@ def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool
     elif not found:
         note("there are no topics yet: `headrace topic create NAME` makes one")
     else:
-        rows = [(each.name, each.partitions, each.replication, each.topic_id) for each in found]
-        print_table(("TOPIC", "PARTITIONS", "REPLICAS", "ID"), rows)
+        rows = [(each.name, each.partitions, each.replication_factor, each.topic_id) for each in found]
+        print_table(("TOPIC", "PARTITIONS", "REPLICAS", "ID"), rows, optional=("ID",))
 
 
 @topic.command(
@@ -116,20 +136,27 @@ def list_(internal: bool, bootstrap: str, request_timeout_ms: int, as_json: bool
         "headrace topic describe --under-replicated",
     )
 )
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=complete_topics)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with replicas that are not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader that is up.")
+@click.option(
+    "--groups/--no-groups",
+    "wants_groups",
+    default=None,
+    help=f"Show how far groups are behind.  [default: where there are no more than {GROUPS_MAX}]",
+)
 @cluster_options
 @json_option
 def describe(
     names: tuple[str, ...],
     under_replicated: bool,
     unavailable: bool,
+    wants_groups: bool | None,
     bootstrap: str,
     request_timeout_ms: int,
     as_json: bool,
 ) -> None:
-    """Describe topics, all where none is named: their partitions, and the settings of their own."""
+    """Describe topics, all where none is named: partitions, offsets, sizes, settings of their own, lag."""
     with open_admin(bootstrap, request_timeout_ms) as admin:
         wanted = names or [each.name for each in admin.list_topics()]
         described = _filtered(
@@ -140,13 +167,24 @@ def describe(
         tiered = [each for each in described if settings[each.name].get("remote.storage.enable") == "true"]
         remote = open_remote_logs(bootstrap, request_timeout_ms)
         tiers = {each.name: _tiers(admin, remote, each, values[each.name]) for each in tiered}
+        figures = figures_of(admin, described)
+        lags = lags_of(admin, figures, wants_groups) if described else {}
     if as_json:
-        print_json([_as_json(each, settings[each.name], tiers.get(each.name)) for each in described])
+        print_json(
+            [
+                _as_json(each, figures, settings[each.name], lags.get(each.name, []), tiers.get(each.name))
+                for each in described
+            ]
+        )
         return
     for number, each in enumerate(described):
         if number:
             click.echo()
-        _print_topic(each, settings[each.name])
+        _print_topic(each, figures, settings[each.name])
+        if lags.get(each.name):
+            click.echo()
+            rows = [tuple(lag) for lag in lags[each.name]]
+            print_table(("GROUP", "PARTITIONS", "LAG", "MOST IN ONE"), rows, styles={"LAG": lag_style})
         if each.name in tiers:
             _print_tiers(tiers[each.name])
 
@@ -170,13 +208,13 @@ def _filtered(
     return found
 
 
-def _own(values: list[ConfigValue]) -> dict[str, str | None]:
-    return {each.name: each.value for each in values if each.source == Source.TOPIC}
+def _own(values: list[ConfigEntry]) -> dict[str, str | None]:
+    return {each.name: each.value for each in values if each.source == ConfigSource.TOPIC}
 
 
 def _tiers(
-    admin: "Admin", remote: "ClusterRemoteLogs", described: TopicDescription, values: list[ConfigValue]
-) -> list["Tiers"]:
+    admin: "Admin", remote: "ClusterRemoteLogs", described: TopicDescription, values: list[ConfigEntry]
+) -> list["TieredPartition"]:
     """How a tiered topic is spread over the brokers' disks and the remote store."""
     from headrace.cli.topic_tiers import segment_bytes_of, tiers_of
 
@@ -185,35 +223,57 @@ def _tiers(
 
 
 def _as_json(
-    described: TopicDescription, settings: dict[str, str | None], tiers: list["Tiers"] | None
+    described: TopicDescription,
+    figures: Figures,
+    settings: dict[str, str | None],
+    lags: list[GroupLag],
+    tiers: list["TieredPartition"] | None,
 ) -> dict[str, object]:
-    partitions = [each._asdict() for each in described.partitions]
+    partitions = [
+        {**each._asdict(), **_figures(figures, described.name, each.number)._asdict()}
+        for each in described.partitions
+    ]
     more = {}
     if tiers is not None:
         more["tiers"] = [each._asdict() for each in tiers]
-    return {**described._asdict(), "partitions": partitions, "settings": settings, **more}
+    groups = [each._asdict() for each in lags]
+    return {**described._asdict(), "partitions": partitions, "settings": settings, "groups": groups, **more}
 
 
-def _print_topic(described: TopicDescription, settings: dict[str, str | None]) -> None:
+def _figures(figures: Figures, topic: str, number: int) -> PartitionFigures:
+    return figures.get(TopicPartition(topic, number)) or PartitionFigures(None, None, None)
+
+
+def _print_topic(described: TopicDescription, figures: Figures, settings: dict[str, str | None]) -> None:
     own = ", ".join(f"{name}={value}" for name, value in settings.items()) or "all as the brokers'"
     internal = [("internal", "yes")] if described.internal else []
     print_facts([("topic", described.name), ("id", described.topic_id), *internal, ("settings", own)])
-    rows = [
-        (
-            each.number,
-            "none" if each.leader < 0 else each.leader,
-            each.leader_epoch,
-            _numbers(each.replicas),
-            _numbers(each.isr),
-            None if each.elr is None else _numbers(each.elr),
-            _numbers(each.offline),
+    # What no partition has is not worth a column.
+    shows_eligible = any(each.elr for each in described.partitions)
+    shows_offline = any(each.offline for each in described.partitions)
+    rows = []
+    for each in described.partitions:
+        held = _figures(figures, described.name, each.number)
+        rows.append(
+            (
+                each.number,
+                "none" if each.leader < 0 else each.leader,
+                each.leader_epoch,
+                _numbers(each.replicas),
+                _numbers(each.isr),
+                *((_numbers(each.elr or []),) if shows_eligible else ()),
+                *((_numbers(each.offline),) if shows_offline else ()),
+                held.start,
+                held.end,
+                None if held.size_bytes is None else human_bytes(held.size_bytes),
+            )
         )
-        for each in described.partitions
-    ]
-    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "ELIGIBLE", "OFFLINE"), rows)
+    more = (*(("ELIGIBLE",) if shows_eligible else ()), *(("OFFLINE",) if shows_offline else ()))
+    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", *more, "START", "END", "SIZE")
+    print_table(columns, rows, absent="-", optional=("EPOCH",))
 
 
-def _print_tiers(tiers: list["Tiers"]) -> None:
+def _print_tiers(tiers: list["TieredPartition"]) -> None:
     columns = ("PARTITION", "START", "LOCAL START", "REMOTE END", "END", "LOCAL BYTES", "REMOTE BYTES")
     rows = [
         (
@@ -241,7 +301,7 @@ def _print_tiers(tiers: list["Tiers"]) -> None:
         "headrace topic alter orders --set retention.ms=3600000 --delete segment.ms",
     )
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option(
     "--partitions",
     "-p",
@@ -270,6 +330,7 @@ def alter(
         raise click.UsageError("nothing to alter: give --partitions, --set or --delete")
     with open_admin(bootstrap, request_timeout_ms) as admin:
         if configs or deleted:
+            require_settings(admin, ResourceKind.TOPIC, name, deleted)
             admin.alter_configs(ResourceKind.TOPIC, name, set_to=configs, delete=deleted)
         if partitions is not None:
             admin.create_partitions(name, partitions)
@@ -280,14 +341,13 @@ def alter(
 
 
 @topic.command(epilog=examples("headrace topic delete orders", "headrace topic delete orders users --yes"))
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=complete_topics)
+@yes_option
 @cluster_options
 @json_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Delete topics and all their records."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} and all records?", abort=True, err=True)
+    confirm(f"Delete {', '.join(names)} and all records?", yes)
     with open_admin(bootstrap, request_timeout_ms) as admin:
         admin.delete_topics(names)
     if as_json:

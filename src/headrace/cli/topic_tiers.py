@@ -6,21 +6,21 @@ larger than `segment.bytes`, so what is only on the disk beyond that is waiting 
 at least that, as Kafka's RemoteCopyLagBytes counts it. `headrace log dump FOLDER` tells it to the byte.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
-from headrace.clients.administering.topics import TopicDescription
-from headrace.clients.places import Place
+from headrace.cli.topic_offsets import local_bytes
+from headrace.clients import OffsetSpec, TopicDescription
 from headrace.clients.remote_logs import ClusterRemoteLogs
-from headrace.tiered.remote_log import RemoteLog
-from headrace.tiered.remote_segment import TopicIdPartition
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache
+from headrace.tiered.segment_metadata import TopicIdPartition
 
 if TYPE_CHECKING:
     from headrace.clients import Admin
 
 
-class Offsets(NamedTuple):
+class TierOffsets(NamedTuple):
     """One partition's offsets [start, end), of which [local_start, end) lie on its leader's disk and
     [start, tiered_to) in the remote store.
     """
@@ -31,7 +31,7 @@ class Offsets(NamedTuple):
     end: int
 
 
-class Tiers(NamedTuple):
+class TieredPartition(NamedTuple):
     """One partition. `only_local` are offsets that no copy has, those of the active segment among them;
     `copy_lag_bytes` are theirs beyond one segment.
     """
@@ -51,7 +51,7 @@ class Tiers(NamedTuple):
 
 def tiers_of(
     admin: "Admin", remote: ClusterRemoteLogs, described: TopicDescription, *, segment_bytes: int
-) -> list[Tiers]:
+) -> list[TieredPartition]:
     """The partitions of a topic that have a leader."""
     led = {
         TopicPartition(described.name, each.number): each.leader
@@ -63,17 +63,22 @@ def tiers_of(
     starts, local_starts, tiered, ends = (
         {
             partition: found.offset
-            for partition, found in admin.find_offsets(dict.fromkeys(led, place)).items()
+            for partition, found in admin.list_offsets(dict.fromkeys(led, place)).items()
         }
-        for place in (Place.EARLIEST, Place.EARLIEST_LOCAL, Place.LATEST_TIERED, Place.LATEST)
+        for place in (
+            OffsetSpec.EARLIEST,
+            OffsetSpec.EARLIEST_LOCAL,
+            OffsetSpec.LATEST_TIERED,
+            OffsetSpec.LATEST,
+        )
     )
-    local = _local_bytes(admin, led.values())
+    local = local_bytes(admin, led.values())
     topic_id = TopicId(uuid_bytes(described.topic_id))
     logs = remote.of(admin, [TopicIdPartition(topic_id, partition) for partition in led])
     return [
         spread(
             partition.partition,
-            Offsets(
+            TierOffsets(
                 starts[partition],
                 local_starts[partition],
                 max(tiered[partition] + 1, starts[partition]),
@@ -88,8 +93,13 @@ def tiers_of(
 
 
 def spread(
-    partition: int, offsets: Offsets, remote: RemoteLog, *, local_bytes: int | None, segment_bytes: int
-) -> Tiers:
+    partition: int,
+    offsets: TierOffsets,
+    remote: RemoteLogMetadataCache,
+    *,
+    local_bytes: int | None,
+    segment_bytes: int,
+) -> TieredPartition:
     """One partition's tiers. Copies whose place another has taken are on their way out, and do not count."""
     copies = remote.finished()
     only_local_bytes = copy_lag_bytes = None
@@ -98,7 +108,7 @@ def spread(
         # Of a compacted topic the two tiers are cleaned at different times, and in_both is not quite known.
         only_local_bytes = max(0, local_bytes - in_both)
         copy_lag_bytes = max(0, only_local_bytes - segment_bytes)
-    return Tiers(
+    return TieredPartition(
         partition,
         *offsets,
         local_bytes=local_bytes,
@@ -113,12 +123,3 @@ def spread(
 def segment_bytes_of(settings: Mapping[str, str | None]) -> int:
     """Of a topic's settings, those of its own and those of the brokers'."""
     return int(settings.get("internal.segment.bytes") or settings.get("segment.bytes") or 0)
-
-
-def _local_bytes(admin: "Admin", nodes: Iterable[int]) -> dict[tuple[int, TopicPartition], int]:
-    return {
-        (node, partition): size
-        for node in sorted(set(nodes))
-        for log_dir in admin.describe_log_dirs(node)
-        for partition, size in log_dir.partitions.items()
-    }

@@ -13,25 +13,32 @@ from typing import Final
 import click
 
 from headrace.base.ids import TopicPartition
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import cluster_options, open_admin
-from headrace.cli.options import examples, json_option
-from headrace.cli.output import note, print_facts, print_json, print_table
-from headrace.clients import Admin
-from headrace.clients.administering.transactions import ActiveProducer, TransactionDescription
+from headrace.cli.options import choices_option, examples, json_option
+from headrace.cli.output import note, print_facts, print_json, print_json_rows, print_table
+from headrace.clients import ActiveProducer, Admin, TransactionDescription
 
 OLDER_THAN_MS: Final = 15 * 60 * 1000
 """Nobody may have a transaction open for longer, unless `transaction.max.timeout.ms` was raised."""
+
+# Kafka's TransactionState, as coordinators name it.
+_STATES: Final = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
 
 HANGING: Final = ("topic", "partition", "producer", "epoch", "start", "written", "minutes")
 
 
 @click.group(
+    cls=CommandGroup,
     epilog=examples(
         "headrace txn list --state Ongoing",
         "headrace txn describe billing-1",
         "headrace txn find-hanging",
         "headrace txn abort --topic orders --partition 3 --start-offset 1200",
-    )
+    ),
 )
 def txn() -> None:
     """See transactions, end one, and find those that nobody will end."""
@@ -45,7 +52,7 @@ def txn() -> None:
         "headrace txn list --pattern 'billing-.*' --json",
     ),
 )
-@click.option("--state", "states", multiple=True, metavar="STATE", help="As Ongoing; may be repeated.")
+@choices_option("--state", _STATES, "As Ongoing; may be repeated.")
 @click.option("--producer-id", "producer_ids", multiple=True, type=int, metavar="ID", help="May be repeated.")
 @click.option("--longer-than-ms", type=int, default=-1, metavar="MS", help="Only those that run for longer.")
 @click.option("--pattern", metavar="REGEX", help="Only ids that it matches from end to end.")
@@ -67,12 +74,14 @@ def list_(
         )
     rows = [(each.transactional_id, each.coordinator_id, each.producer_id, each.state) for each in found]
     if as_json:
-        names = ("transactional_id", "coordinator", "producer", "state")
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        print_json_rows(("transactional_id", "coordinator", "producer", "state"), rows)
     elif rows:
-        print_table(("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER", "STATE"), rows)
+        columns = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER", "STATE")
+        print_table(columns, rows, optional=("COORDINATOR", "PRODUCER"))
     else:
-        note("there is no such transactional id: a transactional producer makes its own")
+        is_filtered = states or producer_ids or longer_than_ms >= 0 or pattern is not None
+        nothing = "no transactional id is like that" if is_filtered else "there are no transactional ids"
+        note(f"{nothing}: a transactional producer makes its own")
 
 
 @txn.command(epilog=examples("headrace txn describe billing-1", "headrace txn describe billing-1 --json"))
@@ -122,6 +131,7 @@ def _shown(value: object) -> object:
 @click.option("--partition", type=click.IntRange(0), metavar="N")
 @click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="As find-hanging shows it.")
 @cluster_options
+@json_option
 def abort(
     name: str | None,
     topic: str | None,
@@ -129,18 +139,33 @@ def abort(
     start_offset: int | None,
     bootstrap: str,
     request_timeout_ms: int,
+    as_json: bool,
 ) -> None:
     """Abort what a transactional id has open, and shut its producer out; or what hangs in a partition."""
     with open_admin(bootstrap, request_timeout_ms) as admin:
         if name is not None and topic is None:
+            # Fencing an id that nobody uses would make it.
+            if name not in admin.describe_transactions(name):
+                raise click.ClickException(f"no coordinator knows {name}: see `headrace txn list`")
             admin.fence_producer(name)
-            note(f"the transactions of {name} are aborted, its producer is fenced")
+            result: dict[str, object] = {"transactional_id": name, "aborted": True}
+            text = f"the transactions of {name} are aborted, its producer is fenced"
         elif name is None and topic is not None and partition is not None and start_offset is not None:
             hanging = _open_at(admin, TopicPartition(topic, partition), start_offset)
             admin.abort_hanging(hanging)
-            note(f"the transaction of producer {hanging.producer_id} in {topic}-{partition} is aborted")
+            result = {
+                "topic": topic,
+                "partition": partition,
+                "producer": hanging.producer_id,
+                "aborted": True,
+            }
+            text = f"the transaction of producer {hanging.producer_id} in {topic}-{partition} is aborted"
         else:
             raise click.UsageError("give a transactional id, or all of --topic, --partition, --start-offset")
+    if as_json:
+        print_json(result)
+    else:
+        note(text)
 
 
 def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> ActiveProducer:
@@ -192,7 +217,7 @@ def find_hanging(
         for each in found
     ]
     if as_json:
-        print_json([dict(zip(HANGING, row, strict=True)) for row in rows])
+        print_json_rows(HANGING, rows)
     elif rows:
         print_table([each.upper() for each in HANGING], rows)
     else:

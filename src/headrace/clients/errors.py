@@ -43,7 +43,12 @@ class RefusedError(ClientError):
 
     @property
     def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
         return self.code in RETRIABLE
+
+
+class AuthenticationError(RefusedError):
+    """The cluster does not believe that this client is who it says, or the client the cluster."""
 
 
 class NoSuchTopicError(RefusedError):
@@ -51,6 +56,7 @@ class NoSuchTopicError(RefusedError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}", "there is no such topic")
+        self.topic = topic
 
     @property
     def retriable(self) -> bool:
@@ -97,6 +103,49 @@ class AbortableError(ClientError):
     """The open transaction cannot be committed any more: abort it, then begin another."""
 
 
+class NoSuchGroupError(RefusedError):
+    """A group that was meant to be there is not; waiting would not help."""
+
+    def __init__(self, group_id: str) -> None:
+        reason = "there is no such group; see what there is with `headrace group list`"
+        super().__init__(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}", reason)
+
+
+class GroupBusyError(RefusedError):
+    """What was asked for can be done to a group without members only."""
+
+    def __init__(self, group_id: str, what: str) -> None:
+        reason = (
+            "it has members; stop its consumers first, and mind that crashed and static ones stay for their "
+            f"session time-out (`headrace group describe {group_id} --members` shows who is there)"
+        )
+        super().__init__(ErrorCode.NON_EMPTY_GROUP, f"cannot {what} group {group_id!r}", reason)
+
+
+class NoPartitionError(RefusedError):
+    """A partition that was meant to be there is not; waiting would not help."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class StaleEpochError(RefusedError):
+    """The coordinator has given this member a newer epoch, which the next heartbeat will tell."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
+
+
+class RebalancingError(RefusedError):
+    """The group is about to share its partitions anew; a commit can be made after the next poll."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
 def error_code(number: int) -> ErrorCode:
     """The code of a number; one of a newer Kafka's counts as an unknown error."""
     try:
@@ -121,6 +170,9 @@ _ADVICE: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the records are written, but on too few replicas",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask for the right to use this topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask for the right to do this on the cluster",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key, the same on all nodes",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "log in first, by something else than a token",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "ask for create_tokens on that user",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "read from the beginning or from a later offset",
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead it now; are its brokers up?",
@@ -128,5 +180,4 @@ _ADVICE: Final = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses this id, or its transaction took too long",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower transaction.timeout.ms, or raise the brokers' "
     "transaction.max.timeout.ms",
-    ErrorCode.INVALID_PARTITIONS: "the number of a topic's partitions can only grow",
 }

@@ -1,6 +1,6 @@
 """Consume, transform, produce: what is read, what is made of it and how far was read are one transaction.
 
-    def shout(record: ConsumedRecord) -> Iterable[Output]:
+    def shout(record: ConsumerRecord) -> Iterable[Output]:
         yield Output("loud", record.value.upper(), key=record.key)
 
     settings = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "shouters"}
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.consuming.face import Consumer
-from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients.config import CONSUMER, PRODUCER
+from headrace.clients.consumer import Consumer
 from headrace.clients.errors import AbortableError, CommitFailedError, TimedOutError
-from headrace.clients.producing.encoding import Headers
-from headrace.clients.producing.face import Producer
-from headrace.clients.setting_tables import CONSUMER, PRODUCER
+from headrace.clients.internals.consumer.completed_fetch import ConsumerRecord
+from headrace.clients.internals.producer.encoding import Headers
+from headrace.clients.producer import Producer
 from headrace.settings.definition import SettingError
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Output(NamedTuple):
     timestamp_ms: int | None = None
 
 
-Transform = Callable[[ConsumedRecord], Iterable[Output]]
+Transform = Callable[[ConsumerRecord], Iterable[Output]]
 
 
 class Processor:
@@ -92,6 +92,7 @@ class Processor:
             self.step(POLL_S)
 
     def stop(self) -> None:
+        """Let `run` return after the step it is in. From any thread."""
         self._is_stopping = True
 
     def step(self, timeout: float = 0.0) -> int:
@@ -121,6 +122,7 @@ class Processor:
         return len(records)
 
     def close(self) -> None:
+        """Leave the group, and end."""
         self._consumer.close()
         self._producer.close()
 
@@ -133,7 +135,7 @@ class Processor:
             raise
         return producer
 
-    def _write(self, records: list[ConsumedRecord]) -> None:
+    def _write(self, records: list[ConsumerRecord]) -> None:
         send = self._producer.send
         for record in records:
             for topic, value, key, headers, partition, timestamp_ms in self._transform(record):
@@ -142,14 +144,14 @@ class Processor:
         read = {each: positions[each] for each in _partitions(records) if each in positions}
         self._producer.send_offsets_to_transaction(read, self._consumer.group_metadata())
 
-    def _rewind(self, records: list[ConsumedRecord]) -> None:
+    def _rewind(self, records: list[ConsumerRecord]) -> None:
         """Read them again, as far as they are still this member's."""
         assigned = self._consumer.assignment
         for partition, offset in _partitions(records).items():
             if partition in assigned:
                 self._consumer.seek(partition, offset)
 
-    def _resume(self, records: list[ConsumedRecord]) -> None:
+    def _resume(self, records: list[ConsumerRecord]) -> None:
         """Go on behind what the group has committed by now."""
         first = _partitions(records)
         mine = [each for each in first if each in self._consumer.assignment]
@@ -158,7 +160,7 @@ class Processor:
             self._consumer.seek(each, committed[each].offset if each in committed else first[each])
 
 
-def _partitions(records: list[ConsumedRecord]) -> dict[TopicPartition, int]:
+def _partitions(records: list[ConsumerRecord]) -> dict[TopicPartition, int]:
     """The partitions of records, each with its first offset among them."""
     found: dict[TopicPartition, int] = {}
     for record in records:

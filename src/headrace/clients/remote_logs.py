@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.clients.errors import NoSuchTopicError, TimedOutError
-from headrace.clients.places import Place
-from headrace.tiered.metadata_partition import metadata_partition_of
-from headrace.tiered.remote_log import RemoteLog, RemoteLogs
-from headrace.tiered.remote_segment import TopicIdPartition
-from headrace.tiered.segment_records import decode_record
-from headrace.wire.record_frames import UnknownRecordError
+from headrace.clients.offsets import OffsetSpec
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache, RemotePartitionMetadataStore
+from headrace.tiered.metadata_serde import known_record, metadata_partition_of
+from headrace.tiered.segment_metadata import TopicIdPartition
 
 if TYPE_CHECKING:
     from headrace.clients import Admin
@@ -30,20 +28,22 @@ class ClusterRemoteLogs:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
-        self._logs = RemoteLogs()
+        self._logs = RemotePartitionMetadataStore()
         self._read_to: dict[TopicPartition, int] = {}
 
-    def of(self, admin: "Admin", partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, RemoteLog]:
+    def of(
+        self, admin: "Admin", partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
         """What the remote store holds of these partitions now."""
         wanted = list(partitions)
         try:
             (topic,) = admin.describe_topics([REMOTE_LOG_TOPIC])
         except NoSuchTopicError:
-            return {each: RemoteLog() for each in wanted}
+            return {each: RemoteLogMetadataCache() for each in wanted}
         numbers = {metadata_partition_of(each, len(topic.partitions)) for each in wanted}
         sources = [TopicPartition(REMOTE_LOG_TOPIC, number) for number in sorted(numbers)]
-        ends = admin.find_offsets(dict.fromkeys(sources, Place.LATEST))
-        starts = admin.find_offsets(dict.fromkeys(sources, Place.EARLIEST))
+        ends = admin.list_offsets(dict.fromkeys(sources, OffsetSpec.LATEST))
+        starts = admin.list_offsets(dict.fromkeys(sources, OffsetSpec.EARLIEST))
         for each in sources:
             self._read_to[each] = max(self._read_to.get(each, 0), starts[each].offset)
         self._read({each: ends[each].offset for each in sources if self._read_to[each] < ends[each].offset})
@@ -71,10 +71,6 @@ class ClusterRemoteLogs:
                     raise TimedOutError(f"{REMOTE_LOG_TOPIC} cannot be read to its end: {consumer.trouble}")
 
     def _apply(self, value: bytes | None) -> None:
-        """A kind of record that only a later version knows tells nothing: brokers pass it over too."""
-        try:
-            record = None if value is None else decode_record(value)
-        except UnknownRecordError:
-            return
+        record = known_record(value)
         if record is not None:
             self._logs.apply(record)

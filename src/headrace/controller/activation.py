@@ -8,11 +8,11 @@ open is aborted.
 
 from collections.abc import Sequence
 
-from headrace.controller.cluster import Cluster
-from headrace.controller.decision import Decision
+from headrace.controller.cluster_state import ClusterState
+from headrace.controller.controller_result import ControllerResult
+from headrace.metadata.config_resource import CLUSTER_DEFAULT
 from headrace.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION
 from headrace.metadata.image import MetadataRecord
-from headrace.metadata.resources import CLUSTER_DEFAULT
 from headrace.wire.schemas.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -34,20 +34,20 @@ def default_bootstrap() -> list[MetadataRecord]:
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()]
 
 
-def activate(cluster: Cluster, bootstrap: Sequence[MetadataRecord]) -> Decision[None]:
+def activate(cluster: ClusterState, bootstrap: Sequence[MetadataRecord]) -> ControllerResult[None]:
     """Bring the log to a state that requests can be decided on."""
     if cluster.image.in_transaction:
-        return Decision([AbortTransactionRecord(reason="The controller was restarted.")], None)
+        return ControllerResult([AbortTransactionRecord(reason="The controller was restarted.")], None)
     if cluster.image.features:
-        return Decision((), None)
+        return ControllerResult((), None)
     records: list[MetadataRecord] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     levels = {r.name: r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord)}
     if levels.get(ELR_VERSION, 0):
         records += min_isr_default(cluster)
-    return Decision([*records, EndTransactionRecord()], None)
+    return ControllerResult([*records, EndTransactionRecord()], None)
 
 
-def min_isr_default(cluster: Cluster) -> list[MetadataRecord]:
+def min_isr_default(cluster: ClusterState) -> list[MetadataRecord]:
     """Eligible leaders need one min.insync.replicas for the whole cluster: make the one in force its
     default.
     """
@@ -60,7 +60,7 @@ def min_isr_default(cluster: Cluster) -> list[MetadataRecord]:
 
 def register_controller(
     request: ControllerRegistrationRequest,
-) -> Decision[ControllerRegistrationResponse]:
+) -> ControllerResult[ControllerRegistrationResponse]:
     """Note where a controller listens and what it can run (KIP-919)."""
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
@@ -79,4 +79,4 @@ def register_controller(
             for f in request.features
         ],
     )
-    return Decision([record], ControllerRegistrationResponse(error_message=None))
+    return ControllerResult([record], ControllerRegistrationResponse(error_message=None))

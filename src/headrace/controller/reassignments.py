@@ -8,11 +8,11 @@ ones out again.
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.assignments import check_replicas
-from headrace.controller.cluster import Cluster
-from headrace.controller.decision import Decision, check_size
-from headrace.controller.elections import change_partition
-from headrace.metadata.image import ClusterImage, MetadataRecord
+from headrace.controller.cluster_state import ClusterState
+from headrace.controller.controller_result import ControllerResult, check_size
+from headrace.controller.partition_change_builder import change_partition
+from headrace.controller.replication_control import check_replicas
+from headrace.metadata.image import MetadataImage, MetadataRecord
 from headrace.metadata.topics import TopicImage
 from headrace.wire.schemas.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,12 +30,12 @@ from headrace.wire.schemas.list_partition_reassignments import (
 
 
 def alter_partition_reassignments(
-    cluster: Cluster, request: AlterPartitionReassignmentsRequest
-) -> Decision[AlterPartitionReassignmentsResponse]:
+    cluster: ClusterState, request: AlterPartitionReassignmentsRequest
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Begin, change or cancel reassignments. Every partition succeeds or fails by itself."""
     allow_change = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
-        error_message=None, allow_replication_factor_change=allow_change
+        error_message=None if request.topics else "", allow_replication_factor_change=allow_change
     )
     records: list[MetadataRecord] = []
     for asked in request.topics:
@@ -54,20 +54,19 @@ def alter_partition_reassignments(
             if record is not None:
                 records.append(record)
     check_size(records)
-    return Decision(records, response)
+    return ControllerResult(records, response)
 
 
 def _reassign(
-    cluster: Cluster, name: str, target: ReassignablePartition, *, allow_change: bool
+    cluster: ClusterState, name: str, target: ReassignablePartition, *, allow_change: bool
 ) -> MetadataRecord | None:
     topic = cluster.image.topics_by_name.get(name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if target.partition_index not in topic.partitions:
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic '{name}' has no partition {target.partition_index}, only 0 to "
-            f"{len(topic.partitions) - 1}",
+            f"Unable to find partition {name}:{target.partition_index}.",
         )
     if target.replicas is None:
         return _cancel(cluster, topic, target.partition_index)
@@ -75,7 +74,7 @@ def _reassign(
 
 
 def _begin(
-    cluster: Cluster, topic: TopicImage, index: int, replicas: list[int], *, allow_change: bool
+    cluster: ClusterState, topic: TopicImage, index: int, replicas: list[int], *, allow_change: bool
 ) -> MetadataRecord | None:
     partition = topic.partitions[index]
     check_replicas(cluster, replicas)
@@ -93,7 +92,7 @@ def _begin(
     )
 
 
-def _cancel(cluster: Cluster, topic: TopicImage, index: int) -> MetadataRecord | None:
+def _cancel(cluster: ClusterState, topic: TopicImage, index: int) -> MetadataRecord | None:
     partition = topic.partitions[index]
     if not partition.is_reassigning:
         raise ApiError(
@@ -114,7 +113,7 @@ def _cancel(cluster: Cluster, topic: TopicImage, index: int) -> MetadataRecord |
 
 
 def list_partition_reassignments(
-    image: ClusterImage, request: ListPartitionReassignmentsRequest
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Reassignments under way, of the partitions asked for or of all."""
     response = ListPartitionReassignmentsResponse(error_message=None)

@@ -7,12 +7,18 @@ order (KIP-966 asks for it at registration).
 
 All are hints that can be had again from the log itself, from the controller or, of what has left this disk,
 from the remote store: what cannot be parsed is told as InvalidBytesError, and the reader goes on without it.
+
+A digit that flipped makes another number, and these files have no checksum. So what is written here ends with
+one that Kafka reads over: 32 blanks and tabs behind the last word, the bits of a CRC-32C (`seal`). A file
+that ends without any was written by Kafka, and is taken as it is.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
+
+from crc32c import crc32c
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes, uuid_text
@@ -21,14 +27,35 @@ VERSION: Final = 0
 NO_BROKER_EPOCH: Final = -1
 
 
+_BITS: Final = str.maketrans("01", " \t")
+
+
+def seal(data: bytes) -> bytes:
+    """The same with a checksum in white space, before the end of the last line."""
+    body = data.rstrip(b"\n")
+    return body + f"{crc32c(body):032b}".translate(_BITS).encode() + data[len(body) :]
+
+
+def unseal(data: bytes) -> bytes:
+    """The same without its checksum, if it has one; InvalidBytesError where that is another's."""
+    body = data.rstrip()
+    white = data[len(body) :]
+    if white in (b"", b"\n"):
+        return data
+    if white.removesuffix(b"\n") != seal(body)[len(body) :]:
+        raise InvalidBytesError("its checksum is that of other bytes")
+    return body + b"\n"
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    data = _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    return seal(data) if offsets else data  # the number of entries has no room for it
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """The offset of each partition. A file without a byte is a new one: no partition yet."""
     offsets = {}
-    for topic, partition, offset in _decode(data, fields=3):
+    for topic, partition, offset in _decode(unseal(data), fields=3):
         offsets[TopicPartition(topic, _number(partition))] = _number(offset)
     return offsets
 
@@ -44,6 +71,19 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
         if later[0] <= earlier[0] or later[1] < earlier[1]:
             raise InvalidBytesError(f"epoch {later} cannot follow {earlier}")
     return entries
+
+
+def encode_aborted(seals: Mapping[int, tuple[int, int]]) -> bytes:
+    """Of each segment that has a transaction index: how many entries, and their CRC-32C."""
+    data = _encode(f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(seals.items()))
+    return seal(data) if seals else data
+
+
+def decode_aborted(data: bytes) -> dict[int, tuple[int, int]]:
+    return {
+        _number(base_offset): (_number(count), _number(crc))
+        for base_offset, count, crc in _decode(unseal(data), fields=3)
+    }
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
@@ -81,9 +121,11 @@ def _encode(lines: Iterable[str]) -> bytes:
 def _decode(data: bytes, *, fields: int) -> list[list[str]]:
     if not data:
         return []
+    if not data.endswith(b"\n"):
+        raise InvalidBytesError("its last line is not whole")
     version, *rest = _text(data).splitlines()
     if version != str(VERSION):
-        raise InvalidBytesError(f"version {version!r} is not known")
+        raise InvalidBytesError(f"version {version[:16]!r} is not known")
     if not rest:
         raise InvalidBytesError("the number of entries is missing")
     entries = [line.split() for line in rest[1:] if line]
@@ -91,13 +133,13 @@ def _decode(data: bytes, *, fields: int) -> list[list[str]]:
         raise InvalidBytesError(f"{rest[0]} entries are announced, {len(entries)} are there")
     for entry in entries:
         if len(entry) != fields:
-            raise InvalidBytesError(f"{' '.join(entry)!r} does not have {fields} fields")
+            raise InvalidBytesError(f"{' '.join(entry)[:80]!r} does not have {fields} fields")
     return entries
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise InvalidBytesError(f"{text!r} is not a number")
+        raise InvalidBytesError(f"{text[:40]!r} is not a number")
     return int(text)
 
 

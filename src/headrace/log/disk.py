@@ -8,7 +8,7 @@ Blocking calls that may take long (`sync`, `remove_tree` of much data) are made 
 driver: both release the GIL. Everything else is a page-cache operation and is called on the event loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.base.chunks import Buffer
@@ -18,6 +18,8 @@ class File(Protocol):
     """An open file. Positions are absolute: there is no cursor."""
 
     path: str
+    on_fault: Callable[[OSError], None]
+    """Hears why a reply could not be sent from this file: what the disk said, or that it ended early."""
 
     def fileno(self) -> int:
         """The descriptor, for sendfile. A simulated file has none and raises OSError."""

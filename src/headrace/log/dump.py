@@ -35,9 +35,9 @@ from headrace.log.file_names import (
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.offset_index import OffsetIndex
-from headrace.log.producer_snapshot import SnapshotEntry, decode_snapshot
+from headrace.log.producer_snapshots import ProducerEntry, decode_snapshot
 from headrace.log.time_index import TimeIndex
-from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.log.transaction_index import AbortedTxn, read_aborted
 from headrace.records.batch import (
     BatchHeader,
     ControlType,
@@ -123,7 +123,7 @@ Dumped = (
     | PartitionIdentity
     | MetaProperties
     | AbortedTxn
-    | SnapshotEntry
+    | ProducerEntry
 )
 
 

@@ -9,15 +9,17 @@ import errno
 from typing import TYPE_CHECKING, Final
 
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.errors import ApiError, InvalidBytesError
 
 if TYPE_CHECKING:
-    from headrace.log.partition_log import PartitionLog
+    from headrace.log.unified_log import UnifiedLog
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+# A process that may open no more files is as one whose disk is full: nothing was written, and it passes.
+DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT}) | OUT_OF_DESCRIPTORS
 
 
-def undo_write(log: "PartitionLog", error: OSError, *, created: tuple[str, ...] = ()) -> ApiError:
+def undo_write(log: "UnifiedLog", error: OSError, *, created: tuple[str, ...] = ()) -> ApiError:
     """Cut off what a failed write left in the active segment, remove files it created; what to tell the
     caller."""
     segment = log.segments.active
@@ -26,14 +28,27 @@ def undo_write(log: "PartitionLog", error: OSError, *, created: tuple[str, ...] 
         for path in created:
             log.storage.disk.remove(path)
     except OSError as worse:
-        return fail(log, worse)
-    if error.errno in FULL:
+        return fail_log(log, worse)
+    if error.errno in DISK_FULL:
         log.storage.on_full(log)
-        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {log.folder} is full")
-    return fail(log, error)
+        reason = error.strerror if error.errno in OUT_OF_DESCRIPTORS else "the disk is full"
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder}: {reason}")
+    return fail_log(log, error)
 
 
-def fail(log: "PartitionLog", error: OSError) -> ApiError:
+def tell_damage(log: "UnifiedLog", error: InvalidBytesError) -> ApiError:
+    """Bytes of the log are not those that were written: say it, and what to tell who reads."""
+    text = f"{log.folder}: {error}"
+    log.storage.damage_log.write(
+        "%s: a reader is told CORRUPT_MESSAGE: %s. It can go on behind the damaged batch; another replica "
+        "may have a good copy of it.",
+        log.topic_partition,
+        error,
+    )
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+
+
+def fail_log(log: "UnifiedLog", error: OSError) -> ApiError:
     """From now on the log refuses everything."""
     log.failure = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder}: {error}")
     log.storage.on_failure(log.folder, error)

@@ -30,6 +30,8 @@ STRAY_FOLDER: Final = "-stray"
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+ABORTED_SEALS: Final = ".headrace_txnindexes"
+"""Which segments have a transaction index, with checksums: Kafka's has none, and nobody misses a lost one."""
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"

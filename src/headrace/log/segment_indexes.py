@@ -11,17 +11,21 @@ are rare and go to the file at once; reading keeps them until the pool takes the
 
 from typing import Final
 
+from crc32c import crc32c
+
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.log.file_names import INDEX, TIME_INDEX, TXN_INDEX
 from headrace.log.offset_index import OffsetIndex
 from headrace.log.storage import Storage
 from headrace.log.time_index import TimeIndex
-from headrace.log.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
-from headrace.log.txn_index import AbortedTxn, read_aborted
+from headrace.log.transaction_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from headrace.log.transaction_index import AbortedTxn, read_aborted
 
 MISSING: Final = "the file is missing"
 OBJECT_BYTES: Final = 256  # what an index takes besides its entries, about
+NO_ABORTED: Final = (0, 0)
+"""How many entries a transaction index has, and their CRC-32C."""
 
 
 class SegmentIndexes:
@@ -32,6 +36,7 @@ class SegmentIndexes:
         "_offsets",
         "_storage",
         "_times",
+        "aborted_seal",
         "active",
         "base_offset",
         "has_aborted",
@@ -53,6 +58,7 @@ class SegmentIndexes:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._aborted: list[AbortedTxn] | None = None
+        self.aborted_seal = NO_ABORTED  # as far as the transaction index has been read or written
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -81,8 +87,18 @@ class SegmentIndexes:
             return []
         self.touched = True
         if self._aborted is None:
-            self._aborted = list(read_aborted(self._load(TXN_INDEX)))
+            data = self._load(TXN_INDEX)
+            self._aborted = list(read_aborted(data))
+            self.aborted_seal = len(self._aborted), crc32c(data)
         return self._aborted
+
+    def check_aborted(self, count: int, crc: int) -> None:
+        """InvalidBytesError where the transaction index does not begin with these entries."""
+        if not self.has_aborted:
+            raise InvalidBytesError(MISSING)
+        head = b"".join(txn.encode() for txn in self.aborted()[:count])
+        if len(head) != count * TXN_ENTRY_BYTES or crc32c(head) != crc:
+            raise InvalidBytesError(f"its first {count} entries are not those that were written")
 
     def _load(self, suffix: str) -> bytes:
         if not self.has_files and suffix != TXN_INDEX:
@@ -112,6 +128,7 @@ class SegmentIndexes:
             self._storage.disk.remove(self.stem + TXN_INDEX)
         self.has_aborted = False
         self._aborted = None
+        self.aborted_seal = NO_ABORTED
 
     def activate(self, segment_bytes: int) -> None:
         """Bring the indexes into memory to grow again; InvalidBytesError where they cannot be used."""
@@ -157,8 +174,10 @@ class SegmentIndexes:
         """Append to the transaction index."""
         known = self.aborted()
         file = self._storage.disk.open(self.stem + TXN_INDEX, create=True)
-        file.write(len(known) * TXN_ENTRY_BYTES, (txn.encode(),))
+        data = txn.encode()
+        file.write(len(known) * TXN_ENTRY_BYTES, (data,))
         self.has_aborted = True
+        self.aborted_seal = len(known) + 1, crc32c(data, self.aborted_seal[1])
         if self._aborted is None:
             self._aborted = known
         self._aborted.append(txn)
@@ -175,6 +194,7 @@ class SegmentIndexes:
         elif self.has_aborted:
             self._storage.disk.open(self.stem + TXN_INDEX).truncate(len(kept) * TXN_ENTRY_BYTES)
             self._aborted = kept
+            self.aborted_seal = len(kept), crc32c(b"".join(txn.encode() for txn in kept))
 
     def paths(self) -> list[str]:
         """The files there are, to be synced."""

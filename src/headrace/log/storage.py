@@ -7,6 +7,7 @@ sets its `touched` flag, which costs the data path one store, and the pool sorts
 """
 
 import heapq
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,9 +15,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.log.disk import Disk
+from headrace.telemetry.limited_log import LimitedLog
 
 if TYPE_CHECKING:
-    from headrace.log.partition_log import PartitionLog
+    from headrace.log.unified_log import UnifiedLog
+
+logger = logging.getLogger(__name__)
 
 # Well below the usual hard limit of descriptors, and above what a busy node's active segments need.
 OPEN_FILES_MAX: Final = 4096
@@ -101,7 +105,12 @@ def _ignore_failure(folder: str, error: OSError) -> None:
     pass
 
 
-def _ignore_log(log: "PartitionLog") -> None:
+def _no_time() -> float:
+    """For a log of its own, as tools open it: a few lines are enough."""
+    return 0.0
+
+
+def _ignore_log(log: "UnifiedLog") -> None:
     pass
 
 
@@ -110,10 +119,10 @@ class Storage:
     """The surroundings of a log.
 
     `on_failure(folder, error)` hears of a disk that can no longer be trusted, `on_full(log)` of a write that
-    found no room, `on_recovery_point_back(log)`
-    of a truncation below what a checkpoint vouches for, `on_cleaned_back(log)` of one below what compaction
-    has been through, `on_start_apart(log)` of a log whose first segment is about to leave the disk while the
-    log still starts there.
+    found no room, `on_missing(log)` of a closed segment that has lost records, `on_recovery_point_back(log)`
+    of a truncation below what a checkpoint vouches for, `on_cleaner_checkpoint_back(log)` of one below what
+    compaction has been through, `on_start_apart(log)` of a log whose first segment is about to leave the disk
+    while the log still starts there.
     """
 
     disk: Disk
@@ -123,11 +132,14 @@ class Storage:
     indexes: Pool = field(default_factory=lambda: Pool(INDEX_BYTES_MAX))
     removals: Removals = field(default_factory=Removals)
     on_failure: Callable[[str, OSError], None] = _ignore_failure
-    on_full: "Callable[[PartitionLog], None]" = _ignore_log
-    on_recovery_point_back: "Callable[[PartitionLog], None]" = _ignore_log
-    on_cleaned_back: "Callable[[PartitionLog], None]" = _ignore_log
-    on_start_apart: "Callable[[PartitionLog], None]" = _ignore_log
+    on_full: "Callable[[UnifiedLog], None]" = _ignore_log
+    on_missing: "Callable[[UnifiedLog], None]" = _ignore_log
+    on_recovery_point_back: "Callable[[UnifiedLog], None]" = _ignore_log
+    on_cleaner_checkpoint_back: "Callable[[UnifiedLog], None]" = _ignore_log
+    on_start_apart: "Callable[[UnifiedLog], None]" = _ignore_log
+    damage_log: LimitedLog = field(default_factory=lambda: LimitedLog(_no_time, logger, logging.WARNING))
+    """Tells of damage that readers meet, again and again."""
     sync_may_have_failed: bool = False
     """Nothing says that all syncs of the process that was here before have gone well."""
-    to_flush: "dict[PartitionLog, None]" = field(default_factory=dict)
+    to_flush: "dict[UnifiedLog, None]" = field(default_factory=dict)
     """Logs that rolled a segment since their last flush, in that order: one seed, one run."""

@@ -12,10 +12,10 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.base.chunks import Buffer
+from headrace.base.chunks import Buffer, ignore_fault
 
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
@@ -31,11 +31,12 @@ if _sync_file_range is not None:
 class SystemFile:
     """A descriptor and the path it was opened with."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("_fd", "on_fault", "path")
 
     def __init__(self, path: str, flags: int) -> None:
         self._fd = -1
         self.path = path
+        self.on_fault: Callable[[OSError], None] = ignore_fault
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def __repr__(self) -> str:

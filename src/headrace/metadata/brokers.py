@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import NO_EPOCH
-from headrace.metadata.delta import Delta
+from headrace.metadata.delta import MetadataDelta
 from headrace.wire.schemas.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -53,7 +53,7 @@ class VersionRange:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerRegistration:
     """A registered broker."""
 
     id: int
@@ -82,7 +82,7 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerImage:
+class ControllerRegistration:
     """A registered controller."""
 
     id: int
@@ -92,20 +92,20 @@ class ControllerImage:
     zk_migration_ready: bool = False
 
 
-class Nodes:
+class ClusterImage:
     """The tables of brokers and controllers, and what the registration records do to them."""
 
     __slots__ = ("brokers", "controllers")
 
     def __init__(self) -> None:
-        self.brokers: dict[int, BrokerImage] = {}
-        self.controllers: dict[int, ControllerImage] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.controllers: dict[int, ControllerRegistration] = {}
 
-    def replay_register_broker(self, record: RegisterBrokerRecord, delta: Delta) -> None:
+    def replay_register_broker(self, record: RegisterBrokerRecord, delta: MetadataDelta) -> None:
         cordoned = record.cordoned_log_dirs
         before = self.brokers.get(record.broker_id)
         served_before = NO_EPOCH if before is None else before.served_epoch
-        self.brokers[record.broker_id] = BrokerImage(
+        self.brokers[record.broker_id] = BrokerRegistration(
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
@@ -120,12 +120,14 @@ class Nodes:
         )
         delta.brokers_changed.add(record.broker_id)
 
-    def replay_unregister_broker(self, record: UnregisterBrokerRecord, delta: Delta) -> None:
+    def replay_unregister_broker(self, record: UnregisterBrokerRecord, delta: MetadataDelta) -> None:
         self._broker(record.broker_id, record.broker_epoch)
         del self.brokers[record.broker_id]
         delta.brokers_changed.add(record.broker_id)
 
-    def replay_registration_change(self, record: BrokerRegistrationChangeRecord, delta: Delta) -> None:
+    def replay_registration_change(
+        self, record: BrokerRegistrationChangeRecord, delta: MetadataDelta
+    ) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch)
         if record.fenced:
             broker = _fenced(broker) if record.fenced == FENCE else _let_in(broker)
@@ -137,14 +139,14 @@ class Nodes:
             broker = replace(broker, cordoned_directories=tuple(record.cordoned_log_dirs))
         self._put(broker, delta)
 
-    def replay_fence(self, record: FenceBrokerRecord, delta: Delta) -> None:
+    def replay_fence(self, record: FenceBrokerRecord, delta: MetadataDelta) -> None:
         self._put(_fenced(self._broker(record.id, record.epoch)), delta)
 
-    def replay_unfence(self, record: UnfenceBrokerRecord, delta: Delta) -> None:
+    def replay_unfence(self, record: UnfenceBrokerRecord, delta: MetadataDelta) -> None:
         self._put(_let_in(self._broker(record.id, record.epoch)), delta)
 
-    def replay_register_controller(self, record: RegisterControllerRecord, delta: Delta) -> None:
-        self.controllers[record.controller_id] = ControllerImage(
+    def replay_register_controller(self, record: RegisterControllerRecord, delta: MetadataDelta) -> None:
+        self.controllers[record.controller_id] = ControllerRegistration(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
             endpoints=_endpoints(record.end_points),
@@ -152,7 +154,7 @@ class Nodes:
             zk_migration_ready=record.zk_migration_ready,
         )
 
-    def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
+    def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         broker = self.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch:
             known = "no such broker" if broker is None else f"its epoch is {broker.epoch}"
@@ -161,12 +163,12 @@ class Nodes:
             )
         return broker
 
-    def _put(self, broker: BrokerImage, delta: Delta) -> None:
+    def _put(self, broker: BrokerRegistration, delta: MetadataDelta) -> None:
         self.brokers[broker.id] = broker
         delta.brokers_changed.add(broker.id)
 
 
-def register_broker_records(broker: BrokerImage) -> list[RegisterBrokerRecord]:
+def register_broker_records(broker: BrokerRegistration) -> list[RegisterBrokerRecord]:
     """What registers this broker as it is now: for snapshots. Of one that is fenced there is first as what it
     was last let in, so that its next process can refer to that."""
     records = [_registration(broker)]
@@ -175,7 +177,7 @@ def register_broker_records(broker: BrokerImage) -> list[RegisterBrokerRecord]:
     return records
 
 
-def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
+def _registration(broker: BrokerRegistration) -> RegisterBrokerRecord:
     cordoned = broker.cordoned_directories
     return RegisterBrokerRecord(
         broker_id=broker.id,
@@ -197,7 +199,7 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
     )
 
 
-def register_controller_record(controller: ControllerImage) -> RegisterControllerRecord:
+def register_controller_record(controller: ControllerRegistration) -> RegisterControllerRecord:
     """The record that registers this controller as it is now."""
     return RegisterControllerRecord(
         controller_id=controller.id,
@@ -222,9 +224,9 @@ def _features(listed: list[BrokerFeature] | list[ControllerFeature]) -> dict[str
     return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in listed}
 
 
-def _fenced(broker: BrokerImage) -> BrokerImage:
+def _fenced(broker: BrokerRegistration) -> BrokerRegistration:
     return replace(broker, fenced=True)
 
 
-def _let_in(broker: BrokerImage) -> BrokerImage:
+def _let_in(broker: BrokerRegistration) -> BrokerRegistration:
     return replace(broker, fenced=False, served_epoch=broker.epoch)

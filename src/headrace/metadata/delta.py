@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.base.ids import TopicId
-from headrace.metadata.resources import ConfigKey, ResourceType
+from headrace.metadata.config_resource import ConfigKey, ResourceType
 
 if TYPE_CHECKING:
     from headrace.metadata.topics import TopicImage
 
 
-class Delta:
-    """Filled by `ClusterImage.replay`; read by whoever follows the image."""
+class MetadataDelta:
+    """Filled by `MetadataImage.replay`; read by whoever follows the image."""
 
     __slots__ = (
         "brokers_changed",
@@ -57,9 +57,9 @@ class Delta:
         """How many partitions are new or different."""
         return sum(map(len, self.topics_changed.values()))
 
-    def slices(self, partitions_max: int) -> Iterator[Delta]:
+    def slices(self, partitions_max: int) -> Iterator[MetadataDelta]:
         """The same in pieces of so many partitions at most; the first has all that is not of partitions."""
-        piece = Delta()
+        piece = MetadataDelta()
         for name in self.__slots__:
             if name not in ("topics_created", "topics_changed"):
                 setattr(piece, name, getattr(self, name))
@@ -74,7 +74,7 @@ class Delta:
                 if not left:
                     break
                 yield piece
-                piece, room = Delta(), partitions_max
+                piece, room = MetadataDelta(), partitions_max
         yield piece
 
     def note_created(self, topic_id: TopicId) -> None:

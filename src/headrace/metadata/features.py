@@ -28,15 +28,20 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
 }
 """What this release can run: the ranges Apache Kafka 4.3 registers with."""
 
+NOT_SERVED: Final = frozenset({STREAMS_VERSION})
+"""Nobody is told of these, and they cannot be turned on. Nodes register with them all the same: a cluster or
+a folder of Apache Kafka has them on, and would not let a node in that does not know them."""
+
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     METADATA_VERSION: 30,
     ELR_VERSION: 1,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
-    STREAMS_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
-"""The levels a new cluster starts with, in the order Kafka 4.3's format tool writes them."""
+"""The levels a new cluster starts with, in the order Kafka 4.3's format tool writes them. Kafka has
+streams.version at 1, too; here it stays at 0 until streams groups are served.
+"""
 
 METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
     enumerate(
@@ -75,3 +80,6 @@ NEW_RECORDS_FROM: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 
 NEEDS_METADATA_VERSION: Final[dict[tuple[str, int], int]] = {(ELR_VERSION, 1): 23}
 """The level of metadata.version that a level of another feature builds on."""
+
+CORDONS_FROM: Final = 30
+"""4.3-IV0: directories can be cordoned off (KIP-1066)."""

@@ -1,6 +1,6 @@
 """The cluster's picture.
 
-`ClusterImage` is changed by one thing only: replaying records of the metadata log, in order. The same code
+`MetadataImage` is changed by one thing only: replaying records of the metadata log, in order. The same code
 runs live, at start-up and in a follower, so equal logs make equal images. Every aspect has a file of its
 own; this one joins them and sends each record to its place.
 
@@ -13,27 +13,30 @@ from typing import Any, TypeAlias
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import NO_LEADER, TopicId
-from headrace.metadata.brokers import BrokerImage, ControllerImage, Nodes
-from headrace.metadata.configs import Configs, drop_topic_configs, replay_config
-from headrace.metadata.delta import Delta
+from headrace.metadata.brokers import BrokerRegistration, ClusterImage, ControllerRegistration
+from headrace.metadata.config_resource import ConfigKey, ResourceType
+from headrace.metadata.delta import MetadataDelta
 from headrace.metadata.features import KRAFT_VERSION, METADATA_VERSION
-from headrace.metadata.resources import ConfigKey, ResourceType
 from headrace.metadata.security import SecurityTables
-from headrace.metadata.topics import PartitionImage, TopicImage, Topics
+from headrace.metadata.topics import PartitionImage, TopicImage, TopicsImage
 from headrace.wire.schemas import metadata_records as wire
+from headrace.wire.schemas.metadata_records import ConfigRecord
 
 MetadataRecord: TypeAlias = Any
 """One of the classes in `wire.schemas.metadata_records`."""
 
+Configs = dict[ConfigKey, dict[str, str]]
+"""Settings kept in the metadata log, of topics, brokers, groups and client metrics: overrides only."""
 
-class ClusterImage:
+
+class MetadataImage:
     """Topics, brokers, settings, features, producer ids and security entries, as of `offset` (-1: nothing
     yet). `indexed` is for a controller, which asks what each broker holds. An image that is told the same
     log as another may be made `like` it: what is equal is then in memory once.
     """
 
     def __init__(
-        self, cluster_id: str = "", *, indexed: bool = False, like: "ClusterImage | None" = None
+        self, cluster_id: str = "", *, indexed: bool = False, like: "MetadataImage | None" = None
     ) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_LEADER
@@ -41,12 +44,12 @@ class ClusterImage:
         self.epoch = 0
         self.timestamp_ms = -1
         self.kraft_version = 0
-        self.topics: Topics = Topics(indexed=indexed, like=None if like is None else like.topics)
+        self.topics: TopicsImage = TopicsImage(indexed=indexed, like=None if like is None else like.topics)
         self.topics_by_name: dict[str, TopicImage] = self.topics.by_name
         self.topics_by_id: dict[TopicId, TopicImage] = self.topics.by_id
-        self.nodes = Nodes()
-        self.brokers: dict[int, BrokerImage] = self.nodes.brokers
-        self.controllers: dict[int, ControllerImage] = self.nodes.controllers
+        self.nodes = ClusterImage()
+        self.brokers: dict[int, BrokerRegistration] = self.nodes.brokers
+        self.controllers: dict[int, ControllerRegistration] = self.nodes.controllers
         self.configs: Configs = {}
         self.features: dict[str, int] = {}
         self.producer_ids: wire.ProducerIdsRecord | None = None
@@ -88,7 +91,7 @@ class ClusterImage:
     def topic_config_of(self, name: str) -> dict[str, str]:
         return self.config_of(ResourceType.TOPIC, name)
 
-    def replay(self, record: MetadataRecord, delta: Delta | None = None) -> None:
+    def replay(self, record: MetadataRecord, delta: MetadataDelta | None = None) -> None:
         """Take one record in; what it changed is noted in `delta`."""
         if self._held is not None and type(record) not in _ENDS_OF_TRANSACTION:
             self._held.append(record)
@@ -100,15 +103,15 @@ class ClusterImage:
                 f"{type(record).__name__} is not a metadata record this node knows"
             ) from None
         try:
-            replay(record, Delta() if delta is None else delta)
+            replay(record, MetadataDelta() if delta is None else delta)
         except KeyError as error:
             raise InvalidBytesError(
                 f"{record} refers to {error}, which the metadata log does not have"
             ) from error
 
-    def replay_all(self, records: Iterable[MetadataRecord]) -> Delta:
+    def replay_all(self, records: Iterable[MetadataRecord]) -> MetadataDelta:
         """Take several records in, and tell what they changed together."""
-        delta = Delta()
+        delta = MetadataDelta()
         for record in records:
             self.replay(record, delta)
         return delta
@@ -134,7 +137,7 @@ class ClusterImage:
             *(self.security.acls, self.security.scram, self.security.quotas, self.security.tokens),
         )
 
-    def take_over(self, other: "ClusterImage") -> None:
+    def take_over(self, other: "MetadataImage") -> None:
         """Become what another image says, which nobody uses any more; the tables stay the same objects."""
         self.clear()
         self.topics.take_over(other.topics)
@@ -143,9 +146,9 @@ class ClusterImage:
         self.producer_ids = other.producer_ids
         self._held = other._held
 
-    def copy(self, *, indexed: bool = False) -> "ClusterImage":
+    def copy(self, *, indexed: bool = False) -> "MetadataImage":
         """A picture of now that later replays do not touch. Cheap: what never changes is shared."""
-        twin = ClusterImage(self.cluster_id, indexed=indexed)
+        twin = MetadataImage(self.cluster_id, indexed=indexed)
         twin.controller_id, twin.kraft_version = self.controller_id, self.kraft_version
         twin.mark(offset=self.offset, epoch=self.epoch, timestamp_ms=self.timestamp_ms)
         twin.topics = self.topics.copy(indexed=indexed)
@@ -160,7 +163,7 @@ class ClusterImage:
         twin._replays = twin._replay_table()
         return twin
 
-    def _replay_table(self) -> dict[type, Callable[[Any, Delta], None]]:
+    def _replay_table(self) -> dict[type, Callable[[Any, MetadataDelta], None]]:
         topics, nodes, security = self.topics, self.nodes, self.security
         return {
             wire.TopicRecord: topics.replay_topic,
@@ -191,36 +194,36 @@ class ClusterImage:
             wire.ZkMigrationStateRecord: _pass_over,
         }
 
-    def _replay_remove_topic(self, record: wire.RemoveTopicRecord, delta: Delta) -> None:
+    def _replay_remove_topic(self, record: wire.RemoveTopicRecord, delta: MetadataDelta) -> None:
         name = self.topics.by_id[TopicId(record.topic_id)].name
         self.topics.replay_remove_topic(record, delta)
         drop_topic_configs(self.configs, name)
 
-    def _replay_config(self, record: wire.ConfigRecord, delta: Delta) -> None:
+    def _replay_config(self, record: wire.ConfigRecord, delta: MetadataDelta) -> None:
         replay_config(self.configs, record, delta)
 
-    def _replay_feature(self, record: wire.FeatureLevelRecord, delta: Delta) -> None:
+    def _replay_feature(self, record: wire.FeatureLevelRecord, delta: MetadataDelta) -> None:
         if record.feature_level:
             self.features[record.name] = record.feature_level
         else:
             self.features.pop(record.name, None)
         delta.features_changed.add(record.name)
 
-    def _replay_producer_ids(self, record: wire.ProducerIdsRecord, delta: Delta) -> None:
+    def _replay_producer_ids(self, record: wire.ProducerIdsRecord, delta: MetadataDelta) -> None:
         self.producer_ids = record
         delta.producer_ids_changed = True
 
-    def _replay_begin(self, _record: wire.BeginTransactionRecord, _delta: Delta) -> None:
+    def _replay_begin(self, _record: wire.BeginTransactionRecord, _delta: MetadataDelta) -> None:
         self._held = []
 
-    def _replay_end(self, _record: wire.EndTransactionRecord, delta: Delta) -> None:
+    def _replay_end(self, _record: wire.EndTransactionRecord, delta: MetadataDelta) -> None:
         held, self._held = self._held, None
         if held is None:
             raise InvalidBytesError("the metadata log ends a transaction that it did not begin")
         for record in held:
             self.replay(record, delta)
 
-    def _replay_abort(self, _record: wire.AbortTransactionRecord, _delta: Delta) -> None:
+    def _replay_abort(self, _record: wire.AbortTransactionRecord, _delta: MetadataDelta) -> None:
         if self._held is None:
             raise InvalidBytesError("the metadata log aborts a transaction that it did not begin")
         self._held = None
@@ -229,5 +232,22 @@ class ClusterImage:
 _ENDS_OF_TRANSACTION = frozenset({wire.EndTransactionRecord, wire.AbortTransactionRecord})
 
 
-def _pass_over(_record: MetadataRecord, _delta: Delta) -> None:
+def _pass_over(_record: MetadataRecord, _delta: MetadataDelta) -> None:
     """For records that say nothing about the cluster any more, or never did."""
+
+
+def replay_config(configs: Configs, record: ConfigRecord, delta: MetadataDelta) -> None:
+    """Set or, where the value is null, remove one setting; a resource without settings leaves the table."""
+    key = ConfigKey(record.resource_type, record.resource_name)
+    if record.value is not None:
+        configs.setdefault(key, {})[record.name] = record.value
+    elif key in configs:
+        configs[key].pop(record.name, None)
+        if not configs[key]:
+            del configs[key]
+    delta.configs_changed.add(key)
+
+
+def drop_topic_configs(configs: Configs, topic: str) -> None:
+    """A removed topic takes its settings with it; the log has no record of their own for that."""
+    configs.pop(ConfigKey(ResourceType.TOPIC, topic), None)

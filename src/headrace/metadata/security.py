@@ -7,7 +7,7 @@ What the entries mean is for `security` and `server` to say.
 
 from typing import NamedTuple
 
-from headrace.metadata.delta import Delta
+from headrace.metadata.delta import MetadataDelta
 from headrace.wire.schemas.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -63,33 +63,33 @@ class SecurityTables:
         twin.quotas, twin.tokens = dict(self.quotas), dict(self.tokens)
         return twin
 
-    def replay_acl(self, record: AccessControlEntryRecord, delta: Delta) -> None:
+    def replay_acl(self, record: AccessControlEntryRecord, delta: MetadataDelta) -> None:
         self.acls[record.id] = record
         delta.security_changed.add(ACLS)
 
-    def replay_remove_acl(self, record: RemoveAccessControlEntryRecord, delta: Delta) -> None:
+    def replay_remove_acl(self, record: RemoveAccessControlEntryRecord, delta: MetadataDelta) -> None:
         self.acls.pop(record.id, None)
         delta.security_changed.add(ACLS)
 
-    def replay_scram(self, record: UserScramCredentialRecord, delta: Delta) -> None:
+    def replay_scram(self, record: UserScramCredentialRecord, delta: MetadataDelta) -> None:
         self.scram[ScramKey(record.name, record.mechanism)] = record
         delta.security_changed.add(SCRAM)
 
-    def replay_remove_scram(self, record: RemoveUserScramCredentialRecord, delta: Delta) -> None:
+    def replay_remove_scram(self, record: RemoveUserScramCredentialRecord, delta: MetadataDelta) -> None:
         self.scram.pop(ScramKey(record.name, record.mechanism), None)
         delta.security_changed.add(SCRAM)
 
-    def replay_quota(self, record: ClientQuotaRecord, delta: Delta) -> None:
+    def replay_quota(self, record: ClientQuotaRecord, delta: MetadataDelta) -> None:
         if record.remove:
             self.quotas.pop(quota_key(record), None)
         else:
             self.quotas[quota_key(record)] = record
         delta.security_changed.add(QUOTAS)
 
-    def replay_token(self, record: DelegationTokenRecord, delta: Delta) -> None:
+    def replay_token(self, record: DelegationTokenRecord, delta: MetadataDelta) -> None:
         self.tokens[record.token_id] = record
         delta.security_changed.add(TOKENS)
 
-    def replay_remove_token(self, record: RemoveDelegationTokenRecord, delta: Delta) -> None:
+    def replay_remove_token(self, record: RemoveDelegationTokenRecord, delta: MetadataDelta) -> None:
         self.tokens.pop(record.token_id, None)
         delta.security_changed.add(TOKENS)

@@ -15,13 +15,13 @@ _ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+")
 def name_fault(name: str) -> str | None:
     """What is wrong with a name, or None."""
     if not name:
-        return "it is empty"
+        return "the empty string is not allowed"
     if name in (".", ".."):
-        return f"'{name}' means a folder"
+        return f"'{name}' is not allowed"
     if len(name) > NAME_CHARS_MAX:
-        return f"'{name}' has {len(name)} characters, at most {NAME_CHARS_MAX} are allowed"
+        return f"the length of '{name}' is longer than the max allowed length {NAME_CHARS_MAX}"
     if not _ALLOWED.fullmatch(name):
-        return f"'{name}' may only have the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 
 
@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
     """INVALID_TOPIC_EXCEPTION for a name that no topic may have."""
     fault = name_fault(name)
     if fault is not None:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can have this name: {fault}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
 
 
 def folded(name: str) -> str | None:

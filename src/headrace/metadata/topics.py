@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headrace.base.ids import NO_LEADER, TopicId
-from headrace.metadata.delta import Delta
-from headrace.metadata.holdings import Holdings
+from headrace.metadata.brokers_to_isrs import BrokersToIsrs
+from headrace.metadata.delta import MetadataDelta
 from headrace.metadata.topic_names import folded
 from headrace.wire.schemas.metadata_records import (
     ClearElrRecord,
@@ -167,18 +167,20 @@ def changed(old: PartitionImage, record: PartitionChangeRecord, share: Share = _
     return share(image)
 
 
-class Topics:
+class TopicsImage:
     """Both tables of topics, by name and by id, and what the topic records do to them. `indexed` keeps
-    `holdings` as well, which only a controller needs. What is equal is shared with those of `like`.
+    `holdings` as well, which only a controller needs. What is equal is shared with those of `like`. `changes`
+    counts, so that who has looked at all of it knows whether that still holds.
     """
 
-    __slots__ = ("_alike", "by_folded_name", "by_id", "by_name", "holdings")
+    __slots__ = ("_alike", "by_folded_name", "by_id", "by_name", "changes", "holdings")
 
-    def __init__(self, *, indexed: bool = False, like: "Topics | None" = None) -> None:
+    def __init__(self, *, indexed: bool = False, like: "TopicsImage | None" = None) -> None:
         self.by_name: dict[str, TopicImage] = {}
         self.by_id: dict[TopicId, TopicImage] = {}
         self.by_folded_name: dict[str, list[str]] = {}
-        self.holdings = Holdings() if indexed else None
+        self.holdings = BrokersToIsrs() if indexed else None
+        self.changes = 0
         self._alike: dict[tuple[Any, ...], Any] = {} if like is None else like._alike
 
     def collides_with(self, name: str) -> str | None:
@@ -186,10 +188,10 @@ class Topics:
         names = self.by_folded_name.get(folded(name) or "")
         return names[0] if names else None
 
-    def copy(self, *, indexed: bool = False) -> "Topics":
+    def copy(self, *, indexed: bool = False) -> "TopicsImage":
         """A copy that later replays do not touch, at the cost of a look at each topic, not each partition;
         the latter only for an index."""
-        twin = Topics(indexed=indexed, like=self)
+        twin = TopicsImage(indexed=indexed, like=self)
         for topic in self.by_name.values():
             topic.is_shared = True
             twin._add(TopicImage(topic.name, topic.id, topic.partitions, is_shared=True))
@@ -197,12 +199,13 @@ class Topics:
                 twin.holdings.note_all(topic)
         return twin
 
-    def take_over(self, other: "Topics") -> None:
+    def take_over(self, other: "TopicsImage") -> None:
         """Have all of another, of which nobody wants to know any more; this one was cleared."""
         self.by_name.update(other.by_name)
         self.by_id.update(other.by_id)
         self.by_folded_name.update(other.by_folded_name)
         self.holdings = other.holdings
+        self.changes += 1
 
     def clear(self) -> None:
         """Forget all; the tables stay the same objects. What is remembered for sharing stays: an image like
@@ -210,25 +213,27 @@ class Topics:
         tables: tuple[dict[Any, Any], ...] = (self.by_name, self.by_id, self.by_folded_name)
         for table in tables:
             table.clear()
-        self.holdings = None if self.holdings is None else Holdings()
+        self.changes += 1
+        self.holdings = None if self.holdings is None else BrokersToIsrs()
 
-    def replay_topic(self, record: TopicRecord, delta: Delta) -> None:
+    def replay_topic(self, record: TopicRecord, delta: MetadataDelta) -> None:
         topic = TopicImage(record.name, TopicId(record.topic_id), {})
         self._add(topic)
         delta.note_created(topic.id)
 
-    def replay_partition(self, record: PartitionRecord, delta: Delta) -> None:
+    def replay_partition(self, record: PartitionRecord, delta: MetadataDelta) -> None:
         topic = self.by_id[TopicId(record.topic_id)]
         self._put(topic, record.partition_id, image_of(record, self._share), delta)
 
-    def replay_partition_change(self, record: PartitionChangeRecord, delta: Delta) -> None:
+    def replay_partition_change(self, record: PartitionChangeRecord, delta: MetadataDelta) -> None:
         topic = self.by_id[TopicId(record.topic_id)]
         old = topic.partitions[record.partition_id]
         self._put(topic, record.partition_id, changed(old, record, self._share), delta)
 
-    def replay_remove_topic(self, record: RemoveTopicRecord, delta: Delta) -> None:
+    def replay_remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
         topic = self.by_id.pop(TopicId(record.topic_id))
         del self.by_name[topic.name]
+        self.changes += 1
         alike = folded(topic.name)
         if alike is not None:
             self.by_folded_name[alike].remove(topic.name)
@@ -238,7 +243,7 @@ class Topics:
             self.holdings.drop_topic(topic)
         delta.note_deleted(topic)
 
-    def replay_clear_elr(self, record: ClearElrRecord, delta: Delta) -> None:
+    def replay_clear_elr(self, record: ClearElrRecord, delta: MetadataDelta) -> None:
         """Forget the eligible leaders of one topic, or of all where no name is given; epochs stay as they
         are.
         """
@@ -248,11 +253,12 @@ class Topics:
                 if partition.elr or partition.last_known_elr:
                     self._put(topic, index, partition._replace(elr=(), last_known_elr=()), delta)
 
-    def _put(self, topic: TopicImage, index: int, image: PartitionImage, delta: Delta) -> None:
+    def _put(self, topic: TopicImage, index: int, image: PartitionImage, delta: MetadataDelta) -> None:
         if topic.is_shared:
             topic.partitions = dict(topic.partitions)
             topic.is_shared = False
         old = topic.partitions.get(index)
+        self.changes += 1
         topic.partitions[_NUMBERS[index] if 0 <= index < len(_NUMBERS) else index] = image
         if self.holdings is not None:
             self.holdings.note(topic.id, index, old, image)
@@ -267,6 +273,7 @@ class Topics:
 
     def _add(self, topic: TopicImage) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self.changes += 1
         if self.holdings is not None:
             self.holdings.add_topic(topic)
         alike = folded(topic.name)

@@ -4,20 +4,31 @@
 
 Without a FILE, or with one from the days of ZooKeeper (no process.roles), the node is on its own: both roles,
 a quorum of one, internal topics with one replica. A FILE that names its roles is taken as Kafka takes it.
+Names that no broker setting has are a warning in a FILE, and an error on the command line.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from headrace.node.config_providers import LookedUp, look_up
+from headrace.node.properties_file import PropertiesFile, open_properties, warnings
+from headrace.settings.broker import BROKER
 from headrace.settings.broker_config import BrokerConfig
-from headrace.settings.listeners import Endpoint
+from headrace.settings.definition import SettingError
+from headrace.settings.listeners import ListenerEndpoint
 from headrace.settings.not_yet import refuse_what_is_missing
-from headrace.settings.properties import parse_properties
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = "data"
-# How far the controller's port lies from the clients' one: stable, and not where a neighbour would listen.
+SECURITY: Final = "security"
+"""The folder, beside those of the nodes, of a cluster that was made secure (`secure_fleet`)."""
+# In a cluster, how far a controller's port lies from the clients' one: stable, not where a neighbour would
+# listen.
 CONTROLLER_PORT_DISTANCE: Final = 10_000
+# Ports that the system lends to outgoing connections, and those of Linux where it does not say which.
+LENT_PORTS_FILE: Final = "/proc/sys/net/ipv4/ip_local_port_range"
+LENT_PORTS: Final = (32_768, 60_999)
 _CONTROLLER: Final = "CONTROLLER"
 
 # A single node cannot keep more than one replica.
@@ -35,33 +46,77 @@ def load(
     overrides: Mapping[str, str] | None = None,
     port: int | None = None,
     data: str | None = None,
+    *,
+    strict: bool = False,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> BrokerConfig:
-    """The settings of a node; SettingError where they are wrong, OSError where the file cannot be read."""
-    properties = {} if file is None else read_properties_file(file)
+    """The settings of a node; SettingError where they are wrong, OSError where the file cannot be read.
+
+    `warn` is told of what the FILE says without effect; that is wrong, too, where it is `strict`.
+    """
+    found = PropertiesFile() if file is None else open_properties(file)
+    for warning in warnings(found, strict=strict):
+        warn(warning)
+    given = dict(overrides or {})
+    looked_up = look_up(found.broker_settings() | given)
+    properties = {name: looked_up.values[name] for name in found.broker_settings() if name not in given}
     if port is not None and "listeners" in properties:
         _move_to_port(properties, port)
     if data is not None:
         properties["log.dirs"] = data
-    properties.update(overrides or {})
+    properties.update((name, looked_up.values[name]) for name in given)
     if "process.roles" not in properties:
         _stand_alone(properties, DEFAULT_PORT if port is None else port)
-    config = BrokerConfig(properties)
-    refuse_what_is_missing(config)
+    try:
+        config = BrokerConfig(properties)
+        refuse_what_is_missing(config)
+        config.looked_up = looked_up.names
+    except SettingError as error:
+        raise _without_secrets(error, looked_up, found if error.setting not in given else None) from None
     return config
 
 
+def _without_secrets(error: SettingError, looked_up: LookedUp, file: PropertiesFile | None) -> SettingError:
+    """The error with its place in the file, and without a value that a config provider gave."""
+    reason = error.reason
+    if error.setting in looked_up.names:
+        reason = "the value that its config provider gives is not allowed"
+    elif any(looked_up.values[name] in reason for name in looked_up.names):
+        reason = f"it does not fit what config providers give for {', '.join(sorted(looked_up.names))}"
+    if file is not None and error.setting in file.entries:
+        reason = f"{reason} ({file.place(error.setting)})"
+    return SettingError(error.setting, reason)
+
+
 def read_properties_file(path: str) -> dict[str, str]:
-    """The names and values of a .properties file."""
-    with open(path, encoding="utf-8") as file:
-        return parse_properties(file.read())
+    """The broker settings of a .properties file, those from config providers looked up."""
+    return look_up(open_properties(path).broker_settings()).values
+
+
+def is_secured(data: str) -> bool:
+    """Whether the nodes in this folder were made with `--secure`."""
+    return os.path.exists(os.path.join(data, SECURITY, "ca.pem"))
 
 
 def controller_port(port: int) -> int:
-    """Where the controller of the node on this port listens; a free port stays a free one."""
+    """Where the controller of the node on this port listens: 10,000 above, or below where any program's
+    outgoing connection may have that port already. A free port stays a free one.
+    """
     if port == 0:
         return 0
-    above = port + CONTROLLER_PORT_DISTANCE
-    return above if above <= 65535 else port - CONTROLLER_PORT_DISTANCE
+    first, last = _lent_ports()
+    above, below = port + CONTROLLER_PORT_DISTANCE, port - CONTROLLER_PORT_DISTANCE
+    possible = [each for each in (above, below) if 1024 <= each <= 65_535]
+    return next((each for each in possible if not first <= each <= last), possible[0])
+
+
+def _lent_ports() -> tuple[int, int]:
+    try:
+        with open(LENT_PORTS_FILE, encoding="ascii") as file:
+            first, last = map(int, file.read().split())
+    except (OSError, ValueError):
+        return LENT_PORTS
+    return first, last
 
 
 def _stand_alone(properties: dict[str, str], port: int) -> None:
@@ -69,12 +124,17 @@ def _stand_alone(properties: dict[str, str], port: int) -> None:
     listeners = properties.get("listeners", f"PLAINTEXT://127.0.0.1:{port}")
     protocols = properties.get("listener.security.protocol.map")
     if f"{_CONTROLLER}://" not in listeners:
-        first_port = listeners.partition(",")[0].rpartition(":")[2].strip()
-        own_port = controller_port(int(first_port)) if first_port.isdecimal() else 0
-        properties["listeners"] = f"{listeners},{_CONTROLLER}://127.0.0.1:{own_port}"
-        properties.setdefault("controller.quorum.voters", f"{_node_id(properties)}@127.0.0.1:{own_port}")
+        # Nobody else needs to find it, and any port that is guessed may be another program's: a free one.
+        properties["listeners"] = f"{listeners},{_CONTROLLER}://127.0.0.1:0"
+        properties.setdefault("controller.quorum.voters", f"{_node_id(properties)}@127.0.0.1:0")
         if protocols is not None and f"{_CONTROLLER}:" not in protocols:
             properties["listener.security.protocol.map"] = f"{protocols},{_CONTROLLER}:PLAINTEXT"
+        elif protocols is None and ("SSL://" in listeners or "SASL_PLAINTEXT://" in listeners):
+            # The quorum of one is on this machine alone, and nobody else talks to it.
+            usual = BROKER["listener.security.protocol.map"].default
+            properties["listener.security.protocol.map"] = f"{usual},{_CONTROLLER}:PLAINTEXT"
+    if "PLAINTEXT://" not in listeners and "security.inter.broker.protocol" not in properties:
+        properties.setdefault("inter.broker.listener.name", listeners.partition("://")[0].strip())
     if "log.dir" not in properties:
         properties.setdefault("log.dirs", DEFAULT_DATA)
     defaults = {
@@ -101,5 +161,5 @@ def _move_to_port(properties: dict[str, str], port: int) -> None:
             properties[setting] = ",".join(_at_port(each, listener.name, port) for each in items)
 
 
-def _at_port(endpoint: Endpoint, name: str, port: int) -> str:
+def _at_port(endpoint: ListenerEndpoint, name: str, port: int) -> str:
     return str(endpoint._replace(port=port) if endpoint.name == name else endpoint)

@@ -1,36 +1,39 @@
 """Replication with other nodes, joined for one node: who fetches from whom, over which connections.
 
-`around`, `follow` and `durable` are given to the node's replicas; `begin` is called when the broker's epoch
+`context`, `follow` and `durable` are given to the node's replicas; `begin` is called when the broker's epoch
 is known. A leader is found by the listener between brokers that it has registered.
 """
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
-from headrace.metadata.image import ClusterImage
-from headrace.node.broker_ways import BrokerWays
-from headrace.node.world import World
-from headrace.replication.fetcher import FetchLimits
-from headrace.replication.fetching import Fetchers
-from headrace.replication.isr_changes import IsrChanges, Send
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.metadata.image import MetadataImage
+from headrace.replication.drivers.alter_partition_manager import AlterPartitionManager, SendAlterPartition
+from headrace.replication.drivers.replica_fetcher_manager import ReplicaFetcherManager
+from headrace.replication.leader_endpoint import Request, Response
+from headrace.replication.leader_state import ReplicaContext
 from headrace.replication.partition import Partition
-from headrace.replication.questions import Request, Response
-from headrace.replication.replicas import Replicas
-from headrace.replication.surroundings import ReplicaSurroundings
-from headrace.replication.throttles import FollowerThrottle, LeaderThrottle
+from headrace.replication.replica_fetcher import FetchLimits
+from headrace.replication.replica_manager import ReplicaManager
+from headrace.replication.replication_quotas import FollowerReplicationQuota, LeaderReplicationQuota
+from headrace.server.broker_clients import BrokerClients
+from headrace.server.environment import NodeEnvironment
 from headrace.settings.broker_config import BrokerConfig
-from headrace.tiered.tails import RemoteTails
-from headrace.transport.peer import Peer
+from headrace.transport.node_client import NodeClient
 from headrace.wire.apis import API
 from headrace.wire.framing import read_response
 from headrace.wire.notation import schema_of
+
+if TYPE_CHECKING:
+    from headrace.remote_log.remote_reading import RemoteReading
 
 
 class PeerChannel:
     """A fetcher's channel: answers are taken out of the receive buffer, without a copy."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: NodeClient) -> None:
         self._peer = peer
 
     def ask(
@@ -55,70 +58,77 @@ class Replication:
     def __init__(
         self,
         config: BrokerConfig,
-        image: ClusterImage,
-        world: World,
+        image: MetadataImage,
+        world: NodeEnvironment,
         *,
-        alter_partition: Send,
+        alter_partition: SendAlterPartition,
         on_leader_lost: Callable[[int], None],
+        remote: "RemoteReading | None",
     ) -> None:
+        """With a `remote` tier followers may start behind what is in its store."""
         self._on_leader_lost = on_leader_lost
         self._image = image
         self._loop = world.loop
-        self._ways = BrokerWays("fetcher", config, image, world)
+        self._ways = BrokerClients("fetcher", config, image, world)
         node_id = config.node_id
-        self._isr_changes = IsrChanges(alter_partition, node_id=node_id, loop=world.loop)
-        self._lag_timer: asyncio.TimerHandle | None = None
-        self._replicas: Replicas | None = None
-        self.around = ReplicaSurroundings(
-            config.int("replica.lag.time.max.ms"), self._broker_epoch, self._isr_changes.note
+        self._alter_partition_manager = AlterPartitionManager(
+            alter_partition, node_id=node_id, loop=world.loop
         )
-        self.leader_throttle = LeaderThrottle(
+        self._lag_timer: asyncio.TimerHandle | None = None
+        self._replicas: ReplicaManager | None = None
+        self.context = ReplicaContext(
+            config.int("replica.lag.time.max.ms"),
+            self._broker_epoch,
+            self._alter_partition_manager.submit,
+            has_remote_records=lambda: remote is not None and REMOTE_LOG_TOPIC in image.topics_by_name,
+        )
+        self.leader_replication_quota = LeaderReplicationQuota(
             node_id, lambda: config.int("leader.replication.throttled.rate")
         )
-        self._fetchers = Fetchers(
+        self._fetcher_manager = ReplicaFetcherManager(
             self._connect,
             node_id=node_id,
             loop=world.loop,
             clock=world.clock,
             limits=_limits(config),
-            throttle=FollowerThrottle(node_id, lambda: config.int("follower.replication.throttled.rate")),
+            throttle=FollowerReplicationQuota(
+                node_id, lambda: config.int("follower.replication.throttled.rate")
+            ),
             timeout_ms=config.int("replica.socket.timeout.ms"),
+            tails=None if remote is None else remote.aux_states,
+            executor=None if remote is None else remote.start_executor,
         )
 
-    def use_remote_tier(self, tails: RemoteTails, executor: Executor) -> None:
-        """Followers may start behind what is in the remote store. Called before anything is followed."""
-        self._fetchers.tails, self._fetchers.executor = tails, executor
-
-    def begin(self, broker_epoch: int, replicas: Replicas) -> None:
+    def begin(self, broker_epoch: int, replicas: ReplicaManager) -> None:
         """The broker is registered: fetch, and look after who is in sync."""
         is_first = self._replicas is None
         self._replicas = replicas
-        self._isr_changes.begin(broker_epoch)
-        self._fetchers.begin(broker_epoch)
+        self._alter_partition_manager.begin(broker_epoch)
+        self._fetcher_manager.begin(broker_epoch)
         if is_first:
-            self._look_for_laggards()
+            self._maybe_shrink_isr()
 
     def stop(self) -> None:
-        self._fetchers.stop()
-        self._isr_changes.stop()
+        self._fetcher_manager.stop()
+        self._alter_partition_manager.stop()
         if self._lag_timer is not None:
             self._lag_timer.cancel()
             self._lag_timer = None
 
     def follow(self, partition: Partition) -> None:
         """A partition has another leader or epoch, or is gone."""
-        self._fetchers.follow(partition)
+        self._fetcher_manager.follow(partition)
 
     def durable(self, partition: Partition) -> None:
         """A flush of its log has ended."""
         partition.durable()
-        self._fetchers.look_again(partition)
+        self._fetcher_manager.look_again(partition)
 
-    def _look_for_laggards(self) -> None:
+    def _maybe_shrink_isr(self) -> None:
         assert self._replicas is not None
-        self._replicas.look_for_laggards()
+        self._replicas.maybe_shrink_isr()
         # As often as Kafka does: who lags is noticed after one and a half times the limit at the latest.
-        self._lag_timer = self._loop.call_later(self.around.lag_ms_max / 2000, self._look_for_laggards)
+        self._lag_timer = self._loop.call_later(self.context.lag_ms_max / 2000, self._maybe_shrink_isr)
 
     def _broker_epoch(self, broker_id: int) -> int | None:
         broker = self._image.brokers.get(broker_id)

@@ -46,6 +46,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         loop.add_signal_handler(signal.SIGUSR1, self._kill_one)
         keeping = [loop.create_task(self._keep(node)) for node in range(len(self._commands))]
         try:
@@ -60,6 +61,13 @@ class Supervisor:
     def _on_signal(self) -> None:
         self._end(signal.SIGKILL if self._stopping else signal.SIGTERM)
 
+    def _on_hangup(self) -> None:
+        """The terminal has gone: stop. Without one, every node opens its log files anew."""
+        if not has_terminal():
+            self._tell_all(signal.SIGHUP)
+        elif not self._stopping:
+            self._end(signal.SIGTERM)
+
     def _kill_one(self) -> None:
         process = self._processes.get(self._next_victim)
         self._next_victim = (self._next_victim + 1) % len(self._commands)
@@ -68,6 +76,9 @@ class Supervisor:
 
     def _end(self, number: int) -> None:
         self._stopping = True
+        self._tell_all(number)
+
+    def _tell_all(self, number: int) -> None:
         for process in self._processes.values():
             if process.returncode is None:
                 process.send_signal(number)
@@ -121,9 +132,14 @@ class Supervisor:
             self._telling = asyncio.ensure_future(told)
 
 
-def node_command(folder: str, log_level: str) -> list[str]:
+def node_command(folder: str, log_options: Sequence[str]) -> list[str]:
     """What runs the node whose settings lie in a folder."""
     return [
         *(sys.executable, "-m", "headrace.cli.main", "start", "--supervised"),
-        *("--config", os.path.join(folder, "server.properties"), "--log-level", log_level),
+        *("--config", os.path.join(folder, "server.properties"), *log_options),
     ]
+
+
+def has_terminal() -> bool:
+    """Whether somebody at a terminal started this, and not a service manager."""
+    return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -5,12 +5,12 @@ transactional writes pass.
 import asyncio
 from collections.abc import Callable
 
-from headrace.coordinators.txn.coordinator import TxnCoordinator
-from headrace.coordinators.txn.markers import WriteMarkers
-from headrace.metadata.image import ClusterImage
-from headrace.node.broker_ways import BrokerWays
-from headrace.node.world import World
-from headrace.replication.replicas import Replicas
+from headrace.coordinators.drivers.transaction_coordinator import TransactionCoordinator
+from headrace.coordinators.drivers.transaction_marker_channel_manager import WriteMarkers
+from headrace.metadata.image import MetadataImage
+from headrace.replication.replica_manager import ReplicaManager
+from headrace.server.broker_clients import BrokerClients
+from headrace.server.environment import NodeEnvironment
 from headrace.server.txn_partitions import TxnPartitions
 from headrace.server.txn_produce import TxnProduce
 from headrace.settings.broker_config import BrokerConfig
@@ -22,16 +22,16 @@ class Transactions:
     def __init__(
         self,
         config: BrokerConfig,
-        image: ClusterImage,
-        replicas: Replicas,
-        world: World,
+        image: MetadataImage,
+        replicas: ReplicaManager,
+        world: NodeEnvironment,
         *,
         take_producer_id: "Callable[[], int | asyncio.Future[int]]",
         write_markers: WriteMarkers,
     ) -> None:
-        self._marker_ways = BrokerWays("txn-markers", config, image, world)
-        self._question_ways = BrokerWays("txn-partitions", config, image, world)
-        self.coordinator = TxnCoordinator(
+        self._marker_ways = BrokerClients("txn-markers", config, image, world)
+        self._question_ways = BrokerClients("txn-partitions", config, image, world)
+        self.coordinator = TransactionCoordinator(
             config=config,
             clock=world.clock,
             loop=world.loop,

@@ -8,14 +8,15 @@ the log is opened its batches are read, and a bad one is refused, for an operato
 - one flipped bit explains it (CRC-32C tells which), unless there is nothing but zeros from that byte on: the
   last bytes of a batch are mostly zeros, and where they were not written yet, one bit may be all that lacks,
 - its CRC is right but its offset or epoch does not follow, which lie outside of the CRC, or
-- a whole batch of a later epoch than that of the last good one comes behind it: an epoch begins only when all
-  before it is durable, and goes on only when its first batch is.
+- a whole batch of a later epoch than that of the last good one (or of the snapshot that the log begins
+  behind) comes behind it: an epoch begins only when all before it is durable, and goes on only when its first
+  batch is.
 
 Everything else is a torn end. So is a segment into which the one before it reaches: a log that was cut goes
 on in a new segment, and nobody was told of what is there before the cut is durable too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from crc32c import crc32c
@@ -23,6 +24,7 @@ from crc32c import crc32c
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
 from headrace.log.file_names import LOG, parse_segment_file
+from headrace.raft.snapshots import SnapshotId
 from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, crc_matches, read_header
 
 MAGIC_AT: Final = 16
@@ -32,14 +34,18 @@ LENGTH_AT: Final = 8
 _SHIFTS: Final = [crc32c(bytes([byte])) ^ crc32c(b"\0") for byte in range(256)]
 
 
-def refuse_damage(disk: Disk, folder: str) -> None:
-    """InvalidBytesError where a batch of the log in `folder` was damaged at rest. Blocks."""
+def refuse_damage(disk: Disk, folder: str, snapshots: Iterable[SnapshotId] = ()) -> None:
+    """InvalidBytesError where a batch of the log in `folder`, beside `snapshots`, was damaged at rest.
+    Blocks.
+    """
+    epochs = {snapshot.end_offset: snapshot.epoch for snapshot in snapshots}
     expected_offset, epoch = -1, -1
     for base_offset, path in _segments(disk, folder):
         if base_offset < expected_offset:
             return  # a power cut brought back what had been cut from the one before; recovery drops this one
         data = disk.read_file(path)
         expected_offset = max(expected_offset, base_offset)
+        epoch = max(epoch, epochs.get(expected_offset, -1))
         at = 0
         while at < len(data):
             header = _whole_batch(data, at)

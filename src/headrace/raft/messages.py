@@ -1,7 +1,7 @@
 """The words of the raft core: what members say to each other, what a member must remember, what it must do.
 
 A message names the node it goes to. What comes from the wire is made into one of these by the driver's side
-(`raft/wire_words.py`), and the other way round.
+(`raft/drivers/network_channel.py`), and the other way round.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ Message = VoteRequest | VoteReply | EpochBegan | EpochEnded
 
 
 @dataclass(frozen=True, slots=True)
-class EpochStart:
+class RaftEpochStart:
     """The leader must append the record of its election, by these voters."""
 
     epoch: int
@@ -93,7 +93,7 @@ class Effects:
     """What the driver must do, in field order."""
 
     persist: ElectionState | None = None  # fsync BEFORE anything else
-    append: EpochStart | None = None
+    append: RaftEpochStart | None = None
     send: tuple[Message, ...] = ()
     committed_to: int | None = None  # the high watermark: records below it may be replayed and answered
 

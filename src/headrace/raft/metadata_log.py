@@ -6,7 +6,8 @@ there on.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -14,24 +15,39 @@ from headrace.base.chunks import FileSlice
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicId
 from headrace.log.disk import Disk
-from headrace.log.file_names import CLUSTER_METADATA
-from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import open_log
+from headrace.log.faults import DISK_FULL
+from headrace.log.file_names import CLEAN_SHUTDOWN, CLUSTER_METADATA, LOG, parse_segment_file
+from headrace.log.log_directory import is_marked
+from headrace.log.log_loader import open_log
 from headrace.log.storage import Storage, remove_paths
+from headrace.log.unified_log import UnifiedLog
 from headrace.raft.damage import refuse_damage
-from headrace.raft.durability import make_durable_folder, renew_segments
 from headrace.raft.messages import LogEnd
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
-from headrace.raft.snapshots import Snapshot, SnapshotId, list_snapshots, read_snapshot
-from headrace.raft.voters import VoterHistory, VoterSet
+from headrace.raft.snapshots import (
+    Snapshot,
+    SnapshotId,
+    decode_snapshot,
+    encode_snapshot,
+    list_snapshots,
+    read_snapshot,
+)
+from headrace.raft.voters import VoterSet, VoterSetHistory
 from headrace.records.batch import BatchHeader, batches
 from headrace.settings.topic import TopicConfig
+from headrace.wire.record_frames import ApiMessageAndVersion
 from headrace.wire.schemas.quorum_records import KRaftVersionRecord, VotersRecord
 
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
 READ_BYTES: Final = 1024 * 1024
+
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+BEGINNING: Final = SnapshotId(0, 0)
+
+HALF_MADE: Final = ".tmp"
+"""What the name of a copy ends with until it is whole."""
 
 
 def log_settings(*, segment_bytes: int, segment_ms: int) -> TopicConfig:
@@ -50,13 +66,13 @@ class MetadataLog:
     thread.
     """
 
-    def __init__(self, disk: Disk, folder: str, log: PartitionLog, snapshots: list[SnapshotId]) -> None:
+    def __init__(self, disk: Disk, folder: str, log: UnifiedLog, snapshots: list[SnapshotId]) -> None:
         self.disk = disk
         self.folder = folder
         self.log = log
         self.snapshots = snapshots
         self.loaded: Snapshot | None = None
-        self.history = VoterHistory()
+        self.history = VoterSetHistory()
         self._timestamps: dict[SnapshotId, int] = {}
 
     @classmethod
@@ -69,7 +85,7 @@ class MetadataLog:
         make_durable_folder(disk, folder)
         snapshots, loaded = _latest_snapshot(disk, folder)
         start = 0 if loaded is None else loaded.id.end_offset
-        refuse_damage(disk, folder)
+        refuse_damage(disk, folder, snapshots)
         renew_segments(disk, folder, start)
         log = open_log(
             Storage(disk, rng), folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID
@@ -92,7 +108,7 @@ class MetadataLog:
     @property
     def end(self) -> LogEnd:
         """The log's end; a log that a snapshot has emptied ends where that does, in its epoch."""
-        latest = self.log.epochs.latest
+        latest = self.log.leader_epoch_cache.latest_epoch
         if latest < 0 and self.snapshots:
             latest = self.snapshots[-1].epoch
         return LogEnd(max(latest, 0), self.log.log_end_offset)
@@ -149,8 +165,8 @@ class MetadataLog:
 
     def drop_before(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
         """Let the log begin at a snapshot: older segments and snapshots go. Returns the files to remove."""
-        self.log.advance_log_start(snapshot.end_offset)
-        self.log.apply_retention(now_ms)
+        self.log.maybe_increment_log_start_offset(snapshot.end_offset)
+        self.log.delete_old_segments(now_ms)
         old = [each for each in self.snapshots if each.end_offset < snapshot.end_offset]
         self.snapshots = [each for each in self.snapshots if each not in old]
         # Nobody is being sent a slice of this log, so its segments need not wait for their removal.
@@ -171,13 +187,13 @@ class MetadataLog:
                 f"{self.folder} has no readable snapshot for the records before offset "
                 f"{self.log.log_start_offset}, where its log begins"
             )
-        self.log.advance_high_watermark(start)
+        self.log.maybe_increment_high_watermark(start)
 
     def _load_voters(self) -> None:
         """The quorum's last word about itself: in the snapshot, or in a control batch after it."""
         if self.loaded is not None:
             loaded = self.loaded
-            self.history = VoterHistory(kraft_version=loaded.kraft_version, voters=loaded.voters)
+            self.history = VoterSetHistory(kraft_version=loaded.kraft_version, voters=loaded.voters)
         self.take_controls(self.log.log_start_offset if self.loaded is None else self.loaded.id.end_offset)
 
     def take_controls(self, first: int) -> bool:
@@ -211,7 +227,7 @@ class MetadataLog:
         self.snapshots = sorted({*self.snapshots, snapshot.id})
         self._timestamps[snapshot.id] = snapshot.timestamp_ms
         voters = snapshot.voters or self.voters
-        self.history = VoterHistory(kraft_version=snapshot.kraft_version, voters=voters)
+        self.history = VoterSetHistory(kraft_version=snapshot.kraft_version, voters=voters)
 
 
 def _latest_snapshot(disk: Disk, folder: str) -> tuple[list[SnapshotId], Snapshot | None]:
@@ -221,6 +237,100 @@ def _latest_snapshot(disk: Disk, folder: str) -> tuple[list[SnapshotId], Snapsho
         try:
             return snapshots, read_snapshot(disk, folder, snapshots[-1])
         except InvalidBytesError as error:
-            logger.error("a snapshot of the metadata log is passed over: %s", error)
+            path = f"{folder}/{snapshots[-1].file_name}"
+            logger.error("%s is damaged (%s): an older snapshot is read, and more of the log", path, error)
             snapshots.pop()
     return [], None
+
+
+def make_durable_folder(disk: Disk, path: str) -> None:
+    """Make a folder and the parents it lacks, and sync the name of each, which a power cut takes back until
+    then.
+    Blocks.
+    """
+    made = []
+    missing = path.rstrip("/")
+    while missing and not disk.exists(missing):
+        made.append(missing)
+        missing = missing.rpartition("/")[0]
+    disk.make_folder(path)
+    for folder in made:
+        disk.sync_folder(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
+
+
+def renew_segments(disk: Disk, folder: str, start: int) -> None:
+    """Replace each segment that has records from `start` on by a synced copy of itself. Blocks.
+
+    A file that can be read need not be on the disk: where a process ended because a sync failed, its last
+    records are in the page cache alone, the system takes those pages for clean and never writes them again,
+    and a later power cut would tear a hole under records that were synced since. A copy, for a write in place
+    that a power cut interrupts may damage what was durable before.
+    """
+    bases: list[int | None] = []
+    for name in disk.list(folder):
+        parsed = parse_segment_file(name)
+        if parsed is None or parsed.suffix != LOG:
+            continue
+        if not parsed.state:
+            bases.append(parsed.base_offset)
+        elif parsed.state == HALF_MADE:
+            disk.remove(f"{folder}/{name}")
+    for base, following in pairwise([*bases, None]):
+        path = f"{folder}/{base:020}{LOG}"
+        if (following is None or following > start) and disk.size(path):
+            _renew(disk, path)
+
+
+def _renew(disk: Disk, path: str) -> None:
+    """Without room for a copy the file stays as it is, if nothing says that a sync of it has failed."""
+    try:
+        disk.replace_file(path, disk.read_file(path))
+    except OSError as error:
+        directory = path.rpartition("/")[0].rpartition("/")[0]
+        is_sound = is_marked(disk, directory) or disk.exists(f"{directory}/{CLEAN_SHUTDOWN}")
+        if error.errno not in DISK_FULL or not is_sound:
+            raise
+        disk.remove(path + HALF_MADE)
+        logger.warning("there is no room for a synced copy of %s: it is used as it is", path)
+
+
+def format_metadata(
+    disk: Disk,
+    directory: str,
+    *,
+    bootstrap: Sequence[ApiMessageAndVersion],
+    voters: VoterSet | None,
+    now_ms: int,
+) -> None:
+    """Write the first files of a metadata directory, as Kafka's `kafka-storage format --standalone` does.
+
+    `bootstrap.checkpoint` holds the records that the first controller writes into the empty log. With
+    kraft.version 1 the `voters` are data, so a first snapshot, which stands for no record at all, holds them;
+    without `voters` they come from controller.quorum.voters. Both are written before `meta.properties`, whose
+    presence says that formatting came to its end; until then it can be done again.
+    """
+    data = encode_snapshot(Snapshot(BEGINNING, timestamp_ms=0), bootstrap, now_ms=now_ms)
+    make_durable_folder(disk, directory)
+    disk.replace_file(f"{directory}/{BOOTSTRAP}", data)
+    if voters is None:
+        return
+    folder = f"{directory}/{CLUSTER_METADATA}"
+    make_durable_folder(disk, folder)
+    first = Snapshot(BEGINNING, timestamp_ms=now_ms, kraft_version=1, voters=voters)
+    disk.replace_file(f"{folder}/{BEGINNING.file_name}", encode_snapshot(first, (), now_ms=now_ms))
+
+
+def read_bootstrap(disk: Disk, directory: str) -> Snapshot | None:
+    """The records to start an empty log with; None where the directory says nothing about it."""
+    path = f"{directory}/{BOOTSTRAP}"
+    if not disk.exists(path):
+        return None
+    try:
+        return decode_snapshot(BEGINNING, disk.read_file(path))
+    except InvalidBytesError as error:
+        # The decoder knows it by the name of a snapshot, which no file has.
+        what = str(error).replace(f"{BEGINNING.file_name} is ", "").replace("damaged at", "it differs at")
+        raise InvalidBytesError(
+            f"{path} is damaged: {what}. It holds the records that a new cluster begins with. Bring it back "
+            "from a copy or another controller; where the metadata log has records already, it may be removed"
+        ) from error

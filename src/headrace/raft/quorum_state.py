@@ -2,7 +2,7 @@
 
 Form 1 goes with kraft.version 1. Form 0 also names the cluster, an offset that nobody uses, and the voters;
 it is written under kraft.version 0 and read under both. The file is replaced as a whole and synced before
-anything that rests on it is sent or appended.
+anything that rests on it is sent or appended. White space behind it is its checksum (`log.checkpoints.seal`).
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import uuid_bytes, uuid_text
+from headrace.log.checkpoints import seal, unseal
 from headrace.log.disk import Disk
 from headrace.raft.messages import NO_DIRECTORY, ElectionState
 
@@ -30,13 +31,13 @@ def encode_state(state: ElectionState, *, kraft_version: int, voters: Iterable[i
         listed = [{"voterId": voter} for voter in sorted(voters)]
         fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": listed}
     fields["data_version"] = 1 if kraft_version else 0
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return seal(json.dumps(fields, separators=(",", ":")).encode())
 
 
 def decode_state(data: bytes) -> ElectionState:
     """The reverse, for both forms."""
     try:
-        fields = json.loads(data)
+        fields = json.loads(unseal(data))
         version = fields["data_version"]
         directory = uuid_bytes(fields["votedDirectoryId"]) if version >= 1 else NO_DIRECTORY
         state = ElectionState(
@@ -45,12 +46,12 @@ def decode_state(data: bytes) -> ElectionState:
             voted_id=int(fields["votedId"]),
             voted_directory_id=directory,
         )
+    except InvalidBytesError as error:
+        raise InvalidBytesError(f"quorum-state is not as it was written: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidBytesError(f"the quorum-state file is damaged ({error!r}): {data[:200]!r}") from error
+        raise InvalidBytesError(f"quorum-state holds {data[:16]!r}, not the vote that was written") from error
     if version not in (0, 1):
-        raise InvalidBytesError(
-            f"the quorum-state file has data_version {version}; this release knows 0 and 1"
-        )
+        raise InvalidBytesError(f"quorum-state has data_version {version}; this release knows 0 and 1")
     return state
 
 
@@ -59,4 +60,11 @@ def read_state(disk: Disk, folder: str) -> ElectionState:
     path = f"{folder}/{FILE_NAME}"
     if not disk.exists(path):
         return ElectionState()
-    return decode_state(disk.read_file(path))
+    try:
+        return decode_state(disk.read_file(path))
+    except InvalidBytesError as error:
+        raise InvalidBytesError(
+            f"{path} is damaged: {error}. It says for whom this node has voted. Bring it back from a copy; "
+            "without one, remove it where this is the only controller, else format this node anew and let it "
+            "join the others"
+        ) from error

@@ -6,7 +6,7 @@ ends.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
@@ -24,7 +24,7 @@ from headrace.records.batch import (
 from headrace.records.varints import encode_varint
 from headrace.wire.codec import decode, encode
 from headrace.wire.notation import schema_of
-from headrace.wire.record_frames import decode_metadata_record, encode_metadata_record
+from headrace.wire.record_frames import ApiMessageAndVersion, decode_metadata_record, encode_metadata_record
 from headrace.wire.schemas.quorum_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -54,14 +54,9 @@ _CONTROL_CLASSES: Final[dict[ControlType, type[Any]]] = {
 _CONTROL_TYPES: Final = {cls: control_type for control_type, cls in _CONTROL_CLASSES.items()}
 
 
-class Entry(NamedTuple):
-    """A metadata record, and the version that the cluster has agreed to write it in."""
-
-    record: Any
-    version: int
-
-
-def data_batches(entries: Sequence[Entry], *, now_ms: int) -> Iterator[tuple[bytearray, Sequence[Entry]]]:
+def data_batches(
+    entries: Sequence[ApiMessageAndVersion], *, now_ms: int
+) -> Iterator[tuple[bytearray, Sequence[ApiMessageAndVersion]]]:
     """One batch, or as many as the bound demands, each with its records."""
     values = [encode_metadata_record(entry.record, entry.version) for entry in entries]
     start = size = 0

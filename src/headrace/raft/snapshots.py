@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
-from headrace.raft.records import Entry, control_batch, data_batches, read_control, read_data, read_records_of
+from headrace.raft.records import control_batch, data_batches, read_control, read_data, read_records_of
 from headrace.raft.voters import VoterSet
 from headrace.records.batch import batches, crc_matches, stamp
+from headrace.wire.record_frames import ApiMessageAndVersion
 from headrace.wire.schemas.quorum_records import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -89,7 +90,7 @@ class SnapshotWriter:
     def begin(self, now_ms: int) -> None:
         self._add(control_batch(self._head, now_ms=now_ms), len(self._head))
 
-    def add(self, entries: Sequence[Entry], now_ms: int) -> None:
+    def add(self, entries: Sequence[ApiMessageAndVersion], now_ms: int) -> None:
         for batch, part in data_batches(entries, now_ms=now_ms):
             self._add(batch, len(part))
 
@@ -103,7 +104,7 @@ class SnapshotWriter:
         self._chunks.append(batch)
 
 
-def encode_snapshot(snapshot: Snapshot, entries: Sequence[Entry], *, now_ms: int) -> bytes:
+def encode_snapshot(snapshot: Snapshot, entries: Sequence[ApiMessageAndVersion], *, now_ms: int) -> bytes:
     """A whole checkpoint at once, for small ones."""
     writer = SnapshotWriter(
         snapshot.id,

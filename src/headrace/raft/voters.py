@@ -99,7 +99,7 @@ class VoterSet:
         return cls(voters)
 
 
-class VoterHistory:
+class VoterSetHistory:
     """Who voted, and in which kraft.version, from which offset of the log on. The first entry stands for what
     was known before the log: the settings, or a snapshot."""
 

@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
 from headrace.records.codecs import Codec, compress, decompress
-from headrace.records.flaws import INT64_MIN, flaw_text
 from headrace.records.header import (
     CONTROL,
     DELETE_HORIZON,
@@ -45,7 +44,9 @@ from headrace.records.header import (
     stamp_producer,
     stamp_timestamp,
 )
-from headrace.records.kernel_choice import decode_spans, kernels
+from headrace.records.kernels.choice import decode_spans, kernels
+from headrace.records.kernels.notation import INT64_MIN
+from headrace.records.kernels.records import flaw_text
 from headrace.records.varints import encode_varint, read_varint
 
 __all__ = [
@@ -83,8 +84,11 @@ __all__ = [
     "stamp_timestamp",
 ]
 
-# What one batch may unpack to where no topic's limit is known: Kafka's largest request.
+# What one batch of a producer may unpack to, unless the topic takes larger batches: Kafka's largest request.
 UNPACKED_BYTES_MAX: Final = 100 * 1024 * 1024
+# What a batch may unpack to that is in a log: its broker has let it in, under limits that may have changed
+# since, or that were Apache Kafka's. It is as much as a Java consumer can hold.
+STORED_UNPACKED_BYTES_MAX: Final = (1 << 31) - 9
 
 
 class Record(NamedTuple):
@@ -187,7 +191,9 @@ def records_section(batch: Buffer, header: BatchHeader, at: int = 0, *, limit_by
     return decompress(header.codec, body, limit_bytes=limit_bytes) if header.codec else body
 
 
-def read_records(batch: Buffer, at: int = 0, *, limit_bytes: int = UNPACKED_BYTES_MAX) -> Iterator[Record]:
+def read_records(
+    batch: Buffer, at: int = 0, *, limit_bytes: int = STORED_UNPACKED_BYTES_MAX
+) -> Iterator[Record]:
     """The records of the batch at `at`, one by one; InvalidBytesError where they do not follow the format."""
     header = read_header(batch, at)
     body = records_section(batch, header, at, limit_bytes=limit_bytes)
@@ -227,7 +233,7 @@ def find_record(
     *,
     timestamp_min: int,
     offset_min: int,
-    limit_bytes: int = UNPACKED_BYTES_MAX,
+    limit_bytes: int = STORED_UNPACKED_BYTES_MAX,
 ) -> tuple[int, int] | None:
     """(offset, timestamp) of the batch's first record that is before neither; None where there is none."""
     header = read_header(batch, at)

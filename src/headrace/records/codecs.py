@@ -4,8 +4,8 @@ What comes from a client is unpacked into a buffer that is never larger than the
 packed bytes could honestly fill: LZ4 and zstd frames are walked from block header to block header first,
 snappy's stated length is held against the largest ratio the format allows, gzip is inflated piece by piece.
 A content-size field is only ever believed downwards. So 256 MiB of zeros in 8 kB of zstd cost what the
-limit says and no more (zstd may hold a window of the same size beside it). `unpack_start` gives the first
-bytes alone, to look at before the rest is paid for.
+caller's limit says and no more (zstd may hold a window of the same size beside it). `unpack_start` gives the
+first bytes alone, to look at before the rest is paid for.
 
 What is accepted is what Apache Kafka 4.3's broker accepts, since a batch that it refuses is one that Java
 consumers cannot read: gzip of several members, trailing bytes ignored; snappy raw (librdkafka) or in xerial's
@@ -27,6 +27,7 @@ import zstandard
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
+from headrace.base.large_memory import Room, grow_room, take_room
 
 
 class Codec(IntEnum):
@@ -47,15 +48,16 @@ class UnpackedTooLargeError(InvalidBytesError):
     """The packed bytes unpack to more than the limit."""
 
 
-# Up to this size any ratio is honest: a batch of equal records packs into next to nothing.
-FREE_BYTES: Final = 8 * 1024 * 1024
-# Beyond it, deflate's own greatest ratio is the limit for all.
-RATIO_MAX: Final = 1032
 # A snappy copy of 64 bytes takes 3, so no stream can say more than this of itself.
 _SNAPPY_RATIO_MAX: Final = 22
 
 # Inflated at once: most batches are one piece.
 _PIECE_BYTES: Final = 1024 * 1024
+
+# What is inflated further has so much room at first, and is offered in pieces of so many bytes.
+_ROOM_BYTES: Final = 2 * _PIECE_BYTES
+_OFFERED_BYTES: Final = 64 * 1024
+_GZIP_MEMBER: Final = b"\x1f\x8b\x08"
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version, oldest version that can read it
@@ -109,20 +111,18 @@ def decompress(codec: int, data: Buffer, *, limit_bytes: int) -> Buffer:
     """What `data` unpacks to; InvalidBytesError where it does not, or not within `limit_bytes`."""
     if codec == Codec.NONE:
         return data
-    limit = min(limit_bytes, max(FREE_BYTES, RATIO_MAX * len(data)))
     view = memoryview(data)
     try:
         if codec == Codec.GZIP:
-            return _unpack_gzip(view, limit)
+            return _unpack_gzip(view, limit_bytes)
         if codec == Codec.SNAPPY:
-            return _unpack_snappy(view, limit)
+            return _unpack_snappy(view, limit_bytes)
         if codec == Codec.LZ4:
             end, size = _measure_lz4(view)
-            return _unpack_into(cramjam.lz4.decompress_into, view[:end], size, limit)
+            return _unpack_into(cramjam.lz4.decompress_into, view[:end], size, limit_bytes)
         if codec == Codec.ZSTD:
-            return (
-                _unpack_into(cramjam.zstd.decompress_into, view, _measure_zstd(view), limit) if view else b""
-            )
+            unpack = cramjam.zstd.decompress_into
+            return _unpack_into(unpack, view, _measure_zstd(view), limit_bytes) if view else b""
     except (zlib.error, cramjam.DecompressionError) as error:
         raise InvalidBytesError(f"records packed with {Codec(codec).name} do not unpack: {error}") from None
     except IndexError:
@@ -137,7 +137,7 @@ def unpack_start(codec: int, data: Buffer, size: int) -> Buffer:
     """
     if codec == Codec.GZIP:
         try:
-            return zlib.decompressobj(31).decompress(data, size)
+            return zlib.decompressobj(31).decompress(memoryview(data)[: 2 * size], size)
         except zlib.error:
             return b""
     if codec not in (Codec.LZ4, Codec.ZSTD):
@@ -155,10 +155,10 @@ def _is_full(error: Exception) -> bool:
 
 
 def _unpack_into(
-    unpack: Callable[[memoryview, bytearray], int], data: memoryview, size: int, limit: int
+    unpack: Callable[[memoryview, Room], int], data: memoryview, size: int, limit: int
 ) -> memoryview:
     """Unpack to a buffer of `size` bytes, the most there can be, or of `limit` where that is less."""
-    out = bytearray(min(size, limit))
+    out = take_room(min(size, limit))
     try:
         return memoryview(out)[: unpack(data, out)]
     except cramjam.DecompressionError as error:
@@ -172,25 +172,33 @@ def _too_large(limit: int) -> UnpackedTooLargeError:
 
 
 def _unpack_gzip(data: memoryview, limit: int) -> Buffer:
-    """Inflate member after member in pieces, so that at no time more than the limit and a piece is held."""
+    """Inflate member after member in pieces, so that at no time more than the limit and a piece is held.
+
+    What is packed is offered in pieces as well: zlib copies what it was given and did not take, every time.
+    """
     inflater = zlib.decompressobj(31)
-    out: Buffer = inflater.decompress(data, min(limit + 1, _PIECE_BYTES))
+    offered = data if len(data) <= _PIECE_BYTES else data[:_PIECE_BYTES]
+    piece = inflater.decompress(offered, min(limit + 1, _PIECE_BYTES))
+    if inflater.eof and offered is data and not inflater.unused_data and len(piece) <= limit:
+        return piece
+    out = take_room(_ROOM_BYTES)
+    at = size = 0
     while True:
-        if len(out) > limit:
+        at += len(offered) - len(inflater.unused_data if inflater.eof else inflater.unconsumed_tail)
+        if size + len(piece) > limit:
             raise _too_large(limit)
+        if size + len(piece) > len(out):
+            out = grow_room(out, min(2 * len(out), limit + _PIECE_BYTES))
+        out[size : size + len(piece)] = piece
+        size += len(piece)
         if inflater.eof:
-            rest = inflater.unused_data
-            if rest[:3] != b"\x1f\x8b\x08":  # Java stops at whatever is no further member, and so do we
-                return out
+            if bytes(data[at : at + 3]) != _GZIP_MEMBER:  # Java stops at whatever is no further member
+                return memoryview(out)[:size]
             inflater = zlib.decompressobj(31)
-        else:
-            rest = inflater.unconsumed_tail
-        piece = inflater.decompress(rest, min(limit + 1 - len(out), _PIECE_BYTES))
-        if not piece and not inflater.eof:
+        elif not piece and at == len(data):
             raise InvalidBytesError("a gzip member is cut off")
-        if not isinstance(out, bytearray):
-            out = bytearray(out)
-        out += piece
+        offered = data[at : at + _OFFERED_BYTES]
+        piece = inflater.decompress(offered, min(limit + 1 - size, _PIECE_BYTES))
 
 
 def _pack_xerial(data: Buffer) -> bytes:
@@ -207,7 +215,7 @@ def _unpack_snappy(data: memoryview, limit: int) -> memoryview:
     sizes = [_snappy_size(block) for block in blocks]
     if sum(sizes) > limit:
         raise _too_large(limit)
-    out = memoryview(bytearray(sum(sizes)))
+    out = memoryview(take_room(sum(sizes)))
     at = 0
     for block, size in zip(blocks, sizes, strict=True):
         at += cramjam.snappy.decompress_raw_into(block, out[at : at + size])

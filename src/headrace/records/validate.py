@@ -14,7 +14,8 @@ difference by error code alone:
     count, offsets, no control batch,
     sequence with a producer id .......... INVALID_RECORD
     records unpack ....................... CORRUPT_MESSAGE (Kafka: UNKNOWN_SERVER_ERROR)
-                                           MESSAGE_TOO_LARGE (too much)
+                                           MESSAGE_TOO_LARGE (too much for memory)
+    max.decompressed.message.bytes ....... INVALID_RECORD (a record of a compressed batch)
     every record follows the format ...... INVALID_RECORD
     keys on a compacted topic ............ INVALID_RECORD, with the records named
     timestamps in range .................. INVALID_TIMESTAMP, with the records named
@@ -27,8 +28,12 @@ compressed batch.
 An uncompressed batch is checked where it lies and passed on as the same bytes, with the header's maximum
 timestamp put right if it lied. A compressed one is unpacked once, to be looked at, and passed on packed.
 Only a topic whose `compression.type` differs from the batch's codec makes a new batch of the same records.
+
+What is large, packed or unpacked, is not checked at once: `LargeBatchError` asks for a thread, which may take
+as long as it likes. All that takes time here lets other threads run.
 """
 
+import contextlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -37,9 +42,9 @@ from crc32c import crc32c
 from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.large_memory import LARGE_BYTES
 from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, UNPACKED_BYTES_MAX, BatchHeader
 from headrace.records.codecs import Codec, UnpackedTooLargeError, compress, decompress, unpack_start
-from headrace.records.flaws import Flaw, flaw_text
 from headrace.records.header import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,
@@ -53,17 +58,22 @@ from headrace.records.header import (
     read_header,
     stamp_timestamp,
 )
-from headrace.records.kernel_choice import decode_spans, kernels
-from headrace.records.produce_run import RunHead
+from headrace.records.kernels.choice import decode_spans, kernels
+from headrace.records.kernels.produce import RunHead
+from headrace.records.kernels.records import RecordFlaw, flaw_text
+from headrace.records.varints import read_varint
 from headrace.settings.topic import TopicConfig
+from headrace.wire.schemas.produce import ZSTD_SINCE
 
-ZSTD_SINCE: Final = 7  # the first Produce version whose clients may send zstd (KIP-110)
 # Kafka's smallest size of any format: below it a length is no length.
 _OLDEST_RECORD_BYTES: Final = 14
 _UP_TO_MAGIC_BYTES: Final = 17
-# What unpacks to more is first looked at by its start, so that a bomb costs no more than this.
-_LOOK_FIRST_BYTES: Final = 2 * 1024 * 1024
+# What unpacks to more than LARGE_BYTES is first looked at by its start: a bomb costs no more than that.
 _START_BYTES: Final = 64 * 1024
+# Kafka unpacks a batch record by record and has no limit on its whole. Here it is unpacked into memory: to
+# UNPACKED_BYTES_MAX, or to so many times the largest batch that the topic takes.
+_UNPACKED_RATIO: Final = 8
+_VARINT_BYTES_MAX: Final = 5
 # A reply names this many bad records: one batch can hold a hundred thousand.
 RECORD_ERRORS_MAX: Final = 1000
 
@@ -84,6 +94,14 @@ class InvalidRecords(ApiError):  # noqa: N818 - named for what it carries
         self.record_errors = record_errors
 
 
+class LargeBatchError(Exception):
+    """To check this batch takes long: it is for a thread."""
+
+    def __init__(self, rules: "ValidationRules") -> None:
+        super().__init__("the batch is too large to be checked at once")
+        self.rules = rules
+
+
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
     """What a topic's settings ask of a batch."""
@@ -96,6 +114,7 @@ class ValidationRules:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     unpacked_bytes_max: int = UNPACKED_BYTES_MAX
+    decompressed_message_bytes_max: int = 2_147_483_639
 
     @classmethod
     def from_config(cls, config: TopicConfig) -> "ValidationRules":
@@ -113,6 +132,8 @@ class ValidationRules:
             log_append_time=config.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            unpacked_bytes_max=max(UNPACKED_BYTES_MAX, _UNPACKED_RATIO * config.max_message_bytes),
+            decompressed_message_bytes_max=config.max_decompressed_message_bytes,
         )
 
     def takes(self, run: RunHead, now_ms: int) -> bool:
@@ -138,9 +159,12 @@ class ProducedBatch(NamedTuple):
 
 
 def validate_produced(
-    buffer: Buffer, *, rules: ValidationRules, now_ms: int, api_version: int
+    buffer: Buffer, *, rules: ValidationRules, now_ms: int, api_version: int, at_once: bool = True
 ) -> ProducedBatch:
-    """The batch of one partition of a Produce request, fit to be appended; ApiError where it is not."""
+    """The batch of one partition of a Produce request, fit to be appended; ApiError where it is not.
+
+    With `at_once` nothing is done that takes long, and LargeBatchError is raised instead.
+    """
     view = memoryview(buffer)
     if len(view) < HEADER_BYTES:
         view = _one_batch(view, api_version)
@@ -148,11 +172,11 @@ def validate_produced(
     _, length, _, magic, _, attributes, _, base_timestamp, header_timestamp, _, _, _, count = header
     if length + LOG_OVERHEAD != len(view) or magic != MAGIC:
         view = _one_batch(view, api_version)
-    _check_header(header, view, rules, api_version)
+    _check_header(header, view, rules, api_version, at_once)
     codec = attributes & CODEC_MASK
     records: Buffer = view[HEADER_BYTES:]
     if codec:
-        records = _unpack(codec, records, header, rules)
+        records = _unpack(codec, records, header, rules, at_once)
     flaw, index, max_timestamp, max_index, min_timestamp, null_keys = kernels.scan_records(
         records, count, base_timestamp
     )
@@ -227,7 +251,9 @@ def _check_zstd(attributes: int, api_version: int) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{api_version} does not know zstd")
 
 
-def _check_header(header: BatchHeader, view: memoryview, rules: ValidationRules, api_version: int) -> None:
+def _check_header(
+    header: BatchHeader, view: memoryview, rules: ValidationRules, api_version: int, at_once: bool
+) -> None:
     base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if attributes & CODEC_MASK:
         _check_zstd(attributes, api_version)
@@ -235,6 +261,8 @@ def _check_header(header: BatchHeader, view: memoryview, rules: ValidationRules,
         raise _invalid(f"a produced batch starts at offset 0, not {base_offset}")
     if length + LOG_OVERHEAD > rules.max_message_bytes:
         raise _too_large(length + LOG_OVERHEAD, rules)
+    if length > LARGE_BYTES and at_once:
+        raise LargeBatchError(rules)
     if crc32c(view[ATTRIBUTES_OFFSET:]) != crc:
         raise _corrupt("the batch's CRC-32C does not match its bytes")
     if attributes & CODEC_MASK > Codec.ZSTD:
@@ -248,23 +276,53 @@ def _check_header(header: BatchHeader, view: memoryview, rules: ValidationRules,
         raise _invalid(f"producer {producer_id} sent a batch of sequence {sequence}")
 
 
-def _unpack(codec: int, packed: Buffer, header: BatchHeader, rules: ValidationRules) -> Buffer:
+def _unpack(codec: int, packed: Buffer, header: BatchHeader, rules: ValidationRules, at_once: bool) -> Buffer:
+    record_bytes_max = rules.decompressed_message_bytes_max
+    # So much is there at most where no record is too large: a bomb need not be unpacked to be told.
+    honest_bytes = header.record_count * (record_bytes_max + _VARINT_BYTES_MAX)
+    limit_bytes = min(rules.unpacked_bytes_max, honest_bytes)
     try:
         try:
-            return decompress(codec, packed, limit_bytes=min(_LOOK_FIRST_BYTES, rules.unpacked_bytes_max))
+            records = decompress(codec, packed, limit_bytes=min(LARGE_BYTES, limit_bytes))
         except UnpackedTooLargeError:
             _check_start(unpack_start(codec, packed, _START_BYTES), header)
-            return decompress(codec, packed, limit_bytes=rules.unpacked_bytes_max)
+            if limit_bytes <= LARGE_BYTES:
+                raise
+            if at_once:
+                raise LargeBatchError(rules) from None
+            records = decompress(codec, packed, limit_bytes=limit_bytes)
     except UnpackedTooLargeError as error:
+        if honest_bytes < rules.unpacked_bytes_max:
+            raise _record_too_large(record_bytes_max) from None
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except InvalidBytesError as error:
         raise _corrupt(str(error)) from None
+    if len(records) > record_bytes_max:
+        _check_record_sizes(records, header.record_count, record_bytes_max)
+    return records
+
+
+def _record_too_large(limit_bytes: int) -> ApiError:
+    return _invalid(
+        f"a record unpacks to more than the topic's max.decompressed.message.bytes, {limit_bytes}"
+    )
+
+
+def _check_record_sizes(records: Buffer, count: int, limit_bytes: int) -> None:
+    """Refuse a record above the limit. What is no record at all is told by whoever scans them."""
+    at = 0
+    with contextlib.suppress(InvalidBytesError):
+        for _ in range(count):
+            size, at = read_varint(records, at)
+            if size > limit_bytes:
+                raise _record_too_large(limit_bytes)
+            at += max(size, 0)
 
 
 def _check_start(start: Buffer, header: BatchHeader) -> None:
     """Refuse by its first bytes what is no batch, before much is paid for the rest."""
     flaw, index, *_ = kernels.scan_records(start, header.record_count, header.base_timestamp)
-    if flaw not in (Flaw.NONE, Flaw.CUT_OFF):
+    if flaw not in (RecordFlaw.NONE, RecordFlaw.CUT_OFF):
         raise _invalid(flaw_text(flaw, index))
 
 
@@ -305,7 +363,6 @@ def _repack(records: Buffer, header: BatchHeader, rules: ValidationRules, max_ti
         rules.codec | header.attributes & TRANSACTIONAL | (LOG_APPEND_TIME if rules.log_append_time else 0)
     )
     body = compress(rules.codec, records, rules.level)
-    batch = join_batch(header._replace(attributes=attributes, max_timestamp=max_timestamp), body)
-    if len(batch) > rules.max_message_bytes:
-        raise _too_large(len(batch), rules)
-    return batch
+    if HEADER_BYTES + len(body) > rules.max_message_bytes:
+        raise _too_large(HEADER_BYTES + len(body), rules)
+    return join_batch(header._replace(attributes=attributes, max_timestamp=max_timestamp), body)

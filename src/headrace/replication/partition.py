@@ -4,7 +4,7 @@ The log keeps the bytes; the partition knows what they mean in the cluster. It i
 metadata log tells it who leads (`follow_metadata`), requests ask it to append or where they may read, and
 it answers or raises an ApiError with Kafka's code. It opens no file, reads no clock and waits for nobody.
 
-What a leader knows of its followers is in `leading`, and there is none for a partition with one replica:
+What a leader knows of its followers is in `leader_state`, and there is none for a partition with one replica:
 that one pays nothing for the others. What a follower takes from its leader is in `following`.
 
 Three offsets bound the readers. The log end is for followers, the high watermark (what every in-sync
@@ -19,12 +19,13 @@ from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import NO_EPOCH, NO_LEADER, TopicId, TopicPartition
-from headrace.log.append import AppendResult, Origin
-from headrace.log.partition_log import PartitionLog
+from headrace.log.append import AppendOrigin, LogAppendInfo
+from headrace.log.unified_log import UnifiedLog
 from headrace.metadata.topics import PartitionImage
-from headrace.records.produce_run import RunHead, RunRow
-from headrace.replication.leading import Leading, Proposal
-from headrace.replication.surroundings import ReplicaSurroundings
+from headrace.records.kernels.produce import RunHead, RunRow
+from headrace.records.validate import ProducedBatch
+from headrace.replication.leader_state import IsrProposal, LeaderState, ReplicaContext
+from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics
 
 ALL_IN_SYNC: Final = -1
 """acks=all: the leader answers once every in-sync replica has the records."""
@@ -40,15 +41,16 @@ class Partition:
     """A replica on this node. `log` is None while its directory is offline."""
 
     __slots__ = (
-        "_around",
+        "_context",
         "_durable_first",
         "_in_sync",
         "_replica_count",
         "_request_flush",
         "leader_epoch",
         "leader_id",
-        "leading",
+        "leader_state",
         "log",
+        "metrics",
         "node_id",
         "on_advance",
         "partition_epoch",
@@ -62,13 +64,15 @@ class Partition:
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
-        log: PartitionLog | None,
+        log: UnifiedLog | None,
         *,
         node_id: int,
         on_advance: Callable[[TopicPartition], None],
-        request_flush: Callable[[PartitionLog], None] = PartitionLog.want_flush,
-        around: ReplicaSurroundings | None = None,
+        request_flush: Callable[[UnifiedLog], None] = UnifiedLog.want_flush,
+        context: ReplicaContext | None = None,
+        metrics: BrokerTopicMetrics | None = None,
     ) -> None:
+        self.metrics = metrics or BrokerTopicMetrics()
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -77,10 +81,10 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
-        self._around = around or ReplicaSurroundings()
+        self._context = context or ReplicaContext()
         self._in_sync: frozenset[int] = frozenset()
         self._replica_count = 0
-        self.leading: Leading | None = None
+        self.leader_state: LeaderState | None = None
         self.question = 0
         self.remote_known_epoch = NO_EPOCH
         self._durable_first = 0
@@ -95,10 +99,14 @@ class Partition:
         """Whether this leader's high watermark is still below where its epoch began: its predecessor's may
         have been higher, and so may its own have been before it ended.
         """
-        leading, log = self.leading, self.log
+        leader_state, log = self.leader_state, self.log
         if log is None:
             return False
-        start = log.epochs.start_of(self.leader_epoch) if leading is None else leading.epoch_start
+        start = (
+            log.leader_epoch_cache.start_of(self.leader_epoch)
+            if leader_state is None
+            else leader_state.epoch_start
+        )
         return log.high_watermark < start
 
     @property
@@ -114,11 +122,15 @@ class Partition:
         log = self.log
         if log is None or not log.config.is_tiered or self.knows_remote:
             return True
-        return log.log_start_offset >= log.local_start_offset and not self._around.has_remote_records()
+        return log.log_start_offset >= log.local_start_offset and not self._context.has_remote_records()
 
     @property
     def in_sync_count(self) -> int:
         return len(self._in_sync)
+
+    @property
+    def in_sync(self) -> frozenset[int]:
+        return self._in_sync
 
     def is_in_sync(self, replica: int) -> bool:
         return replica in self._in_sync
@@ -140,7 +152,7 @@ class Partition:
             self.enter_epoch()
         self._follow_followers(image, anew=leads_anew, is_news=is_news, now_ms=now_ms)
         if self.is_leader:
-            self._advance_high_watermark()
+            self._maybe_increment_leader_hw()
         else:
             self.on_advance(self.topic_partition)  # who waits for this leader waits in vain
         return leads_anew
@@ -148,15 +160,15 @@ class Partition:
     def leave(self) -> None:
         """The replica moved away, or its topic is gone: nobody leads here, and nobody is followed."""
         self.leader_id = NO_LEADER
-        self.leading = None
+        self.leader_state = None
 
     def enter_epoch(self) -> None:
         """Begin to lead in this epoch, where the log takes it."""
         log = self.log
         # KIP-101: the epoch's start offset is what a follower will be told to truncate to. An epoch below
         # what the log has seen is one whose records are not the newest: the log refuses to write in it.
-        if log is not None and self.leader_epoch > log.epochs.latest:
-            log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        if log is not None and self.leader_epoch > log.leader_epoch_cache.latest_epoch:
+            log.leader_epoch_cache.assign(self.leader_epoch, log.log_end_offset)
         self.hold_what_is_not_synced()
 
     def hold_what_is_not_synced(self) -> None:
@@ -173,17 +185,19 @@ class Partition:
 
     def _follow_followers(self, image: PartitionImage, *, anew: bool, is_news: bool, now_ms: int) -> None:
         if not self.is_leader or len(image.replicas) < 2 or self.log is None:
-            self.leading = None
-        elif anew or self.leading is None:
-            self.leading = Leading(
+            self.leader_state = None
+        elif anew or self.leader_state is None:
+            self.leader_state = LeaderState(
                 image,
                 node_id=self.node_id,
-                epoch_start=self.log.log_end_offset if anew else self.log.epochs.start_of(self.leader_epoch),
-                around=self._around,
+                epoch_start=self.log.log_end_offset
+                if anew
+                else self.log.leader_epoch_cache.start_of(self.leader_epoch),
+                context=self._context,
                 now_ms=now_ms,
             )
         elif is_news:
-            self.leading.take_on(image)
+            self.leader_state.take_on(image)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a request that knows an older or newer leader than this node does (KIP-320)."""
@@ -193,7 +207,7 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def leading_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
+    def leading_log(self, current_leader_epoch: int = NO_EPOCH) -> UnifiedLog:
         """The log, where this node leads in that epoch and the log's directory is online.
 
         That its disk failed comes first: the controller takes the lead from such a replica, and a client
@@ -208,7 +222,7 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def following_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
+    def following_log(self, current_leader_epoch: int = NO_EPOCH) -> UnifiedLog:
         """The log of a replica that consumers may read from: whoever leads, there is a leader."""
         log = self.local_log()
         self.check_epoch(current_leader_epoch)
@@ -216,7 +230,7 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def local_log(self) -> PartitionLog:
+    def local_log(self) -> UnifiedLog:
         """The log of this replica, whoever leads."""
         log = self.log
         if log is None:
@@ -232,29 +246,41 @@ class Partition:
         batch: Buffer,
         *,
         now_ms: int,
-        origin: Origin,
+        origin: AppendOrigin,
         acks: int = ALL_IN_SYNC,
         api_version: int,
-    ) -> AppendResult:
-        """Append one batch as leader and move the high watermark where nobody else is in sync to wait for."""
+        produced: ProducedBatch | None = None,
+    ) -> LogAppendInfo:
+        """Append one batch as leader and move the high watermark where nobody else is in sync to wait for.
+        What large batches of clients need besides, `log.append` says.
+        """
         try:
             log = self._appendable_log(acks)
         except ApiError as error:
-            if self.log is not None and origin is Origin.CLIENT:
+            if self.log is not None and origin is AppendOrigin.CLIENT:
                 self.log.note_refusal(batch, error)
             raise
         result = log.append_as_leader(
-            batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, api_version=api_version
+            batch,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            api_version=api_version,
+            produced=produced,
         )
+        metrics = self.metrics
+        metrics.total_produce_requests += 1
         if not result.duplicate:
+            metrics.bytes_in += len(batch)
+            metrics.messages_in += result.last_offset + 1 - result.first_offset
             if self.must_flush(now_ms):
                 self._hold_until_durable(log)
-            if self.leading is not None:
-                self.leading.appended(result.first_offset)
-            self._advance_high_watermark()
+            if self.leader_state is not None:
+                self.leader_state.appended(result.first_offset)
+            self._maybe_increment_leader_hw()
         return result
 
-    def _appendable_log(self, acks: int) -> PartitionLog:
+    def _appendable_log(self, acks: int) -> UnifiedLog:
         """The log of a leader that may take a write now."""
         log = self.leading_log()
         if acks == ALL_IN_SYNC and self._lacks_replicas(log):
@@ -265,7 +291,7 @@ class Partition:
             )
         return log
 
-    def _lacks_replicas(self, log: PartitionLog) -> bool:
+    def _lacks_replicas(self, log: UnifiedLog) -> bool:
         """Whether fewer are in sync than `min.insync.replicas` asks for.
 
         No more can be asked for than there are (KIP-966): one replica with a minimum of two takes writes.
@@ -288,9 +314,15 @@ class Partition:
         first_offset = log.log_end_offset
         taken = log.append_run(view, run, rows, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if taken:
-            if self.leading is not None:
-                self.leading.appended(first_offset)
-            self._advance_high_watermark()
+            metrics = self.metrics
+            metrics.total_produce_requests += taken
+            metrics.bytes_in += (
+                run.batch_bytes if taken == run.requests else sum(row[3] for row in rows[:taken])
+            )
+            metrics.messages_in += log.log_end_offset - first_offset
+            if self.leader_state is not None:
+                self.leader_state.appended(first_offset)
+            self._maybe_increment_leader_hw()
         return taken
 
     def replicated_to(self, offset: int) -> bool:
@@ -305,7 +337,7 @@ class Partition:
     def durable(self) -> None:
         """The log's recovery point moved, or its disk failed: who waits for either looks again."""
         if self.is_leader:
-            self._advance_high_watermark()
+            self._maybe_increment_leader_hw()
         else:
             self.on_advance(self.topic_partition)
 
@@ -323,7 +355,7 @@ class Partition:
         if log is not None and self.must_flush(now_ms):
             self._hold_until_durable(log)
 
-    def _hold_until_durable(self, log: PartitionLog) -> None:
+    def _hold_until_durable(self, log: UnifiedLog) -> None:
         """Let nobody read what is to be flushed before it is: a power cut could still change it."""
         self._durable_first = log.log_end_offset
         self._request_flush(log)
@@ -341,7 +373,7 @@ class Partition:
         target = log.high_watermark if before_offset == -1 else before_offset
         if target < 0 or target > log.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        log.advance_log_start(target)
+        log.maybe_increment_log_start_offset(target)
         self.on_advance(self.topic_partition)
         return log.log_start_offset
 
@@ -349,7 +381,9 @@ class Partition:
         """The first offset that any replica which is up still has."""
         log = self.leading_log()
         return (
-            log.log_start_offset if self.leading is None else self.leading.low_watermark(log.log_start_offset)
+            log.log_start_offset
+            if self.leader_state is None
+            else self.leader_state.low_watermark(log.log_start_offset)
         )
 
     # -- as leader of others ---------------------------------------------------------------------------------
@@ -367,23 +401,23 @@ class Partition:
         """A follower asked for `offset`, so it has all below. ApiError where it is none of this partition's,
         or a process that another has replaced.
         """
-        log, leading = self.leading_log(current_leader_epoch), self.leading
-        if leading is None or replica not in leading.followers:
+        log, leader_state = self.leading_log(current_leader_epoch), self.leader_state
+        if leader_state is None or replica not in leader_state.followers:
             # It may know of its assignment before this node does: it shall ask again.
             is_early = current_leader_epoch != NO_EPOCH
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if is_early else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica} is no replica of {self.topic_partition}",
             )
-        registered = self._around.broker_epoch(replica)
+        registered = self._context.broker_epoch(replica)
         if broker_epoch >= 0 and registered is not None and broker_epoch < registered:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica} was registered again since, with epoch {registered}",
             )
-        follower = leading.followers[replica]
+        follower = leader_state.followers[replica]
         has_news = log_start_offset > follower.log_start or follower.asked > follower.answered
-        proposes = leading.fetched(
+        proposes = leader_state.fetched(
             replica,
             offset=offset,
             log_start=log_start_offset,
@@ -393,11 +427,11 @@ class Partition:
             now_ms=now_ms,
         )
         if log.high_watermark < offset:
-            self._advance_high_watermark()
+            self._maybe_increment_leader_hw()
         elif has_news:
             self.on_advance(self.topic_partition)  # DeleteRecords may wait for it, or who asked the followers
         if proposes:
-            self._around.propose(self)
+            self._context.propose(self)
 
     def ask_followers(self) -> int:
         """Find out whether this node still leads: `is_followed_since` tells, given what this returns.
@@ -407,75 +441,82 @@ class Partition:
         question, and the fetch after that reply answers it: an earlier one may have been long on its way.
         """
         self.question += 1
-        if self.leading is not None:
+        if self.leader_state is not None:
             self.on_advance(self.topic_partition)
         return self.question
 
     def owes_answer(self, replica: int) -> bool:
         """Whether this follower has not answered the last question yet."""
-        if not self.question or self.leading is None:
+        if not self.question or self.leader_state is None:
             return False
-        follower = self.leading.followers.get(replica)
+        follower = self.leader_state.followers.get(replica)
         return follower is not None and follower.answered < self.question
 
     def put_question(self, replica: int) -> None:
         """A reply that leaves now puts the last question to this follower."""
-        if self.leading is not None:
-            self.leading.followers[replica].asked = self.question
+        if self.leader_state is not None:
+            self.leader_state.followers[replica].asked = self.question
 
     def is_followed_since(self, question: int) -> bool:
         """Whether this node led when the question was asked, as all who could have replaced it say."""
-        return self.is_leader and (self.leading is None or self.leading.is_followed_since(question))
+        return self.is_leader and (self.leader_state is None or self.leader_state.is_followed_since(question))
 
-    def look_for_laggards(self, now_ms: int) -> None:
+    def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose that followers which lag for too long are no longer in sync."""
-        log, leading = self.log, self.leading
-        if log is not None and leading is not None:
-            if leading.look_for_laggards(log.log_end_offset, now_ms):
-                self._around.propose(self)
+        log, leader_state = self.log, self.leader_state
+        if log is not None and leader_state is not None:
+            if leader_state.maybe_shrink_isr(log.log_end_offset, now_ms):
+                self._context.propose(self)
             if log.high_watermark < log.log_end_offset:
-                self._advance_high_watermark()  # nobody waits for ever for a replica that was about to join
+                self._maybe_increment_leader_hw()  # nobody waits for ever for one that was about to join
 
-    def proposal(self) -> Proposal | None:
+    def proposal(self) -> IsrProposal | None:
         """The in-sync set that the controller is to be asked for, as long as it is wanted."""
         return (
-            None if self.leading is None else self.leading.proposal(self.leader_epoch, self.partition_epoch)
+            None
+            if self.leader_state is None
+            else self.leader_state.proposal(self.leader_epoch, self.partition_epoch)
         )
 
     def proposal_accepted(
-        self, asked: Proposal, *, leader_epoch: int, partition_epoch: int, in_sync: Collection[int]
+        self, asked: IsrProposal, *, leader_epoch: int, partition_epoch: int, in_sync: Collection[int]
     ) -> None:
         """The controller's answer; nothing changes where the metadata log has told more by now."""
-        leading = self.leading
-        if leading is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
+        leader_state = self.leader_state
+        if (
+            leader_state is None
+            or leader_epoch != self.leader_epoch
+            or partition_epoch <= self.partition_epoch
+        ):
             return
         self.partition_epoch = partition_epoch
+        self._context.note_isr_change(len(in_sync) - len(self._in_sync))
         self._in_sync = frozenset(in_sync)
-        leading.accepted(self._in_sync)
-        self._advance_high_watermark()
+        leader_state.accepted(self._in_sync)
+        self._maybe_increment_leader_hw()
 
-    def proposal_withdrawn(self, asked: Proposal) -> None:
+    def proposal_withdrawn(self, asked: IsrProposal) -> None:
         """The controller refused a set for a replica that it does not take: the committed one holds on."""
         is_of_now = (asked.leader_epoch, asked.partition_epoch) == (self.leader_epoch, self.partition_epoch)
-        if self.leading is not None and is_of_now:
-            self.leading.withdrawn()
-            self._advance_high_watermark()
+        if self.leader_state is not None and is_of_now:
+            self.leader_state.withdrawn()
+            self._maybe_increment_leader_hw()
 
     def has_enough_in_sync(self) -> bool:
         """Whether what was just replicated has reached `min.insync.replicas` of them."""
-        leading, log = self.leading, self.log
-        return leading is None or log is None or leading.has_enough(log.config.min_insync_replicas)
+        leader_state, log = self.leader_state, self.log
+        return leader_state is None or log is None or leader_state.has_enough(log.config.min_insync_replicas)
 
-    def _advance_high_watermark(self) -> None:
+    def _maybe_increment_leader_hw(self) -> None:
         """The high watermark is the least log end of the in-sync replicas; it never goes back."""
         log = self.log
         if log is None:
             return
         end = log.log_end_offset
-        if self.leading is not None:
-            end = self.leading.replicated_to(end, min_in_sync=log.config.min_insync_replicas)
+        if self.leader_state is not None:
+            end = self.leader_state.replicated_to(end, min_in_sync=log.config.min_insync_replicas)
         if log.recovery_point < self._durable_first:
             end = min(end, log.recovery_point)
         if end > log.high_watermark:
-            log.advance_high_watermark(end)
+            log.maybe_increment_high_watermark(end)
         self.on_advance(self.topic_partition)

@@ -11,7 +11,7 @@ from headrace.base.internal_topics import (
     TRANSACTIONS_TOPIC,
 )
 from headrace.settings.broker_config import BrokerConfig
-from headrace.settings.remote_log_topic import remote_log_topic_setting
+from headrace.settings.broker_rules import remote_log_topic_setting
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig
 
 _DEFAULT: Final = -1

@@ -11,39 +11,39 @@ so the records of a Produce are taken from its request before it waits. An ApiEr
 API's own form of an error (`error_replies`); any other exception is a fault of ours: logged, and told as
 UNKNOWN_SERVER_ERROR.
 
+Nothing may take long at once, because everybody waits for it. A request that is too long to be read at once
+is copied and read in slices, and a handler that is a generator works in slices; both are done by
+`long_requests`, when it is the connection's turn.
+
 What a request of a version needs is looked up once and kept as a `Route`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Generator
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.base.chunks import Buffer, Chunk, Chunks
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
-from headrace.server.api_table import ApiTable, Handler
-from headrace.server.context import NO_REPLY, Peer, RequestContext, SaslExchange
+from headrace.server.api_table import ApiTable
+from headrace.server.auditing import audited
+from headrace.server.context import NO_REPLY, Peer, PreparedReply, RequestContext, SaslExchange
 from headrace.server.error_replies import error_reply, forget_records
+from headrace.server.forwarding import Handler
 from headrace.server.handlers.api_versions import unsupported_version_reply
-from headrace.transport.complaints import Complaints
-from headrace.transport.connection import Connection, ReplySlot
-from headrace.wire.apis import API, API_VERSIONS, Api
-from headrace.wire.codec import reader, writer
+from headrace.server.long_requests import let_go
+from headrace.telemetry.metrics.request_metrics import SAMPLED, RequestMetrics
+from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
+from headrace.transport.connection import Connection, ReplySlot, Work
+from headrace.wire.apis import API, Api, ApiKey
+from headrace.wire.codec import LongMessageError, short_reader, sliced_reader, sliced_writer, writer
 from headrace.wire.framing import RequestHeader, read_request_header, response_frame
 
 if TYPE_CHECKING:
     from headrace.server.parts import Parts
-
-log = logging.getLogger(__name__)
-
-PRODUCE: Final = 0
-# What may be asked before the client has proven who it is: SaslHandshake, ApiVersions, SaslAuthenticate.
-BEFORE_AUTHENTICATION: Final = frozenset({17, API_VERSIONS, 36})
-# A stranger's largest frame: SASL tokens are small (Kafka: sasl.server.max.receive.size).
-STRANGER_FRAME_BYTES_MAX: Final = 512 * 1024
 
 
 class Route(NamedTuple):
@@ -55,59 +55,101 @@ class Route(NamedTuple):
     handle: Handler
     response: type[Any]
     write: Callable[[Any], list[Chunk]]
+    metrics: RequestMetrics
+
+
+def _admit(peer: Peer, frame: memoryview) -> bool:
+    """Whether a frame of somebody who is not logged in is a request to be served; InvalidBytesError where it
+    may not be asked now."""
+    sasl = peer.sasl
+    assert sasl is not None, "only a SASL listener has strangers"
+    if sasl.takes_raw_token:
+        sasl.take_raw_token(bytes(frame))
+        return False
+    sasl.admit(read_request_header(frame).api_key)
+    return True
+
+
+def end_login(connection: Connection) -> None:
+    """A connection of a SASL listener is closed."""
+    peer: Peer | None = connection.attached
+    if peer is not None and peer.sasl is not None:
+        peer.sasl.close()
 
 
 class Dispatcher:
-    """Serves one kind of listener: a `transport.Listener` gets its `opener(...)` and its `on_frame`."""
+    """Serves one kind of listener: a `transport.Listener` gets its `opener(...)` and its `on_frame`. Nodes
+    that ask each other have no quotas."""
 
-    def __init__(self, parts: Parts, table: ApiTable) -> None:
+    def __init__(self, parts: Parts, table: ApiTable, *, has_quotas: bool = True) -> None:
         self._parts = parts
         self._table = table
+        self._has_quotas = has_quotas
         self._routes: dict[tuple[int, int], Route] = {}
-        self._failures = Complaints(parts.loop, log, logging.ERROR)
 
     def opener(
-        self, listener: str, new_exchange: Callable[[], SaslExchange] | None = None
+        self,
+        listener: str,
+        new_exchange: Callable[[Peer], SaslExchange] | None = None,
+        channel_builder: ChannelBuilder = PLAINTEXT,
     ) -> Callable[[Connection], None]:
         """The `on_open` of a listener with this name; with `new_exchange` its clients must authenticate."""
 
         def on_open(connection: Connection) -> None:
-            sasl = None if new_exchange is None else new_exchange()
-            connection.attached = Peer(
-                connection,
-                listener=listener,
-                table=self._table,
-                authenticated=sasl is None,
-                sasl=sasl,
-                opened_at=self._parts.loop.time(),
+            connection.attached = peer = Peer(
+                connection, listener=listener, table=self._table, opened_at=self._parts.loop.time()
             )
-            if sasl is not None:
-                connection.frame_bytes_max = STRANGER_FRAME_BYTES_MAX
+            peer.principal = channel_builder.principal_of(connection.socket)
+            if new_exchange is not None:
+                peer.sasl = new_exchange(peer)
+                peer.authenticated = False
 
         return on_open
 
+    def forget_routes(self) -> None:
+        """What is put around handlers has changed."""
+        self._routes.clear()
+
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request."""
-        header = read_request_header(frame)
         peer: Peer = connection.attached
-        if not peer.authenticated and header.api_key not in BEFORE_AUTHENTICATION:
-            raise InvalidBytesError(f"API {header.api_key} was asked for before authentication")
+        if not peer.authenticated and not _admit(peer, frame):
+            return
+        header = read_request_header(frame)
+        peer.last_request = header
         route = self._routes.get((header.api_key, header.api_version))
         if route is None:
             route = self._new_route(header)
             if route is None:
                 connection.send(unsupported_version_reply(self._table, header.correlation_id))
                 return
-        request = route.read(frame, header.body_at)[0]
+        metrics = route.metrics
+        metrics.count += 1
+        began_ns = 0 if metrics.count & SAMPLED else self._parts.clock.monotonic_ns()
+        size_bytes = len(frame)
         context = RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id, peer, self._parts
         )
+        try:
+            request = route.read(frame, header.body_at)[0]
+        except LongMessageError:
+            connection.work_on(self._read_slowly(route, context, bytearray(frame), header.body_at))
+            return
+        self._serve(connection, route, context, request)
+        if began_ns:
+            metrics.sample(self._parts.clock.monotonic_ns() - began_ns, size_bytes)
+
+    def _serve(self, connection: Connection, route: Route, context: RequestContext, request: Any) -> None:
         try:
             result = route.handle(context, request)
         except Exception as error:
             result = self._failure(route, context, request, error)
         if type(result) is route.response:
             connection.send(self._encode(route, context, request, result))
+        elif type(result) is PreparedReply:
+            connection.send(response_frame(route.api, route.version, context.correlation_id, result.body))
+        elif type(result) is GeneratorType:
+            connection.work_on(self._answer_slowly(route, context, request, connection.begin_reply(), result))
         elif result is not NO_REPLY:
             self._reply_later(route, context, request, connection.begin_reply(), result)
 
@@ -116,26 +158,75 @@ class Dispatcher:
         key, version = header.api_key, header.api_version
         row = self._table.find(key, version)
         if row is None:
-            if key == API_VERSIONS:
+            if key == ApiKey.API_VERSIONS:
                 return None
             raise InvalidBytesError(f"API {key} is not served here in version {version}")
         api = API[key]
+        handle = self._parts.request_log.watched(api, row.load_guarded(self._parts.authorizer))
+        if self._parts.audit is not None:
+            handle = audited(self._parts.audit, api.key, handle)
         route = Route(
             api,
             version,
-            reader(api.request, version),
-            row.load(),
+            short_reader(api.request, version),
+            self._parts.quotas.guarded(api.key, handle) if self._has_quotas else handle,
             api.response,
             writer(api.response, version),
+            self._parts.request_log.metrics.of(api.name, version),
         )
         self._routes[key, version] = route
         return route
+
+    def _read_slowly(self, route: Route, context: RequestContext, frame: bytearray, at: int) -> Work:
+        """Read a request in slices from a copy of its frame, then serve it."""
+        connection = context.peer.connection
+        try:
+            request, _ = yield from sliced_reader(route.api.request, route.version)(frame, at)
+        except InvalidBytesError as error:
+            connection.refuse(error)
+            return
+        try:
+            result = route.handle(context, request)
+        except Exception as error:
+            result = self._failure(route, context, request, error)
+        if result is NO_REPLY:
+            return
+        yield from self._answer_slowly(route, context, request, connection.begin_reply(), result)
+
+    def _answer_slowly(
+        self, route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any
+    ) -> Work:
+        """Do what a handler left to be done in slices, write the reply in slices, and let go of both."""
+        response = result
+        try:
+            if type(result) is GeneratorType:
+                response = yield from result
+        except Exception as error:
+            response = self._failure(route, context, request, error)
+        if asyncio.isfuture(response):
+            self._reply_later(route, context, request, slot, response)
+            return
+        if type(response) is route.response:
+            slot.send((yield from self._encode_slowly(route, context, request, response)))
+        else:
+            slot.send(self._encode(route, context, request, response))
+        yield from let_go(response)
+        yield from let_go(request)
+
+    def _encode_slowly(
+        self, route: Route, context: RequestContext, request: Any, response: Any
+    ) -> Generator[None, None, Chunks]:
+        try:
+            body = yield from sliced_writer(route.response, route.version)(response)
+        except Exception as error:
+            return self._encode(route, context, request, self._failure(route, context, request, error))
+        return response_frame(route.api, route.version, context.correlation_id, body)
 
     def _reply_later(
         self, route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any
     ) -> None:
         """Fill the slot when the future that a handler returned is done."""
-        if route.api.key == PRODUCE:
+        if route.api.key is ApiKey.PRODUCE:
             forget_records(request)
 
         def reply(done: asyncio.Future[Any]) -> None:
@@ -157,6 +248,8 @@ class Dispatcher:
         """The whole frame of a response; nothing for NO_REPLY."""
         if response is NO_REPLY:
             return ()
+        if type(response) is PreparedReply:
+            return response_frame(route.api, route.version, context.correlation_id, response.body)
         try:
             body = route.write(response)
         except Exception as error:
@@ -173,10 +266,11 @@ class Dispatcher:
             # The node stops, and with it whoever was to answer: the client may ask another one.
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the node that was asked stops")
         elif not isinstance(error, ApiError):
-            self._failures.write("%s failed: %s", route.api.name, context, error=error)
+            self._parts.faults.note(f"{route.api.name} failed", error, context)
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._parts.request_log.refuse(context.api_key, error.code, error.message, context)
         response = error_reply(request, route.response, route.version, error)
         if response is None:
-            context.connection.close(f"{route.api.name} failed: {error}")
+            context.peer.close(f"{route.api.name} failed: {error}")
             return NO_REPLY
         return response

@@ -78,6 +78,19 @@ def error_reply(request: Any, response: type[Any], version: int, error: ApiError
     return _mirrored(request, plan, asked, error, below=response.__name__ in _TOP_AND_BELOW)
 
 
+def refused_items(
+    request: Any, name: str, items: list[Any], response: type[Any], version: int, error: ApiError
+) -> dict[str, list[Any]]:
+    """The results of some items of a list of the request, as if each had failed with `error`: by the lists of
+    the reply that they belong into, in the order of the items."""
+    source = next(field for field in _plan(type(request), version).fields if field.spec.name == name)
+    return {
+        field.spec.name: [_result(field.struct, source, item, error) for item in items]
+        for field in _plan(response, version).fields
+        if field.struct is not None and field.spec.is_array and _can_tell(field.struct)
+    }
+
+
 def forget_records(request: Any) -> None:
     """Drop the views that a Produce has of its frame, which is about to be used for another."""
     for topic in request.topic_data:
@@ -204,6 +217,29 @@ def _describe_log_dirs(request: Any, plan: StructPlan, asked: StructPlan, error:
     return reply
 
 
+def _list_partition_reassignments(request: Any, plan: StructPlan, asked: StructPlan, error: ApiError) -> Any:
+    reply = plan.cls()
+    _tell(reply, plan, error)
+    topics = _part(plan, "topics")
+    partitions = _part(topics, "partitions")
+    for topic in request.topics or ():
+        found = [partitions.cls(partition_index=index) for index in topic.partition_indexes]
+        reply.topics.append(topics.cls(name=topic.name, partitions=found))
+    return reply
+
+
+def _describe_user_scram_credentials(
+    request: Any, plan: StructPlan, asked: StructPlan, error: ApiError
+) -> Any:
+    # One result for each user, of which none has a name.
+    results = _part(plan, "results")
+    reply = plan.cls(results=[results.cls() for _ in request.users or ()])
+    _tell(reply, plan, error)
+    for result in reply.results:
+        _tell(result, results, error)
+    return reply
+
+
 def _part(plan: StructPlan, name: str) -> StructPlan:
     """The plan of the structs in a list."""
     part = next(field.struct for field in plan.fields if field.spec.name == name)
@@ -218,4 +254,6 @@ _OWN_WAYS: Final[dict[str, Callable[[Any, StructPlan, StructPlan, ApiError], Any
     "AlterUserScramCredentialsResponse": _alter_user_scram_credentials,
     "AlterClientQuotasResponse": _alter_client_quotas,
     "DescribeLogDirsResponse": _describe_log_dirs,
+    "DescribeUserScramCredentialsResponse": _describe_user_scram_credentials,
+    "ListPartitionReassignmentsResponse": _list_partition_reassignments,
 }

@@ -33,10 +33,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.wire.schemas.fetch import (
+    TOPIC_ID_SINCE,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -44,10 +45,12 @@ from headrace.wire.schemas.fetch import (
     PartitionData,
 )
 
+if TYPE_CHECKING:
+    from headrace.replication.partition import Partition
+
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-TOPIC_IDS_FROM_VERSION: Final = 13
 _INT32_MAX: Final = 2**31 - 1
 _UNKNOWN: Final = -1
 
@@ -62,7 +65,7 @@ def epoch_after(epoch: int) -> int:
     return 1 if epoch == _INT32_MAX else epoch + 1
 
 
-class WantedPartition:
+class CachedPartition:
     """A partition that a fetcher follows: what it asked last, and what it was told last."""
 
     __slots__ = (
@@ -70,12 +73,12 @@ class WantedPartition:
         "fetch_offset",
         "follower_high_watermark",
         "follower_log_start_offset",
-        "here",
         "key",
         "last_fetched_epoch",
         "max_bytes",
         "noted_offset",
         "partition",
+        "replica",
         "told_high_watermark",
         "told_last_stable_offset",
         "told_log_start_offset",
@@ -92,7 +95,7 @@ class WantedPartition:
         self.told_last_stable_offset = _UNKNOWN
         self.told_log_start_offset = _UNKNOWN
         # Of a follower: the replica it follows; what that has noted of it is in `noted_offset`.
-        self.here: Any = None
+        self.replica: Partition | None = None
         self.fetch_offset = wish.fetch_offset
         self.ask(wish)
 
@@ -102,7 +105,7 @@ class WantedPartition:
     def ask(self, wish: FetchPartition) -> None:
         """Take over what the request says now."""
         self.current_leader_epoch = wish.current_leader_epoch
-        if self.here is not None and self.told_high_watermark > self.fetch_offset:
+        if self.replica is not None and self.told_high_watermark > self.fetch_offset:
             # A follower that was told while it had less than that may have kept no more of it than it had.
             self.told_high_watermark = _UNKNOWN
         self.fetch_offset = wish.fetch_offset
@@ -137,7 +140,7 @@ def _diverges(data: PartitionData) -> bool:
     return data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0
 
 
-Answer: TypeAlias = tuple[WantedPartition, PartitionData]
+Answer: TypeAlias = tuple[CachedPartition, PartitionData]
 
 
 def has_records(data: PartitionData) -> bool:
@@ -150,7 +153,7 @@ def has_records(data: PartitionData) -> bool:
     return len(records) > 0
 
 
-class Session:
+class FetchSession:
     """What one fetcher follows, and which of its requests comes next."""
 
     __slots__ = (
@@ -167,7 +170,7 @@ class Session:
     def __init__(
         self,
         session_id: int,
-        partitions: dict[PartitionKey, WantedPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         *,
         privileged: bool,
         uses_topic_ids: bool,
@@ -196,7 +199,7 @@ class Session:
                 key = (name, wish.partition)
                 known = partitions.get(key)
                 if known is None:
-                    partitions[key] = WantedPartition(topic.topic, topic.topic_id, key, wish)
+                    partitions[key] = CachedPartition(topic.topic, topic.topic_id, key, wish)
                 else:
                     known.ask(wish)
         for forgotten in request.forgotten_topics_data:
@@ -205,15 +208,15 @@ class Session:
                 partitions.pop((name, index), None)
 
 
-class Fetch:
+class FetchContext:
     """A fetch that stands alone: all that it wants is in its request, and all of it is answered."""
 
     __slots__ = ("_wanted",)
 
-    def __init__(self, wanted: dict[PartitionKey, WantedPartition]) -> None:
+    def __init__(self, wanted: dict[PartitionKey, CachedPartition]) -> None:
         self._wanted = wanted
 
-    def partitions(self) -> list[WantedPartition]:
+    def partitions(self) -> list[CachedPartition]:
         """What to read, in the order in which it should get its share of the reply."""
         return list(self._wanted.values())
 
@@ -224,16 +227,20 @@ class Fetch:
         """The reply, with the partitions that have something to say."""
         return FetchResponse(responses=_by_topic(answers))
 
+    def throttled(self, throttle_ms: int) -> FetchResponse:
+        """An empty reply in place of `finish`: the client asks for the same again when the time is over."""
+        return FetchResponse(throttle_time_ms=throttle_ms)
 
-class OpeningFetch(Fetch):
+
+class FullFetchContext(FetchContext):
     """A full fetch that opens a session, if the cache has room for it when the reply leaves."""
 
     __slots__ = ("_privileged", "_sessions", "_uses_topic_ids")
 
     def __init__(
         self,
-        wanted: dict[PartitionKey, WantedPartition],
-        sessions: FetchSessions,
+        wanted: dict[PartitionKey, CachedPartition],
+        sessions: FetchSessionCache,
         *,
         privileged: bool,
         uses_topic_ids: bool,
@@ -252,12 +259,12 @@ class OpeningFetch(Fetch):
         return FetchResponse(session_id=session_id, responses=_by_topic(answers))
 
 
-class IncrementalFetch(Fetch):
+class IncrementalFetchContext(FetchContext):
     """A fetch within a session: answered with what is new."""
 
     __slots__ = ("_epoch", "_session")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: FetchSession) -> None:
         super().__init__(session.partitions)
         self._session = session
         self._epoch = session.epoch
@@ -281,6 +288,11 @@ class IncrementalFetch(Fetch):
                     partitions[wanted.key] = wanted
         return FetchResponse(session_id=session.id, responses=_by_topic(news))
 
+    def throttled(self, throttle_ms: int) -> FetchResponse:
+        session = self._session
+        code = 0 if session.epoch == self._epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchResponse(throttle_time_ms=throttle_ms, error_code=code, session_id=session.id)
+
 
 def _by_topic(answers: Sequence[Answer]) -> list[FetchableTopicResponse]:
     """Neighbours of one topic under one heading; the order of the partitions stays."""
@@ -295,7 +307,7 @@ def _by_topic(answers: Sequence[Answer]) -> list[FetchableTopicResponse]:
     return topics
 
 
-class FetchSessions:
+class FetchSessionCache:
     """The cache of sessions. Settings: max.incremental.fetch.session.cache.slots and Kafka's eviction
     time.
     """
@@ -304,34 +316,34 @@ class FetchSessions:
         self._rng = rng
         self._slots = slots
         self._eviction_ms = eviction_ms
-        self._sessions: dict[int, Session] = {}  # the longest unused first
+        self._sessions: dict[int, FetchSession] = {}  # the longest unused first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(
         self, request: FetchRequest, version: int, now_ms: int, *, follower: bool = False
-    ) -> Fetch | FetchResponse:
+    ) -> FetchContext | FetchResponse:
         """Place a request in its session. A response means that the session is not what the client
         believes.
         """
-        by_id = version >= TOPIC_IDS_FROM_VERSION
+        by_id = version >= TOPIC_ID_SINCE
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._go_on(request, by_id, now_ms)
         # A full fetch ends whatever session it names, whatever its epoch is.
         self._sessions.pop(request.session_id, None)
         wanted = {
-            (key := (topic.topic_id if by_id else topic.topic, wish.partition)): WantedPartition(
+            (key := (topic.topic_id if by_id else topic.topic, wish.partition)): CachedPartition(
                 topic.topic, topic.topic_id, key, wish
             )
             for topic in request.topics
             for wish in topic.partitions
         }
         if request.session_epoch == FINAL_EPOCH:
-            return Fetch(wanted)
-        return OpeningFetch(wanted, self, privileged=follower, uses_topic_ids=by_id)
+            return FetchContext(wanted)
+        return FullFetchContext(wanted, self, privileged=follower, uses_topic_ids=by_id)
 
-    def _go_on(self, request: FetchRequest, by_id: bool, now_ms: int) -> Fetch | FetchResponse:
+    def _go_on(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext | FetchResponse:
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -346,15 +358,15 @@ class FetchSessions:
         session.update(request)
         del self._sessions[session.id]
         if not session.partitions:
-            return Fetch({})
+            return FetchContext({})
         self._sessions[session.id] = session
         session.used_ms = now_ms
         session.epoch = epoch_after(session.epoch)
-        return IncrementalFetch(session)
+        return IncrementalFetchContext(session)
 
     def open(
         self,
-        partitions: dict[PartitionKey, WantedPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         *,
         privileged: bool,
         uses_topic_ids: bool,
@@ -367,7 +379,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randint(1, _INT32_MAX)
-        self._sessions[session_id] = Session(
+        self._sessions[session_id] = FetchSession(
             session_id, partitions, privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
         return session_id

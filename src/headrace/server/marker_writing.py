@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.log.append import Origin
-from headrace.log.producer_states import NO_OFFSET
+from headrace.log.append import AppendOrigin
+from headrace.log.producer_state_manager import NO_OFFSET
 from headrace.records.batch import build_txn_marker
 from headrace.replication.partition import Partition
-from headrace.server.produce_waiting import Unsafe, when_safe
+from headrace.server.delayed_produce import DelayedProduce, complete_or_watch
 from headrace.wire.schemas.produce import PartitionProduceResponse
 from headrace.wire.schemas.write_txn_markers import (
     WritableTxnMarker,
@@ -68,7 +69,9 @@ class MarkerWriting:
     def _write(self, marker: WritableTxnMarker, topic: str, result: WritableTxnMarkerPartitionResult) -> None:
         parts = self._parts
         try:
-            partition = parts.replicas.find(topic, result.partition_index)
+            partition = parts.replica_manager.get(TopicPartition(topic, result.partition_index))
+            if partition is None:  # also where another node has it: coordinators look for the leader anyway
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if marker.transaction_version >= STRICT_SINCE and _was_written(partition, marker):
                 # By a leader that is gone, or asked again before it was replicated: it can still be lost.
                 self._await_replication(partition, partition.leading_log().log_end_offset, result)
@@ -94,7 +97,7 @@ class MarkerWriting:
         self, partition: Partition, batch: bytearray, result: WritableTxnMarkerPartitionResult
     ) -> None:
         now_ms = self._parts.clock.now_ms()
-        appended = partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, api_version=-1)
+        appended = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR, api_version=-1)
         self._await_replication(partition, appended.last_offset + 1, result)
 
     def _await_replication(
@@ -104,8 +107,8 @@ class MarkerWriting:
             self._done(result, ErrorCode.NONE)
             return
         answer = PartitionProduceResponse(result.partition_index, 0)
-        unsafe = [Unsafe(partition, answer, replicated_to=end_offset, durable_to=0)]
-        waiting = when_safe(self._parts, self._parts.config.int("request.timeout.ms"), unsafe, answer)
+        unsafe = [DelayedProduce(partition, answer, replicated_to=end_offset, durable_to=0)]
+        waiting = complete_or_watch(self._parts, self._parts.config.int("request.timeout.ms"), unsafe, answer)
         if isinstance(waiting, Future):
             waiting.add_done_callback(lambda _: self._done(result, ErrorCode(answer.error_code)))
         else:
@@ -120,7 +123,7 @@ class MarkerWriting:
 
 def _was_written(partition: Partition, marker: WritableTxnMarker) -> bool:
     """Whether the partition has this very marker; ApiError where it comes too late."""
-    state = partition.leading_log().producers.producers.get(marker.producer_id)
+    state = partition.leading_log().producer_state_manager.producers.get(marker.producer_id)
     if state is None or marker.producer_epoch > state.epoch:
         return False
     if marker.producer_epoch == state.epoch and state.txn_first_offset == NO_OFFSET:

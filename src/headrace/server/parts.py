@@ -11,51 +11,45 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headrace.base.clock import Clock
-from headrace.server.doubts import Doubts
-from headrace.server.fetch_sessions import FetchSessions
-from headrace.server.forwarded_once import ForwardedOnce
+from headrace.server.fetch_sessions import FetchSessionCache
+from headrace.server.large_batches import LargeBatches
+from headrace.server.metadata_replies import MetadataReplies
+from headrace.server.purgatory import Purgatory
+from headrace.server.quotas.quota_managers import QuotaManagers
 from headrace.server.replica_selection import ReplicaSelector
-from headrace.server.waiting import Waiting
+from headrace.server.request_log import RequestLog
+from headrace.server.suspected_brokers import SuspectedBrokers
 
 if TYPE_CHECKING:
-    from headrace.controller.broker_watch import BrokerWatch
-    from headrace.controller.driver import Controller
-    from headrace.controller.producer_id_blocks import ProducerIdBlocks
-    from headrace.controller.requests import ControllerRequests
-    from headrace.coordinators.group.coordinator import GroupCoordinator
-    from headrace.coordinators.txn.coordinator import TxnCoordinator
-    from headrace.log.log_store import LogStore
-    from headrace.metadata.image import ClusterImage
-    from headrace.raft.quorum import Quorum
-    from headrace.replication.flushing import Flushing
-    from headrace.replication.moves import ReplicaMoves
-    from headrace.replication.replicas import Replicas
-    from headrace.replication.throttles import LeaderThrottle
+    from collections.abc import Callable
+
+    from headrace.controller.drivers.broker_watch import BrokerWatch
+    from headrace.controller.drivers.controller import Controller
+    from headrace.controller.drivers.producer_id_manager import ProducerIdManager
+    from headrace.controller.drivers.quorum_controller import QuorumController
+    from headrace.coordinators.drivers.group_coordinator import GroupCoordinator
+    from headrace.coordinators.drivers.transaction_coordinator import TransactionCoordinator
+    from headrace.log.log_manager import LogManager
+    from headrace.metadata.image import MetadataImage
+    from headrace.raft.drivers.raft_manager import RaftManager
+    from headrace.replication.drivers.log_flusher import LogFlusher
+    from headrace.replication.drivers.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
+    from headrace.replication.replica_manager import ReplicaManager
+    from headrace.replication.replication_quotas import LeaderReplicationQuota
+    from headrace.server.authorizer import Authorizer
+    from headrace.server.client_metrics_manager import ClientMetricsManager
+    from headrace.server.forwarding import ForwardedOnce
+    from headrace.server.share.share_group_parts import ShareGroupParts
     from headrace.server.txn_partitions import TxnPartitions
     from headrace.server.txn_produce import TxnProduce
     from headrace.settings.broker_config import BrokerConfig
-    from headrace.tiered.reader import RemoteReader
-    from headrace.tiered.times import RemoteTimes
-
-
-class Authorizer(Protocol):
-    """Whether somebody may do something. The numbers are Kafka's AclOperation and ResourceType."""
-
-    def allows(
-        self, principal: str, host: str, operation: int, resource_type: int, resource_name: str
-    ) -> bool: ...
-
-
-class AllowAll:
-    """No authorizer is configured: everyone may do everything."""
-
-    def allows(
-        self, principal: str, host: str, operation: int, resource_type: int, resource_name: str
-    ) -> bool:
-        return True
+    from headrace.telemetry.audit import AuditTrail
+    from headrace.telemetry.fault_log import FaultLog
+    from headrace.tiered.offset_reader import RemoteLogOffsetReader
+    from headrace.tiered.reader import RemoteLogReader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,27 +62,36 @@ class Parts:
     clock: Clock
     loop: asyncio.AbstractEventLoop
     rng: random.Random
-    image: ClusterImage
-    replicas: Replicas
-    logs: LogStore
-    flushing: Flushing
-    sessions: FetchSessions
-    waiting: Waiting
-    doubts: Doubts
-    controller: ControllerRequests  # the active one, wherever it is
-    own_controller: Controller | None  # of this node
+    image: MetadataImage
+    replica_manager: ReplicaManager
+    log_manager: LogManager
+    log_flusher: LogFlusher
+    sessions: FetchSessionCache
+    purgatory: Purgatory
+    large_batches: LargeBatches
+    suspected_brokers: SuspectedBrokers
+    controller: Controller  # the active one, wherever it is
+    own_controller: QuorumController | None  # of this node
     broker_watch: BrokerWatch | None
-    quorum: Quorum
-    producer_ids: ProducerIdBlocks
+    quorum: RaftManager
+    producer_ids: ProducerIdManager
     groups: GroupCoordinator
-    transactions: TxnCoordinator
+    transactions: TransactionCoordinator
+    share_groups: ShareGroupParts
     txn_partitions: TxnPartitions
     txn_produce: TxnProduce
     authorizer: Authorizer
-    moves: ReplicaMoves
+    forwarded_once: ForwardedOnce  # to this node's controller
+    quotas: QuotaManagers
+    faults: FaultLog
+    replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager
+    request_log: RequestLog
+    client_metrics: ClientMetricsManager
     replica_selector: ReplicaSelector | None = None  # where consumers read; None: always from the leader
-    leader_throttle: LeaderThrottle | None = None
-    remote: RemoteReader | None = None  # the remote tier; None: topics cannot be tiered
-    remote_times: RemoteTimes | None = None
-    forwarded_once: ForwardedOnce = field(default_factory=ForwardedOnce)  # by the active controller
+    leader_replication_quota: LeaderReplicationQuota | None = None
+    remote_log_reader: RemoteLogReader | None = None  # the remote tier; None: topics cannot be tiered
+    remote_log_offset_reader: RemoteLogOffsetReader | None = None
+    audit: AuditTrail | None = None  # None: nobody asked for one
+    metadata_replies: MetadataReplies = field(default_factory=MetadataReplies)
+    check_stores: Callable[[BrokerConfig], None] = lambda config: None  # SettingError: they cannot take over
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headrace.settings.definition import SettingError
 
 if TYPE_CHECKING:
-    from headrace.metadata.image import ClusterImage
+    from headrace.metadata.image import MetadataImage
     from headrace.replication.partition import Partition
     from headrace.settings.broker_config import BrokerConfig
 
@@ -27,7 +27,7 @@ class ReplicaSelector(Protocol):
     """Names a replica to read from; NO_REPLICA means the leader."""
 
     def __call__(
-        self, image: ClusterImage, partition: Partition, *, rack: str, offset: int, listener: str
+        self, image: MetadataImage, partition: Partition, *, rack: str, offset: int, listener: str
     ) -> int: ...
 
 
@@ -43,22 +43,22 @@ def selector_of(config: BrokerConfig) -> ReplicaSelector | None:
     )
 
 
-def rack_aware(image: ClusterImage, partition: Partition, *, rack: str, offset: int, listener: str) -> int:
+def rack_aware(image: MetadataImage, partition: Partition, *, rack: str, offset: int, listener: str) -> int:
     """The furthest in-sync replica in the consumer's rack."""
-    leading = partition.leading
-    if leading is None or _rack_of(image, partition.node_id, listener) == rack:
+    leader_state = partition.leader_state
+    if leader_state is None or _rack_of(image, partition.node_id, listener) == rack:
         return NO_REPLICA
     near = [
         (follower.log_end, follower.caught_up_ms, -replica)
-        for replica, follower in leading.followers.items()
-        if replica in leading.committed
+        for replica, follower in leader_state.followers.items()
+        if replica in leader_state.isr
         and follower.log_start <= offset <= follower.log_end
         and _rack_of(image, replica, listener) == rack
     ]
     return -max(near)[2] if near else NO_REPLICA
 
 
-def _rack_of(image: ClusterImage, broker_id: int, listener: str) -> str | None:
+def _rack_of(image: MetadataImage, broker_id: int, listener: str) -> str | None:
     """The rack of a broker that this consumer can go to."""
     broker = image.brokers.get(broker_id)
     return broker.rack if broker is not None and broker.is_active and listener in broker.endpoints else None

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
-from headrace.coordinators.txn.transaction import EPOCH_BUMP_SINCE, Owner
+from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
+from headrace.coordinators.txn.transaction_metadata import EPOCH_BUMP_SINCE
 from headrace.wire.schemas.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -30,15 +31,13 @@ from headrace.wire.schemas.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from headrace.coordinators.txn.coordinator import TxnCoordinator
-    from headrace.log.producer_states import ProducerStates
+    from headrace.coordinators.drivers.transaction_coordinator import TransactionCoordinator
+    from headrace.log.producer_state_manager import ProducerStateManager
     from headrace.settings.broker_config import BrokerConfig
 
 Errors = Mapping[TopicPartition, ErrorCode]
 AskBroker = Callable[[int, AddPartitionsToTxnRequest], "asyncio.Future[AddPartitionsToTxnResponse]"]
 
-VERIFIES_SINCE: Final = 4
-"""The version of AddPartitionsToTxn that brokers speak with each other."""
 ASKS_MAX: Final = 3
 """How often an answer may be void: every time another transaction of the producer has ended meanwhile."""
 
@@ -48,7 +47,7 @@ class TxnPartitions:
 
     def __init__(
         self,
-        coordinator: TxnCoordinator,
+        coordinator: TransactionCoordinator,
         config: BrokerConfig,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -62,8 +61,8 @@ class TxnPartitions:
     def ask(
         self,
         transactional_id: str,
-        owner: Owner,
-        partitions: Mapping[TopicPartition, ProducerStates],
+        owner: ProducerIdAndEpoch,
+        partitions: Mapping[TopicPartition, ProducerStateManager],
         *,
         adds: bool,
         done: Callable[[Errors], None],
@@ -100,7 +99,7 @@ class TxnPartitions:
     def _ask_once(
         self,
         transactional_id: str,
-        owner: Owner,
+        owner: ProducerIdAndEpoch,
         partitions: Sequence[TopicPartition],
         adds: bool,
         done: Callable[[Errors], None],
@@ -135,7 +134,7 @@ class TxnPartitions:
         self,
         leader: int,
         transactional_id: str,
-        owner: Owner,
+        owner: ProducerIdAndEpoch,
         partitions: Sequence[TopicPartition],
         adds: bool,
         done: Callable[[Errors], None],

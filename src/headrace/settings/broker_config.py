@@ -12,16 +12,25 @@ from typing import Final
 
 from headrace.settings.broker import BROKER
 from headrace.settings.broker_rules import check_together
-from headrace.settings.definition import NoDefault, Setting, SettingError, Value, parse, unknown_setting
-from headrace.settings.listeners import Endpoint, check_ports, parse_endpoints, parse_protocol_map
+from headrace.settings.definition import (
+    ConfigSource,
+    NoDefault,
+    Setting,
+    SettingError,
+    TypedValues,
+    Value,
+    parse,
+    unknown_setting,
+)
+from headrace.settings.listeners import ListenerEndpoint, check_ports, parse_endpoints, parse_protocol_map
 from headrace.settings.names import is_leftover, is_plugin_setting, listener_setting
-from headrace.settings.sources import Source
-from headrace.settings.typed_values import TypedValues
 
-_PLUGIN_PREFIXES: Final = (
+PLUGIN_PREFIXES: Final = (
     "remote.log.metadata.manager.impl.prefix",
     "remote.log.storage.manager.impl.prefix",
 )
+"""Settings that say how a file names those of its remote store."""
+
 _SASL_OR_TLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULTS: Final[Mapping[str, Value]] = {name: setting.default_value for name, setting in BROKER.items()}
 
@@ -30,7 +39,12 @@ def parse_broker_setting(name: str, text: str) -> Value:
     """One broker setting's value, for any name that a broker takes; SettingError otherwise."""
     setting = broker_setting(name)
     if setting is not None:
-        return parse(setting, text)
+        try:
+            return parse(setting, text)
+        except SettingError as error:
+            # By the name for one listener, where it is one.
+            told = error.for_clients.replace(f" {setting.name}:", f" {name}:")
+            raise SettingError(name, error.reason, told) from None
     if is_leftover(name) or is_plugin_setting(name):
         return text
     raise unknown_setting(name, BROKER, "broker")
@@ -47,6 +61,8 @@ class BrokerConfig(TypedValues):
     def __init__(self, properties: Mapping[str, str], *, check: bool = True) -> None:
         """SettingError where the properties are wrong; `check=False` asks only that each one is right."""
         self.static: dict[str, str] = _with_both_ids(properties)
+        self.looked_up: frozenset[str] = frozenset()
+        """Settings of the file whose values came from config providers: they are in no log line."""
         self.dynamic_broker: dict[str, str] = {}
         self.dynamic_default: dict[str, str] = {}
         self._static_values = self._parse_file()
@@ -57,7 +73,7 @@ class BrokerConfig(TypedValues):
 
     def _parse_file(self) -> dict[str, Value]:
         """The file's values. It may say with which prefixes it names the settings of its remote store."""
-        prefixes = tuple(filter(None, map(self.static.get, _PLUGIN_PREFIXES)))
+        prefixes = tuple(filter(None, map(self.static.get, PLUGIN_PREFIXES)))
         return {
             name: text
             if name.startswith(prefixes) and broker_setting(name) is None
@@ -67,19 +83,19 @@ class BrokerConfig(TypedValues):
 
     # Where values come from
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> ConfigSource:
         """Which layer the value of this very name comes from."""
         for source, layer in self.layers():
             if name in layer:
                 return source
-        return Source.DEFAULT
+        return ConfigSource.DEFAULT
 
-    def layers(self) -> tuple[tuple[Source, Mapping[str, str]], ...]:
+    def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
         """What was set, by whom, the strongest first."""
         return (
-            (Source.DYNAMIC_BROKER, self.dynamic_broker),
-            (Source.DYNAMIC_DEFAULT, self.dynamic_default),
-            (Source.STATIC, self.static),
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT, self.dynamic_default),
+            (ConfigSource.STATIC, self.static),
         )
 
     # Changes
@@ -142,31 +158,31 @@ class BrokerConfig(TypedValues):
     def security_protocols(self) -> dict[str, str]:
         """Listener names and their protocols; the controller's need no entry while nothing is secured."""
         protocols = parse_protocol_map(self.str("listener.security.protocol.map"))
-        if self.source("listener.security.protocol.map") is Source.DEFAULT:
+        if self.source("listener.security.protocol.map") is ConfigSource.DEFAULT:
             names = {item.partition("://")[0].upper() for item in self.list("listeners")}
             if not names.union(self.controller_listener_names).intersection(_SASL_OR_TLS):
                 protocols.update(dict.fromkeys(self.controller_listener_names, "PLAINTEXT"))
         return protocols
 
     @property
-    def listeners(self) -> tuple[Endpoint, ...]:
+    def listeners(self) -> tuple[ListenerEndpoint, ...]:
         """Everything the node listens on."""
         endpoints = parse_endpoints("listeners", self.list("listeners"), self.security_protocols)
         check_ports(endpoints)
         return endpoints
 
     @property
-    def broker_listeners(self) -> tuple[Endpoint, ...]:
+    def broker_listeners(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners for clients and other brokers."""
         return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
 
     @property
-    def controller_listeners(self) -> tuple[Endpoint, ...]:
+    def controller_listeners(self) -> tuple[ListenerEndpoint, ...]:
         """The listeners for the quorum; empty on a node that is no controller."""
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
     @property
-    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+    def advertised_listeners(self) -> tuple[ListenerEndpoint, ...]:
         """What clients are told, without the controller's; hosts are as configured, empty ones included."""
         items = self.list("advertised.listeners")
         if not items:

@@ -100,6 +100,8 @@ log.segment.bytes  int 1073741824  high  1048576..  cluster-wide
     Size at which a segment is finished and a new one begun, in bytes.
 log.segment.delete.delay.ms  long 60000  high  0..  cluster-wide
     Milliseconds between taking a segment out of the log and removing its files.
+max.decompressed.message.bytes  int 2147483639  0..  cluster-wide  internal
+    Largest record that a compressed batch may unpack to, in bytes; one that is larger is refused as invalid.
 message.max.bytes  int 1048588  high  0..  cluster-wide
     Largest batch that is taken, in bytes, after compression where there is any.
 num.partitions  int 1  1..

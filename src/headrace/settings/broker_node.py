@@ -8,7 +8,7 @@ from headrace.settings.table import read_table
 BROKER_NODE: Final[dict[str, Setting]] = read_table("""
 alter.config.policy.class.name  class null  low
     Class that may refuse changes of settings.
-    No effect: a Java class cannot be loaded here.
+    No effect: a Java class cannot be loaded here, and a node that is given one does not start.
 broker.heartbeat.interval.ms  int 2000
     Milliseconds between two heartbeats of a broker to the controller.
 broker.id  int -1  high
@@ -53,7 +53,7 @@ controller.socket.timeout.ms  int 30000
     Milliseconds that a broker waits for the controller's answer.
 create.topic.policy.class.name  class null  low
     Class that may refuse the creation of topics.
-    No effect: a Java class cannot be loaded here.
+    No effect: a Java class cannot be loaded here, and a node that is given one does not start.
 initial.broker.registration.timeout.ms  int 60000
     Milliseconds that a starting broker tries to register before it gives up.
 internal.metadata.delete.delay.millis  long 60000  low  internal

@@ -3,7 +3,7 @@
 from typing import Final
 
 from headrace.settings.definition import Setting
-from headrace.settings.table import read_table
+from headrace.settings.table import joined, read_table
 
 BROKER_SASL: Final[dict[str, Setting]] = read_table("""
 authorizer.class.name  string ""  low
@@ -23,7 +23,7 @@ delegation.token.secret.key  password null
 principal.builder.class  class \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder  per-broker
     Class that turns a connection into a user.
-    No effect: the built-in rules are always used.
+    No effect: the built-in rules are always used, and a node that is given another class does not start.
 sasl.client.callback.handler.class  class null
     Class behind the node's own logins as a client.
     No effect: a Java class cannot be loaded here.
@@ -129,3 +129,29 @@ sasl.server.callback.handler.class  class null
 sasl.server.max.receive.size  int 524288
     Largest message of a login, in bytes.
 """)
+
+SASL_OF_CLIENTS: Final[dict[str, Setting]] = joined(
+    read_table("""
+sasl.mechanism  string GSSAPI
+    How this client logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+sasl.mechanisms  string null
+    The same, as librdkafka names it.
+sasl.oauthbearer.token.provider  string null
+    A function of Python's that gives a token whenever one is needed, in place of a provider's endpoint.
+sasl.username  string null
+    Who this client is, for PLAIN and SCRAM, where there is no sasl.jaas.config.
+sasl.password  password null
+    The password of that user.
+"""),
+    {
+        name: BROKER_SASL[name]
+        for name in (
+            "sasl.jaas.config",
+            "sasl.oauthbearer.client.credentials.client.id",
+            "sasl.oauthbearer.client.credentials.client.secret",
+            "sasl.oauthbearer.scope",
+            "sasl.oauthbearer.token.endpoint.url",
+        )
+    },
+)
+"""Those of a client's login, with the names of Kafka and of librdkafka."""

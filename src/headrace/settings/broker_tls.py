@@ -17,6 +17,8 @@ ssl.cipher.suites  list ""  per-broker
     Ciphers that are allowed; empty is all that are sound.
 ssl.client.auth  string none  {required,requested,none}  per-broker
     Whether clients must, may or need not show a certificate.
+ssl.crl.location  string ""  per-broker
+    File with lists of revoked certificates (CRL), which are refused. Not in Kafka; librdkafka's name.
 ssl.enabled.protocols  list TLSv1.2,TLSv1.3  per-broker
     TLS versions that are allowed.
 ssl.endpoint.identification.algorithm  string https  low  per-broker
@@ -61,3 +63,25 @@ ssl.truststore.password  password null  per-broker
 ssl.truststore.type  string JKS  per-broker
     Format of that file: JKS, PKCS12 or PEM.
 """)
+
+TLS_OF_CLIENTS: Final[dict[str, Setting]] = {
+    name: BROKER_TLS[name]
+    for name in (
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+}
+"""Those that a client has as well, with the same defaults."""

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.base.internal_topics import NEVER_TIERED
 from headrace.settings.broker_config import BrokerConfig, broker_setting, parse_broker_setting
 from headrace.settings.broker_rules import check_together
-from headrace.settings.definition import Kind, SettingError, Update, Value, parse, unknown_setting
+from headrace.settings.definition import ConfigType, SettingError, Update, Value, parse, unknown_setting
 from headrace.settings.group import GROUP
 from headrace.settings.names import listener_setting
 from headrace.settings.topic import (
@@ -29,6 +29,8 @@ _POOLS: Final = (
     "num.replica.fetchers",
 )
 _PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
+
+CORDONED: Final = "cordoned.log.dirs"
 
 
 def check_topic_settings(
@@ -75,14 +77,18 @@ def check_broker_settings(
     before: Mapping[str, str],
     per_broker: bool,
     changed: frozenset[str],
+    is_own: bool = True,
 ) -> SettingError | None:
     """What is wrong with the dynamic settings of one broker, or of all, once `changed` have been changed from
-    what they were `before`."""
+    what they were `before`. Any name can be taken away, whether there is such a setting or not. What is about
+    a broker's folders only that one can check: `is_own` tells whether this is it."""
     try:
-        for name in sorted(changed):
+        for name in sorted(changed & settings.keys()):
             _check_dynamic(name, per_broker=per_broker)
         for name, text in settings.items():
             parse_broker_setting(name, text)
+        if not is_own:
+            settings = {name: text for name, text in settings.items() if name != CORDONED}
         after = _with_layer(broker, settings, per_broker=per_broker)
         check_together(after)
         _check_pools(_with_layer(broker, before, per_broker=per_broker), after, changed)
@@ -117,11 +123,24 @@ def _check_dynamic(name: str, *, per_broker: bool) -> None:
         parse_broker_setting(name, "")
         return
     if setting.update is Update.READ_ONLY:
-        raise SettingError(name, "cannot change while the broker runs: set it in its file and restart")
+        raise SettingError(
+            name,
+            "cannot change while the broker runs: set it in its file and restart",
+            f"Cannot update these configs dynamically: [{name}]",
+        )
     if setting.update is Update.PER_BROKER and not per_broker:
-        raise SettingError(name, "can only be changed for one broker, by its number, not for all")
+        raise SettingError(
+            name,
+            "can only be changed for one broker, by its number, not for all",
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]",
+        )
     if name.startswith(_PER_LISTENER) and not listener_setting(name):
-        raise SettingError(name, f"can only be changed for a listener: use listener.name.LISTENER.{name}")
+        raise SettingError(
+            name,
+            f"can only be changed for a listener: use listener.name.LISTENER.{name}",
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{name}]",
+        )
 
 
 def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> SettingError | None:
@@ -134,7 +153,9 @@ def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> 
             heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
             if _number(values[heartbeat]) >= _number(values[session]):
                 raise SettingError(
-                    heartbeat, f"{values[heartbeat]} must be below {session}, {values[session]}"
+                    heartbeat,
+                    f"{values[heartbeat]} must be below {session}, {values[session]}",
+                    f"{session} must be greater than {heartbeat}",
                 )
     except SettingError as wrong:
         return wrong
@@ -158,16 +179,25 @@ def resolve_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -
 
 
 def _check_group_limits(broker: BrokerConfig, name: str, value: Value) -> None:
-    if GROUP[name].kind is not Kind.INT:
+    if GROUP[name].kind is not ConfigType.INT:
         return
     kind, _, rest = name.partition(".")
     least, most = broker.get(f"group.{kind}.min.{rest}"), broker.get(f"group.{kind}.max.{rest}")
     if name == "streams.num.standby.replicas":
         most = broker.get("group.streams.max.standby.replicas")
     if isinstance(least, int) and _number(value) < least:
-        raise SettingError(name, f"{value} is below the brokers' group.{kind}.min.{rest}, {least}")
+        raise SettingError(
+            name,
+            f"{value} is below the brokers' group.{kind}.min.{rest}, {least}",
+            f"{name} must be greater than or equal to group.{kind}.min.{rest}",
+        )
     if isinstance(most, int) and _number(value) > most:
-        raise SettingError(name, f"{value} is above the brokers' limit, {most}")
+        limit = f"group.{kind}.max.{rest.removeprefix('num.')}"
+        raise SettingError(
+            name,
+            f"{value} is above the brokers' {limit}, {most}",
+            f"{name} must be less than or equal to {limit}",
+        )
 
 
 def _number(value: Value) -> int:

@@ -13,24 +13,23 @@ from headrace.settings.broker import BROKER
 from headrace.settings.broker_config import BrokerConfig, broker_setting
 from headrace.settings.broker_other import BROKER_OTHER
 from headrace.settings.changes import resolve_group_settings
-from headrace.settings.definition import Kind, NoDefault, Setting, Update, Value, render
+from headrace.settings.definition import ConfigSource, ConfigType, NoDefault, Setting, Update, Value, render
 from headrace.settings.definition import parse as parse_setting
 from headrace.settings.group import GROUP
 from headrace.settings.names import is_leftover, listener_setting
-from headrace.settings.sources import Source
 from headrace.settings.topic import TOPIC, topic_value
 
-# The numbers of ConfigEntry's type in DescribeConfigs v3 and later; 0 is unknown.
+# The numbers of DescribedSetting's type in DescribeConfigs v3 and later; 0 is unknown.
 KIND_NUMBERS: Final = {
-    Kind.BOOLEAN: 1,
-    Kind.STRING: 2,
-    Kind.INT: 3,
-    Kind.SHORT: 4,
-    Kind.LONG: 5,
-    Kind.DOUBLE: 6,
-    Kind.LIST: 7,
-    Kind.CLASS: 8,
-    Kind.PASSWORD: 9,
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.INT: 3,
+    ConfigType.SHORT: 4,
+    ConfigType.LONG: 5,
+    ConfigType.DOUBLE: 6,
+    ConfigType.LIST: 7,
+    ConfigType.CLASS: 8,
+    ConfigType.PASSWORD: 9,
 }
 _SHOWN_ALWAYS: Final = "inter.broker.protocol.version"
 
@@ -40,15 +39,15 @@ class SynonymEntry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class ConfigEntry(NamedTuple):
+class DescribedSetting(NamedTuple):
     """One setting as it is told."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     read_only: bool
     sensitive: bool
     synonyms: tuple[SynonymEntry, ...]
@@ -56,7 +55,7 @@ class ConfigEntry(NamedTuple):
     doc: str
 
 
-def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker(config: BrokerConfig) -> list[DescribedSetting]:
     """All settings of a broker, in the order of names."""
     given = {name for _, layer in config.layers() for name in layer if not is_leftover(name)}
     hidden = {name for name, setting in BROKER.items() if setting.internal}
@@ -64,26 +63,28 @@ def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
     return [_broker_entry(config, name) for name in sorted(given | (BROKER.keys() - hidden))]
 
 
-def describe_broker_defaults(config: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker_defaults(config: BrokerConfig) -> list[DescribedSetting]:
     """The dynamic settings of all brokers: what DescribeConfigs tells of the broker without a number."""
     entries = (_broker_entry(config, name) for name in sorted(config.dynamic_default))
     return [_only_shared(entry) for entry in entries]
 
 
-def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribedSetting]:
     """All settings of a topic with these of its own."""
     return [
-        _entry(setting, overrides, Source.TOPIC, topic_value(setting, config), _stand_ins(config, setting))
+        _entry(
+            setting, overrides, ConfigSource.TOPIC, topic_value(setting, config), _stand_ins(config, setting)
+        )
         for setting in TOPIC.values()
         if not setting.internal
     ]
 
 
-def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribedSetting]:
     """All settings of a group with these of its own."""
     values = resolve_group_settings(config, {})
     return [
-        _entry(setting, overrides, Source.GROUP, values[name], _group_stand_ins(config, setting))
+        _entry(setting, overrides, ConfigSource.GROUP, values[name], _group_stand_ins(config, setting))
         for name, setting in GROUP.items()
     ]
 
@@ -91,19 +92,19 @@ def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[C
 def _entry(
     setting: Setting,
     overrides: Mapping[str, str],
-    own_source: Source,
+    own_source: ConfigSource,
     inherited: Value,
     stand_ins: list[SynonymEntry],
-) -> ConfigEntry:
+) -> DescribedSetting:
     """An entry of a topic or group."""
     value = render(inherited)
     if setting.name in overrides:
         value = render(parse_setting(setting, overrides[setting.name]))
         stand_ins = [SynonymEntry(setting.name, value, own_source), *stand_ins]
-    return ConfigEntry(
+    return DescribedSetting(
         name=setting.name,
         value=value,
-        source=stand_ins[0].source if stand_ins else Source.DEFAULT,
+        source=stand_ins[0].source if stand_ins else ConfigSource.DEFAULT,
         read_only=False,
         sensitive=setting.sensitive,
         synonyms=tuple(stand_ins),
@@ -112,7 +113,7 @@ def _entry(
     )
 
 
-def _broker_entry(config: BrokerConfig, name: str) -> ConfigEntry:
+def _broker_entry(config: BrokerConfig, name: str) -> DescribedSetting:
     setting = broker_setting(name)
     sensitive = setting is None or setting.sensitive
     chain = (
@@ -123,10 +124,10 @@ def _broker_entry(config: BrokerConfig, name: str) -> ConfigEntry:
     if plain := listener_setting(name):
         chain.append(plain)
     synonyms = _synonyms(config, chain, sensitive=sensitive)
-    return ConfigEntry(
+    return DescribedSetting(
         name=name,
         value=None if sensitive else render(config.get(name)),
-        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         read_only=setting is None or setting.update is Update.READ_ONLY,
         sensitive=sensitive,
         synonyms=tuple(synonyms),
@@ -139,10 +140,10 @@ def _doc(setting: Setting) -> str:
     return f"{setting.doc} No effect: {setting.effect}" if setting.effect else setting.doc
 
 
-def _only_shared(entry: ConfigEntry) -> ConfigEntry:
-    shared = tuple(each for each in entry.synonyms if each.source is Source.DYNAMIC_DEFAULT)
+def _only_shared(entry: DescribedSetting) -> DescribedSetting:
+    shared = tuple(each for each in entry.synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT)
     value = shared[0].value if shared else entry.value
-    return entry._replace(value=value, source=Source.DYNAMIC_DEFAULT, synonyms=shared)
+    return entry._replace(value=value, source=ConfigSource.DYNAMIC_DEFAULT, synonyms=shared)
 
 
 def _stand_ins(config: BrokerConfig, setting: Setting) -> list[SynonymEntry]:
@@ -152,7 +153,7 @@ def _stand_ins(config: BrokerConfig, setting: Setting) -> list[SynonymEntry]:
 def _group_stand_ins(config: BrokerConfig, setting: Setting) -> list[SynonymEntry]:
     if setting.synonyms:
         return _stand_ins(config, setting)
-    return [SynonymEntry(setting.name, render(setting.default_value), Source.DEFAULT)]
+    return [SynonymEntry(setting.name, render(setting.default_value), ConfigSource.DEFAULT)]
 
 
 def _synonyms(config: BrokerConfig, chain: list[str], *, sensitive: bool) -> list[SynonymEntry]:
@@ -163,7 +164,7 @@ def _synonyms(config: BrokerConfig, chain: list[str], *, sensitive: bool) -> lis
         for name in chain
         if name in layer
     ]
-    found += (SynonymEntry(*each, Source.DEFAULT) for each in _defaults(chain, sensitive=sensitive))
+    found += (SynonymEntry(*each, ConfigSource.DEFAULT) for each in _defaults(chain, sensitive=sensitive))
     first = next((at for at, each in enumerate(found) if each.name == chain[0]), len(found)) if chain else 0
     return found[first:]
 

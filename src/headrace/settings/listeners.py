@@ -16,7 +16,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """One listener. An empty host is every address to listen on, and the machine's name to advertise."""
 
     name: str
@@ -41,9 +41,11 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def parse_endpoints(setting: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+def parse_endpoints(
+    setting: str, items: Iterable[str], protocols: Mapping[str, str]
+) -> tuple[ListenerEndpoint, ...]:
     """The listeners in a setting's items; SettingError for a bad form, a strange name or a repeated one."""
-    endpoints: dict[str, Endpoint] = {}
+    endpoints: dict[str, ListenerEndpoint] = {}
     for item in items:
         match = _LISTENER.fullmatch(item.strip())
         if match is None or not -1 <= int(match[4]) <= 65535:
@@ -54,13 +56,13 @@ def parse_endpoints(setting: str, items: Iterable[str], protocols: Mapping[str, 
             raise SettingError(setting, f"{what} listener.security.protocol.map")
         if name in endpoints:
             raise SettingError(setting, f"listener {name} is there twice")
-        endpoints[name] = Endpoint(name, match[2] or match[3] or "", int(match[4]), protocols[name])
+        endpoints[name] = ListenerEndpoint(name, match[2] or match[3] or "", int(match[4]), protocols[name])
     return tuple(endpoints.values())
 
 
-def check_ports(endpoints: Iterable[Endpoint]) -> None:
+def check_ports(endpoints: Iterable[ListenerEndpoint]) -> None:
     """Two listeners may share a port only as one for IPv4 and one for IPv6."""
-    seen: dict[int, Endpoint] = {}
+    seen: dict[int, ListenerEndpoint] = {}
     for endpoint in endpoints:
         other = seen.setdefault(endpoint.port, endpoint)
         if other is endpoint or endpoint.port <= 0:

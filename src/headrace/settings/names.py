@@ -3,14 +3,15 @@
 - `listener.name.LISTENER.SETTING` (and `….MECHANISM.SETTING` for SASL): a setting for one listener alone;
 - a plugin's parameters: what begins like the setting that names its class, or with the prefix Kafka gives it;
 - leftovers of older Kafkas, which Kafka 4 ignores as well.
-Anything else is an error that names the setting and the one that was probably meant.
+Anything else is an error that names the setting and the one that was probably meant; in a file, which may be
+another Kafka's, a warning (`node/properties_file.py`).
 """
 
 from functools import cache
 from typing import Final
 
 from headrace.settings.broker import BROKER
-from headrace.settings.broker_other import LEFTOVERS
+from headrace.settings.broker_other import LEFTOVERS, NO_ZOOKEEPER
 
 _LISTENER_PREFIX: Final = "listener.name."
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
@@ -31,6 +32,11 @@ def listener_setting(name: str) -> str:
 def is_leftover(name: str) -> bool:
     """Whether an older Kafka knew this name."""
     return name in LEFTOVERS or name.startswith(_LEFTOVER_PREFIXES)
+
+
+def why_left_over(name: str) -> str:
+    """Why a leftover has no effect."""
+    return LEFTOVERS.get(name, NO_ZOOKEEPER)
 
 
 def is_plugin_setting(name: str) -> bool:

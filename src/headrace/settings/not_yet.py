@@ -2,10 +2,11 @@
 
 A setting that only tunes something (how often, how large) is taken, so that a file of Kafka's works, and
 says in its `effect` that nothing depends on it. One that asks for protection or for a service (who may do
-what, values from elsewhere) is refused: a node that ignores it would not be what its file says.
+what) is refused: a node that ignores it would not be what its file says.
 Whoever builds one of these takes its line out here; a test compares the lines with what the code reads.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,61 +15,58 @@ from headrace.settings.definition import Setting, SettingError
 if TYPE_CHECKING:
     from headrace.settings.broker_config import BrokerConfig
 
-_ALONE: Final = "a node is on its own as yet."
 _DEFAULTS: Final = "the built-in choice is always used as yet."
-_QUOTAS: Final = "quotas are not built yet."
-_SECURITY: Final = "only PLAINTEXT listeners, open to everyone, are built as yet."
-_SHARE: Final = "share groups are not built yet."
+_BURST: Final = "what throttled replicas do not use is kept for one second, whatever this says."
 _STREAMS: Final = "streams groups are not built yet."
 
 _READ: Final = ""
+_KEY: Final = "a key and its certificate: set ssl.keystore.location, or ssl.keystore.key with its chain."
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+# Classes that would decide what somebody may do: what to use in their place.
+_POLICIES: Final = {
+    "alter.config.policy.class.name": "who may change settings is up to access rules (headrace acl)",
+    "create.topic.policy.class.name": "who may make topics is up to access rules (headrace acl), how many "
+    "to quotas (headrace quota)",
+    "principal.builder.class": "names are made by ssl.principal.mapping.rules",
+}
 
 # By name, or by the beginning of a name where it ends with a dot. The longest that fits counts.
 NOT_YET: Final = {
-    "allow.everyone.if.no.acl.found": _SECURITY,
-    "alter.log.dirs.": _QUOTAS,
-    "authorizer.class.name": _SECURITY,
-    "config.providers": _DEFAULTS,
-    "connection.failed.authentication.delay.ms": _SECURITY,
-    "connections.max.reauth.ms": _SECURITY,
+    "alter.log.dirs.": _BURST,
     "controlled.shutdown.enable": _DEFAULTS,
     "controller.performance.": _DEFAULTS,
     "controller.quorum.append.linger.ms": _DEFAULTS,
     "controller.quorum.retry.backoff.ms": _DEFAULTS,
-    "controller.quota.": _QUOTAS,
-    "controller.socket.timeout.ms": _ALONE,
-    "delegation.token.": _SECURITY,
-    "early.start.listeners": _SECURITY,
-    "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics change.",
+    "controller.socket.timeout.ms": _DEFAULTS,
+    "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics or ACLs change.",
     "group.coordinator.append.linger.ms": _DEFAULTS,
-    "group.coordinator.rebalance.protocols": _DEFAULTS,
-    "group.share.": _SHARE,
+    "group.share.assignors": "there is one assignor, simple.",
     "group.streams.": _STREAMS,
     "internal.metadata.": _DEFAULTS,
-    "log.dir.failure.timeout.ms": _ALONE,
+    "log.dir.failure.timeout.ms": _DEFAULTS,
     "log.initial.task.delay.ms": _DEFAULTS,
-    "max.connection.creation.rate": _QUOTAS,
     "metadata.max.idle.interval.ms": _DEFAULTS,
     "num.recovery.threads.per.data.dir": _DEFAULTS,
     "num.replica.alter.log.dirs.threads": "one event loop moves all replicas.",
     "offsets.load.buffer.size": _DEFAULTS,
     "offsets.topic.compression.codec": _DEFAULTS,
-    "quota.window.": _QUOTAS,
     "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
-    "replication.quota.": _QUOTAS,
-    "sasl.": _SECURITY,
+    "replication.quota.": _BURST,
+    "sasl.kerberos.": "GSSAPI is not built: its library has no wheels.",
+    "sasl.login.": _DEFAULTS,
+    "sasl.oauthbearer.assertion.": "assertions are not built yet: give a client's id and secret.",
+    "sasl.oauthbearer.jwks.endpoint.retry.": _DEFAULTS,
     "server.max.startup.time.ms": _DEFAULTS,
-    "share.coordinator.": _SHARE,
-    "share.coordinator.state.topic.min.isr": _READ,
-    "share.coordinator.state.topic.num.partitions": _READ,
-    "share.coordinator.state.topic.replication.factor": _READ,
-    "share.coordinator.state.topic.segment.bytes": _READ,
-    "socket.connection.setup.timeout.": _ALONE,
-    "ssl.": _SECURITY,
-    "super.users": _SECURITY,
-    "telemetry.max.bytes": _DEFAULTS,
+    "share.coordinator.append.linger.ms": _DEFAULTS,
+    "share.coordinator.load.buffer.size": _DEFAULTS,
+    "share.coordinator.state.topic.compression.codec": _DEFAULTS,
+    "socket.connection.setup.timeout.": _DEFAULTS,
     "transaction.state.log.load.buffer.size": _DEFAULTS,
     "unstable.": _DEFAULTS,
+    "unstable.api.versions.enable": _READ,
 }
 
 
@@ -94,12 +92,27 @@ def _note(name: str) -> str:
 
 
 def refuse_what_is_missing(config: "BrokerConfig") -> None:
-    """SettingError for a setting that asks for what is not built, and must not be ignored."""
-    if config.str("authorizer.class.name"):
-        raise SettingError(
-            "authorizer.class.name", "no authorizer is built yet: without it everyone may do everything"
-        )
-    if config.list("config.providers"):
-        raise SettingError(
-            "config.providers", "values from elsewhere cannot be looked up yet: write them out"
-        )
+    """SettingError for settings that ask for what is not built, and must not be ignored: a node that is told
+    to lock its doors and cannot does not start with open ones. All of them are named, one in a line."""
+    wrong = [*_missing_locks(config)]
+    if wrong:
+        (setting, reason), *others = wrong
+        raise SettingError(setting, "\n".join([reason, *(f"  {name}: {why}" for name, why in others)]))
+
+
+def _missing_locks(config: "BrokerConfig") -> Iterator[tuple[str, str]]:
+    for endpoint in config.listeners:
+        if endpoint.protocol.endswith("SSL") and not _has_key(config, endpoint.name):
+            yield "listeners", f"{endpoint} asks for {endpoint.protocol}, which needs {_KEY}"
+    authorizer = config.str("authorizer.class.name")
+    if authorizer not in ("", STANDARD_AUTHORIZER):
+        yield "authorizer.class.name", f"{authorizer} cannot be run: {STANDARD_AUTHORIZER} is built in."
+    for name, instead in _POLICIES.items():
+        given = config.static.get(name, "").strip()
+        if given not in ("", PRINCIPAL_BUILDER):
+            yield name, f"{given} cannot be run, and would not be asked: take the line out; {instead}."
+
+
+def _has_key(config: "BrokerConfig", listener: str) -> bool:
+    names = ("ssl.keystore.location", "ssl.keystore.key")
+    return any(config.get(f"listener.name.{listener.lower()}.{name}") or config.get(name) for name in names)

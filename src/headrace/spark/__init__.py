@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Make `format("headrace")` known to a session that has not found it by itself."""
+    from pyspark.errors import AnalysisException
+
     from headrace.spark.data_source import HeadraceDataSource
 
-    spark.dataSource.register(HeadraceDataSource)
+    try:
+        spark.dataSource.register(HeadraceDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses a name that it knows, and it knows this one: it found the module.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

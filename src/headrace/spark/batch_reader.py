@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.spark.columns import check_schema
@@ -24,6 +24,7 @@ from headrace.spark.tasks import TaskPlanner, read_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 
 class _PushFilters:
@@ -38,7 +39,7 @@ class _PushFilters:
         self._reader = reader
         self.__func__ = DataSourceReader.pushFilters
 
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+    def __call__(self, filters: "list[Filter]") -> "Iterable[Filter]":
         return self._reader.push(filters)
 
 
@@ -54,7 +55,7 @@ class HeadraceBatchReader(DataSourceReader):
     def pushFilters(self) -> Any:  # noqa: N802 (Spark's name; see _PushFilters)
         return _PushFilters(self)
 
-    def push(self, filters: list[Filter]) -> Iterable[Filter]:
+    def push(self, filters: "list[Filter]") -> "Iterable[Filter]":
         """Take what can be used; returns what Spark still has to look at."""
         return self._filters.take(filters)
 

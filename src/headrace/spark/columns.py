@@ -1,19 +1,18 @@
 """The columns of the source: names, order and types to the letter those of Spark's Kafka connector.
 
 Spark checks the Arrow schema of what a Python source yields field by field, so it is built here in code, once
-for each choice of columns, and what the kernels decode (`records.columns`) is fitted to it: `timestamp_type`
-is called `timestampType`, and a record without headers has null, not an empty list.
+for each choice of columns, and what the kernels decode (`records.columns.decode`) is fitted to it:
+`timestamp_type` is called `timestampType`, and a record without headers has null, not an empty list.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from headrace.spark.option_values import OptionError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 HEADERS: Final = "headers"
@@ -23,18 +22,6 @@ ALL_COLUMNS: Final = (*PLAIN_COLUMNS, HEADERS)
 # What a column is called where the records are decoded.
 _DECODED_NAMES: Final = {"timestampType": "timestamp_type"}
 
-_HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-_ARROW_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    HEADERS: pa.list_(pa.field("element", _HEADER)),
-}
-
 
 def default_columns(*, include_headers: bool) -> tuple[str, ...]:
     """What a reader gets who names no columns."""
@@ -42,11 +29,24 @@ def default_columns(*, include_headers: bool) -> tuple[str, ...]:
 
 
 @lru_cache
-def _arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([(name, _ARROW_TYPES[name]) for name in columns])
+def _arrow_schema(columns: tuple[str, ...]) -> "pa.Schema":
+    import pyarrow as pa  # a process that only plans needs none of it
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    kinds = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        HEADERS: pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([(name, kinds[name]) for name in columns])
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+def arrow_schema(columns: Sequence[str]) -> "pa.Schema":
     """The Arrow schema of these columns, in this order."""
     return _arrow_schema(tuple(columns))
 
@@ -82,15 +82,17 @@ def check_schema(given: "StructType", columns: Sequence[str]) -> None:
 
 
 def decoded_names(columns: Sequence[str]) -> list[str]:
-    """What to ask `records.columns` for."""
+    """What to ask `records.columns.decode` for."""
     return [_DECODED_NAMES.get(name, name) for name in columns]
 
 
-def fit(batch: Any, columns: Sequence[str]) -> pa.RecordBatch:
+def fit(batch: Any, columns: Sequence[str]) -> "pa.RecordBatch":
     """Decoded columns (timestamps in µs, `topic` plain) as exactly the source's schema.
 
     Nothing is copied: only types are renamed, and headers get a validity where some record has none.
     """
+    import pyarrow as pa
+
     schema = arrow_schema(columns)
     arrays = []
     for column, field in zip(batch.columns, schema, strict=True):
@@ -100,9 +102,10 @@ def fit(batch: Any, columns: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _headers(lists: Any, kind: pa.DataType) -> pa.Array:
+def _headers(lists: Any, kind: "pa.DataType") -> "pa.Array":
     """The connector has null where a record has no headers."""
     import numpy as np
+    import pyarrow as pa
 
     # A slice shares its buffers with the whole: what is before it counts as null, and is never seen.
     has = np.zeros(lists.offset + len(lists), bool)

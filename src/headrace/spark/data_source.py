@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from headrace.spark.abilities import LIMITS_BATCHES
 from headrace.spark.columns import spark_schema
-from headrace.spark.options import read_columns, read_options, write_options
-from headrace.spark.worker_garbage import spare_modules
+from headrace.spark.option_values import OptionError
+from headrace.spark.options import ReadOptions, read_columns, read_options, write_options
+from headrace.spark.table_options import kept_options, with_options
+from headrace.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -31,18 +34,32 @@ class HeadraceDataSource(DataSource):
 
     def schema(self) -> StructType:
         spare_modules()
-        return spark_schema(read_columns(self.options))
+        return with_options(spark_schema(read_columns(self.options)), self.options)
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         from headrace.spark.batch_reader import HeadraceBatchReader
 
         spare_modules()
-        return HeadraceBatchReader(read_options(self.options, streaming=False), schema)
+        return HeadraceBatchReader(self._read_options(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
-        from headrace.spark.stream_reader import HeadraceStreamReader
+        options = self._read_options(schema, streaming=True)
+        if LIMITS_BATCHES:
+            from headrace.spark.stream_reader import HeadraceStreamReader
 
-        return HeadraceStreamReader(read_options(self.options, streaming=True), schema)
+            return HeadraceStreamReader(options, schema)
+        from headrace.spark.whole_stream_reader import WholeStreamReader
+
+        return WholeStreamReader(options, schema)
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        options = kept_options(schema, self.options)
+        if not options:
+            raise OptionError(
+                "no options: Spark hands none of a table's to a source, so they are kept with its columns. "
+                "Create the table without naming columns: CREATE TABLE … USING headrace OPTIONS (…)"
+            )
+        return read_options(options, streaming=streaming)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         from headrace.spark.sink.writers import HeadraceBatchWriter

@@ -1,31 +1,21 @@
 """Filters that Spark hands down, as bounds on topics, partitions, offsets and times.
 
 All filters of a query hold together, so each narrows what is there. What is not understood, or only partly
-used (the timestamp), is handed back, and Spark applies it to the rows it gets.
+used (the timestamp), is handed back, and Spark applies it to the rows it gets. Spark 4.0 hands down none, and
+has no classes for them: they are named where they are used.
 """
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as spark
 
 from headrace.base.ids import TopicPartition
 from headrace.spark.ranges import TimeWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _ALWAYS_SET: Final = {"topic", "partition", "offset", "timestamp", "timestampType"}
 _LEAST: Final = -(1 << 63)
@@ -64,14 +54,14 @@ class PushedFilters:
     def end_offset(self, end: int) -> int:
         return min(end, self._offsets[1] + 1)
 
-    def take(self, filters: Iterable[Filter]) -> list[Filter]:
+    def take(self, filters: "Iterable[Filter]") -> "list[Filter]":
         """Narrow by these; returns those that Spark must apply."""
         return [each for each in filters if not self._take(each)]
 
-    def _take(self, given: Filter) -> bool:
+    def _take(self, given: "Filter") -> bool:
         """Whether nothing of a filter is left to do."""
         column = _column(given)
-        if isinstance(given, IsNotNull):
+        if isinstance(given, spark.IsNotNull):
             return column in _ALWAYS_SET
         if column in ("topic", "partition"):
             test = _test(given)
@@ -90,8 +80,8 @@ class PushedFilters:
         return False
 
 
-def _column(given: Filter) -> str:
-    inner = given.child if isinstance(given, Not) else given
+def _column(given: "Filter") -> str:
+    inner = given.child if isinstance(given, spark.Not) else given
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
@@ -111,9 +101,9 @@ def _microseconds(value: Any) -> int | None:
     return (value - _EPOCH) // _MICROSECOND
 
 
-def _bounds(given: Filter, number_of: Callable[[Any], int | None]) -> tuple[int, int] | None:
+def _bounds(given: "Filter", number_of: Callable[[Any], int | None]) -> tuple[int, int] | None:
     """The least and the most that a filter lets pass; None where it is not of that kind."""
-    if isinstance(given, In):
+    if isinstance(given, spark.In):
         numbers = [number_of(each) for each in given.value]
         # Only where the values have no gaps is a range of them the same.
         known = sorted(each for each in numbers if each is not None)
@@ -123,37 +113,37 @@ def _bounds(given: Filter, number_of: Callable[[Any], int | None]) -> tuple[int,
     number = number_of(getattr(given, "value", None))
     if number is None:
         return None
-    if isinstance(given, EqualTo | EqualNullSafe):
+    if isinstance(given, spark.EqualTo | spark.EqualNullSafe):
         return number, number
-    if isinstance(given, GreaterThan):
+    if isinstance(given, spark.GreaterThan):
         return number + 1, _MOST
-    if isinstance(given, GreaterThanOrEqual):
+    if isinstance(given, spark.GreaterThanOrEqual):
         return number, _MOST
-    if isinstance(given, LessThan):
+    if isinstance(given, spark.LessThan):
         return _LEAST, number - 1
-    if isinstance(given, LessThanOrEqual):
+    if isinstance(given, spark.LessThanOrEqual):
         return _LEAST, number
     return None
 
 
-def _test(given: Filter) -> Test | None:
+def _test(given: "Filter") -> Test | None:
     """A filter on a column that all rows of a partition have in common."""
-    if isinstance(given, Not):
+    if isinstance(given, spark.Not):
         inner = _test(given.child)
         return None if inner is None else (lambda value: not inner(value))
     wanted = getattr(given, "value", None)
-    if wanted is None or (isinstance(given, In) and None in wanted):
+    if wanted is None or (isinstance(given, spark.In) and None in wanted):
         return None
     tests: dict[type[Filter], Test] = {
-        EqualTo: lambda value: bool(value == wanted),
-        EqualNullSafe: lambda value: bool(value == wanted),
-        In: lambda value: value in wanted,
-        GreaterThan: lambda value: bool(value > wanted),
-        GreaterThanOrEqual: lambda value: bool(value >= wanted),
-        LessThan: lambda value: bool(value < wanted),
-        LessThanOrEqual: lambda value: bool(value <= wanted),
-        StringStartsWith: lambda value: value.startswith(wanted),
-        StringEndsWith: lambda value: value.endswith(wanted),
-        StringContains: lambda value: wanted in value,
+        spark.EqualTo: lambda value: bool(value == wanted),
+        spark.EqualNullSafe: lambda value: bool(value == wanted),
+        spark.In: lambda value: value in wanted,
+        spark.GreaterThan: lambda value: bool(value > wanted),
+        spark.GreaterThanOrEqual: lambda value: bool(value >= wanted),
+        spark.LessThan: lambda value: bool(value < wanted),
+        spark.LessThanOrEqual: lambda value: bool(value <= wanted),
+        spark.StringStartsWith: lambda value: value.startswith(wanted),
+        spark.StringEndsWith: lambda value: value.endswith(wanted),
+        spark.StringContains: lambda value: wanted in value,
     }
     return tests.get(type(given))

@@ -7,14 +7,14 @@ connector's `{"orders": {"0": 23}}`.
 
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.clients import OffsetSpec
 from headrace.clients.errors import NoSuchTopicError, RefusedError, TimedOutError, UnreachableError
-from headrace.clients.places import Place
+from headrace.spark.java_patterns import java_pattern
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import Bound, ReadOptions
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, int]
 
+_OWN_PREFIX: Final = "_headrace_"  # of topics that the sink keeps for itself
 _NOT_FOUND: Final = -1
+_ZERO_ID: Final = uuid_text(bytes(16))  # said by brokers that know no ids
 
 
 class TopicPartitions(NamedTuple):
@@ -35,6 +37,8 @@ class TopicPartitions(NamedTuple):
 
     numbers: Sequence[int]
     is_internal: bool
+    topic_id: str | None = None
+    """None where nobody says it, as brokers before Kafka 2.8."""
 
 
 class PartitionOffsets:
@@ -43,6 +47,7 @@ class PartitionOffsets:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._admin: Admin | None = None
+        self._ids: dict[str, str] = {}
 
     @property
     def admin(self) -> "Admin":
@@ -60,6 +65,11 @@ class PartitionOffsets:
 
     # Partitions
 
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Of the topics that `partitions` has found, as far as they have one."""
+        return self._ids
+
     def partitions(self, *, without_missing: bool = False) -> list[TopicPartition]:
         """All that are selected now; NoSuchTopicError for a topic that is named and not there."""
         selection = self._options.selection
@@ -67,7 +77,7 @@ class PartitionOffsets:
             return self._matching(selection.pattern)
         wanted = set(selection.partitions)
         names = sorted({*selection.topics, *(each.topic for each in wanted)})
-        topics = self._topics(names)
+        topics = self._identified(names)
         found = []
         for name in names:
             if name not in topics:
@@ -83,16 +93,18 @@ class PartitionOffsets:
         return [each for each in found if each in wanted]
 
     def _matching(self, pattern: str) -> list[TopicPartition]:
-        try:
-            matches = re.compile(pattern).fullmatch
-        except re.error as error:
-            raise OptionError(f"option subscribePattern: {pattern!r} is no pattern: {error}") from None
+        matches = java_pattern(pattern).fullmatch
         return [
             TopicPartition(name, number)
-            for name, topic in self._topics().items()
-            if not topic.is_internal and matches(name)
+            for name, topic in self._identified().items()
+            if not topic.is_internal and not name.startswith(_OWN_PREFIX) and matches(name)
             for number in topic.numbers
         ]
+
+    def _identified(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
+        found = self._topics(names)
+        self._ids = {name: each.topic_id for name, each in found.items() if each.topic_id is not None}
+        return found
 
     def _topics(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
         """The topics of these names, or all; those that are not there are left out."""
@@ -101,11 +113,16 @@ class PartitionOffsets:
             with contextlib.suppress(NoSuchTopicError):
                 described = self._insist(lambda: self.admin.describe_topics(names))
                 return {
-                    each.name: TopicPartitions(range(len(each.partitions)), each.internal)
+                    each.name: TopicPartitions(
+                        range(len(each.partitions)), each.internal, _id_or_none(each.topic_id)
+                    )
                     for each in described
                 }
         listed = self._insist(lambda: self.admin.list_topics())
-        return {each.name: TopicPartitions(range(each.partitions), each.internal) for each in listed}
+        return {
+            each.name: TopicPartitions(range(each.partitions), each.internal, _id_or_none(each.topic_id))
+            for each in listed
+        }
 
     def _insist(self, ask: Callable[[], T]) -> T:
         """An answer, asked for again as often and as slowly as the options say."""
@@ -122,11 +139,11 @@ class PartitionOffsets:
     # Offsets
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        return self._at(dict.fromkeys(partitions, Place.EARLIEST))
+        return self._at(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Where reading can go to now: with isolation level read_committed, the last stable offset."""
-        return self._at(dict.fromkeys(partitions, Place.LATEST))
+        return self._at(dict.fromkeys(partitions, OffsetSpec.LATEST))
 
     def starting(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
         """What a start means in these partitions."""
@@ -167,15 +184,23 @@ class PartitionOffsets:
         if not times:
             return {}
         is_committed = self._options.is_committed
-        found = self._insist(lambda: self.admin.find_offsets(times, is_committed=is_committed))
+        found = self._insist(lambda: self.admin.list_offsets(times, is_committed=is_committed))
         return {each: found[each].offset for each in times}
+
+
+def _id_or_none(text: str) -> str | None:
+    return None if text == _ZERO_ID else text
 
 
 def partition_offsets(options: ReadOptions) -> PartitionOffsets:
     """Of the cluster, or of the path where no cluster is named."""
+    if options.history is not None:
+        from headrace.spark.history.union_offsets import UnionOffsets
+
+        return UnionOffsets(options)
     if options.has_brokers:
         return PartitionOffsets(options)
-    from headrace.spark.segments.folder_offsets import FolderOffsets
+    from headrace.spark.segments.folders import FolderOffsets
 
     return FolderOffsets(options)
 

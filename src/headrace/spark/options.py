@@ -1,23 +1,30 @@
 """The options of source and sink, read once from what the user gave.
 
 Names, defaults and meanings are those of Spark's Kafka connector, so that `format("kafka")` becomes
-`format("headrace")` and nothing else changes; ours on top are `columns`, `read.mode`, `path`, `store.*` and
-`delivery`.
+`format("headrace")` and nothing else changes; ours on top are `columns`, `history`, `read.mode`, `path`,
+`store.*` and `delivery`.
 Spark hands options over with their cases folded: names are compared that way and told as they are written
 in the documentation. An option that nobody knows is an error that names the nearest one, because an option
 that is silently left out is a wrong answer. Options that only make sense elsewhere (`maxOffsetsPerTrigger`
 in a batch read) are passed over, as the connector does.
+
+Options `kafka.*` are settings of the clients, under the names that Kafka's own clients have. Most are ours
+and checked by their table. Some would work against source or sink, and are refused with what to do instead.
+Some belong to the inside of Kafka's Java client and change nothing about what is read or written: a query
+that brings them along from `format("kafka")` is told so in the log and runs. All others are unknown.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.places import Place
-from headrace.clients.setting_tables import ADMIN, CONSUMER, PRODUCER
-from headrace.spark.client_options import CLIENT_PREFIX, NOT_FOR_READING, NOT_FOR_WRITING, client_settings
+from headrace.clients import OffsetSpec
+from headrace.clients.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
+from headrace.settings.definition import Setting, SettingError
 from headrace.spark.columns import ALL_COLUMNS, HEADERS, default_columns
+from headrace.spark.java_patterns import java_pattern
 from headrace.spark.option_values import (
     OptionError,
     as_bool,
@@ -32,6 +39,72 @@ from headrace.spark.option_values import (
     unknown_option,
 )
 
+log = logging.getLogger(__name__)
+
+CLIENT_PREFIX: Final = "kafka."
+
+NOT_FOR_READING: Final = {
+    "auto.offset.reset": "say with startingOffsets where to begin; Spark keeps track of what is read",
+    "key.deserializer": "keys come as bytes: cast or decode the column",
+    "value.deserializer": "values come as bytes: cast or decode the column",
+    "enable.auto.commit": "Spark keeps track of what is read; with kafka.group.id it is shown in that group",
+    "interceptor.classes": "records come as they are: change them in the query",
+}
+NOT_FOR_WRITING: Final = {
+    "key.serializer": "keys are written as the bytes of the column: cast or encode it",
+    "value.serializer": "values are written as the bytes of the column: cast or encode it",
+    "interceptor.classes": "records are written as they are: change them in the query",
+}
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.availability.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+
+
+def client_settings(
+    options: Mapping[str, str], table: Mapping[str, Setting], refused: Mapping[str, str]
+) -> dict[str, str]:
+    """The client's settings among options with folded names, checked; OptionError for what will not do."""
+    found = {}
+    for option, text in options.items():
+        if not option.startswith(CLIENT_PREFIX):
+            continue
+        name, value = option.removeprefix(CLIENT_PREFIX), text.strip()
+        if name in refused:
+            raise OptionError(f"option {option} cannot be set: {refused[name]}")
+        if name in table:
+            found[name] = value
+        elif name in _WITHOUT_EFFECT:
+            log.warning("option %s has no effect: it is about the inside of Kafka's own client", option)
+        else:
+            raise unknown_option(option, [CLIENT_PREFIX + each for each in table], "Kafka")
+    if "bootstrap.servers" in found:
+        try:
+            ClientConfig(table, found)
+        except SettingError as error:
+            raise OptionError(f"option kafka.{error}") from None
+    return found
+
+
+# A table of Spark's catalogue hands over its properties as options: these, and each option once more with a
+# prefix (TableCatalog.OPTION_PREFIX).
+_TABLE_PROPERTIES: Final = frozenset(
+    ("provider", "location", "comment", "owner", "external", "is_managed_location", "collation")
+)
+_TABLE_OPTION: Final = "option."
 _SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
 READ_OPTIONS: Final = (
     *_SELECTIONS,
@@ -54,10 +127,12 @@ READ_OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "columns",
+    "history",
     "read.mode",
     "path",
     "store.url",
     "store.class.name",
+    "checkedFile",
 )
 STORE_PREFIX: Final = "store."
 """What a remote store needs besides its URL, as brokers have it behind rsm.config."""
@@ -85,17 +160,17 @@ class Selection:
 class Bound:
     """Where reading begins or ends: one of the three.
 
-    `numbers` are offsets (or a `Place`: -1, -2) of each partition, or times where `by_time` is set.
+    `numbers` are offsets (or an `OffsetSpec`: -1, -2) of each partition, or times where `by_time` is set.
     """
 
-    place: Place | None = None
+    place: OffsetSpec | None = None
     time_ms: int | None = None
     numbers: Mapping[TopicPartition, int] | None = None
     by_time: bool = False
 
 
-EARLIEST: Final = Bound(place=Place.EARLIEST)
-LATEST: Final = Bound(place=Place.LATEST)
+EARLIEST: Final = Bound(place=OffsetSpec.EARLIEST)
+LATEST: Final = Bound(place=OffsetSpec.LATEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +197,8 @@ class ReadOptions:
     offset_retries: int = 3
     offset_retry_ms: int = 1000
     poll_timeout_ms: int = 120_000
+    history: str | None = None
+    """A table of `headrace load` that has the topics' records: what it holds is read there."""
     read_mode: str = "fetch"
     """`fetch` asks brokers for records, `segments` reads their files."""
     path: str | None = None
@@ -132,6 +209,8 @@ class ReadOptions:
     """Where it is a class of the user's own: as brokers have it in remote.log.storage.manager.class.name."""
     store_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """May hold credentials."""
+    checked_file: str | None = None
+    """Which offsets another query has found to hold nothing that this one wants (`checked_ranges`)."""
 
     @property
     def has_brokers(self) -> bool:
@@ -174,7 +253,7 @@ class Given:
     def __init__(
         self, options: Mapping[str, str], known: tuple[str, ...], what: str, prefixes: tuple[str, ...] = ()
     ) -> None:
-        self.values = {name.lower(): value for name, value in options.items()}
+        self.values = _without_properties({name.lower(): value for name, value in options.items()})
         names = {name.lower() for name in known}
         for name in self.values:
             if name not in names and not name.startswith((CLIENT_PREFIX, *prefixes)):
@@ -189,6 +268,24 @@ class Given:
         return default if text is None else parse(name, text)
 
 
+def user_options(options: Mapping[str, str]) -> dict[str, str] | None:
+    """What a user has said, of what a table of the catalogue hands over; None where this is not a table."""
+    folded = {name.lower(): text for name, text in options.items()}
+    return _without_properties(folded) if "provider" in folded else None
+
+
+def _without_properties(options: dict[str, str]) -> dict[str, str]:
+    if "provider" not in options:
+        return options
+    said = {
+        name.removeprefix(_TABLE_OPTION): text
+        for name, text in options.items()
+        if name.startswith(_TABLE_OPTION)
+    }
+    own = {name: text for name, text in options.items() if not name.startswith(_TABLE_OPTION)}
+    return {name: text for name, text in {**said, **own}.items() if name not in _TABLE_PROPERTIES}
+
+
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read; OptionError for what is unknown, missing, malformed or contradictory."""
     given = Given(options, READ_OPTIONS, "reading", (STORE_PREFIX,))
@@ -199,10 +296,14 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionError("option path needs read.mode=segments: it is files that are read there")
     store = {name: text for name, text in given.values.items() if name.startswith(STORE_PREFIX)}
     if store:
-        _check_store(store, mode, "bootstrap.servers" in settings)
+        _check_store(store, mode)
     if "bootstrap.servers" not in settings and not path:
         raise OptionError("option kafka.bootstrap.servers is missing: say where the brokers are")
-    starting = _bound(given, "starting", LATEST if streaming else EARLIEST)
+    history = given.get("history", _text)
+    if history and "bootstrap.servers" not in settings:
+        raise OptionError("option history needs kafka.bootstrap.servers: what follows it is in the log")
+    # A stream that is given a history is to begin with it.
+    starting = _bound(given, "starting", LATEST if streaming and not history else EARLIEST)
     ending = _bound(given, "ending", LATEST)
     if streaming:
         _check_stream(given)
@@ -232,23 +333,23 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         offset_retries=given.get("fetchOffset.numRetries", as_int, 3),
         offset_retry_ms=given.get("fetchOffset.retryIntervalMs", as_int, 1000),
         poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", as_positive, 120_000),
+        history=history,
         read_mode=mode,
         path=path,
         store_url=store.pop("store.url", None),
         store_class=store.pop("store.class.name", None),
         store_settings=tuple(sorted((name.removeprefix(STORE_PREFIX), text) for name, text in store.items())),
+        checked_file=given.get("checkedFile", _text),
     )
 
 
-def _check_store(store: Mapping[str, str], mode: str, has_brokers: bool) -> None:
+def _check_store(store: Mapping[str, str], mode: str) -> None:
     if not store.get("store.url", "").strip() and not store.get("store.class.name", "").strip():
         raise OptionError("option store.url is missing: say where the remote store is, or store.class.name")
     if mode != "segments":
         raise OptionError(
             "options store.* need read.mode=segments: brokers read their remote store themselves"
         )
-    if not has_brokers:
-        raise OptionError("options store.* need kafka.bootstrap.servers: brokers know what is in the store")
 
 
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -315,7 +416,9 @@ def _selection(given: Given) -> Selection:
         return Selection(partitions=given.get("assign", as_partitions))
     if chosen[0] == "subscribe":
         return Selection(topics=given.get("subscribe", as_names))
-    return Selection(pattern=given.get("subscribePattern", _text))
+    pattern = given.get("subscribePattern", _text)
+    java_pattern(pattern)  # what is wrong with it is to be told now, not in the first batch
+    return Selection(pattern=pattern)
 
 
 def _bound(given: Given, side: str, default: Bound) -> Bound:
@@ -335,24 +438,27 @@ def _offsets(name: str, text: str) -> Bound:
         return EARLIEST if lower == "earliest" else LATEST
     if not lower.startswith("{"):
         raise OptionError(f"option {name} must be earliest, latest or JSON of offsets, not {text!r}")
-    return Bound(numbers=as_numbers(name, text, least=Place.EARLIEST))
+    return Bound(numbers=as_numbers(name, text, least=OffsetSpec.EARLIEST))
 
 
 def _check_stream(given: Given) -> None:
-    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+    # A time that has passed is the same end whenever it is asked for; offsets would have to be kept.
+    for name in ("endingOffsets", "endingOffsetsByTimestamp"):
         if name in given:
-            raise OptionError(f"option {name} is for batch reads: a stream has no end (see availableNow)")
+            raise OptionError(
+                f"option {name} is for batch reads: a stream has no end (see endingTimestamp, availableNow)"
+            )
 
 
 def _check_batch(starting: Bound, ending: Bound) -> None:
-    if starting.place == Place.LATEST:
+    if starting.place == OffsetSpec.LATEST:
         raise OptionError("startingOffsets cannot be latest in a batch read: nothing would be read")
-    if ending.place == Place.EARLIEST:
+    if ending.place == OffsetSpec.EARLIEST:
         raise OptionError("endingOffsets cannot be earliest in a batch read: nothing would be read")
     first, last = starting.numbers, ending.numbers
     for name, numbers, forbidden, bound in (
-        ("startingOffsets", first, Place.LATEST, starting),
-        ("endingOffsets", last, Place.EARLIEST, ending),
+        ("startingOffsets", first, OffsetSpec.LATEST, starting),
+        ("endingOffsets", last, OffsetSpec.EARLIEST, ending),
     ):
         wrong = [] if bound.by_time else [tp for tp, number in (numbers or {}).items() if number == forbidden]
         if wrong:

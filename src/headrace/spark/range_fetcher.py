@@ -10,16 +10,14 @@ is raised; who reads decides whether to go on behind it.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients.background import Background
-from headrace.clients.configuration import ClientConfig
-from headrace.clients.consuming.core import ConsumerCore
-from headrace.clients.consuming.records import Chunk
+from headrace.clients import OffsetSpec
+from headrace.clients.config import CONSUMER, ClientConfig
 from headrace.clients.errors import (
     ClientError,
     LogTruncatedError,
@@ -27,11 +25,14 @@ from headrace.clients.errors import (
     RefusedError,
     TimedOutError,
 )
-from headrace.clients.offset_lookup import Place, find_offsets
-from headrace.clients.setting_tables import CONSUMER
-from headrace.clients.world import system_world
+from headrace.clients.internals.background import Background
+from headrace.clients.internals.consumer.completed_fetch import CompletedFetch
+from headrace.clients.internals.consumer.core import ConsumerCore
+from headrace.clients.internals.environment import system_environment
+from headrace.clients.internals.offset_lookup import find_offsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
+from headrace.spark.worker import WorkerClients
 
 # One answer is one Arrow batch: large enough that Spark's cost of a batch does not show. Two wait, one is on
 # its way and one is being decoded, so a task holds some five of these whatever the backlog is.
@@ -69,16 +70,12 @@ class RangeFetcher:
         self._config = ClientConfig(CONSUMER, settings)
         self._patience_ms = options.poll_timeout_ms
         self._background = Background("headrace-spark")
-        world = system_world(
-            self._background.loop,
-            send_buffer_bytes=self._config.int("send.buffer.bytes"),
-            receive_buffer_bytes=self._config.int("receive.buffer.bytes"),
-        )
+        environment = system_environment(self._background.loop, self._config)
         # Those are for rows; columns have kernels of their own.
-        world = replace(world, load_kernels=lambda: None)
+        environment = replace(environment, load_kernels=lambda: None)
         with self._background.closed_on_error():
-            self._core = self._background.call(ConsumerCore, world, self._config)
-        self._now_ms = world.now_ms
+            self._core = self._background.call(ConsumerCore, environment, self._config)
+        self._now_ms = environment.now_ms
 
     def close(self) -> None:
         with contextlib.closing(self._background):
@@ -93,7 +90,7 @@ class RangeFetcher:
         """Stop fetching until the next range."""
         self._background.call(self._core.assign, ())
 
-    def chunks(self, wanted: OffsetRange) -> Iterator[tuple[int, Chunk]]:
+    def chunks(self, wanted: OffsetRange) -> Iterator[tuple[int, CompletedFetch]]:
         """What the broker has of a range, as it came, each with the offset to read it from.
 
         DataLossError where part of it is not there; TimedOutError where nothing comes for too long.
@@ -124,7 +121,7 @@ class RangeFetcher:
         self._core.news()
 
     def _check_patience(self, wanted: OffsetRange, position: int, waited_ms: int) -> None:
-        partition, trouble = wanted.topic_partition, self._core.freshness.trouble
+        partition, trouble = wanted.topic_partition, self._core.metadata_updater.trouble
         gone = isinstance(trouble, RefusedError) and trouble.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if gone and waited_ms >= _GONE_AFTER_MS:
             raise DataLossError(f"topic {wanted.topic!r} was deleted before {wanted} were read", wanted.end)
@@ -157,44 +154,20 @@ class RangeFetcher:
         return DataLossError(f"{partition} ends at offset {latest} now, before {position}: {error}", latest)
 
     def _ends(self, partition: TopicPartition) -> tuple[int, int]:
-        cluster = self._core.cluster
-        first = self._background.run(find_offsets(cluster, {partition: Place.EARLIEST}))
-        last = self._background.run(find_offsets(cluster, {partition: Place.LATEST}))
+        client = self._core.client
+        first = self._background.run(find_offsets(client, {partition: OffsetSpec.EARLIEST}))
+        last = self._background.run(find_offsets(client, {partition: OffsetSpec.LATEST}))
         return first[partition].offset, last[partition].offset
 
 
-_Key = tuple[tuple[str, str], ...]
-
-# Fetchers that no task of this worker uses now, the longest unused first. A worker runs one task at a time,
-# and may serve a few queries with settings of their own.
-_IDLE: list[tuple[_Key, RangeFetcher]] = []
-_IDLE_MAX: Final = 4
+# Those that no task of this worker uses now.
+_FETCHERS: Final = WorkerClients(RangeFetcher.close)
 
 
 @contextlib.contextmanager
 def borrowed_fetcher(options: ReadOptions) -> Iterator[RangeFetcher]:
     """A fetcher with these settings: one that an earlier task has left, or a new one."""
-    key = _key(options.settings, options)
-    fetcher = _idle(key) or RangeFetcher(options)
-    try:
+    key = (*sorted(options.settings.items()), options.group_id_prefix, options.poll_timeout_ms)
+    with _FETCHERS.lent(key, lambda: RangeFetcher(options)) as fetcher:
         yield fetcher
-    except BaseException:  # also GeneratorExit: Spark wants no more rows
-        fetcher.close()
-        raise
-    fetcher.rest()
-    _IDLE.append((key, fetcher))
-    if len(_IDLE) > _IDLE_MAX:
-        _IDLE.pop(0)[1].close()
-
-
-def _idle(key: _Key) -> RangeFetcher | None:
-    for index, (settings, fetcher) in enumerate(_IDLE):
-        if settings == key:
-            del _IDLE[index]
-            return fetcher
-    return None
-
-
-def _key(settings: Mapping[str, str], options: ReadOptions) -> _Key:
-    more = (("", options.group_id_prefix), ("", str(options.poll_timeout_ms)))
-    return (*sorted(settings.items()), *more)
+        fetcher.rest()

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
-from headrace.clients.consuming.records import Chunk, broken
+from headrace.clients.internals.consumer.completed_fetch import CompletedFetch, broken
 from headrace.records.codecs import UnpackedTooLargeError
-from headrace.records.columns import Aborted, AbortedTransaction, Decoded, read_columns
-from headrace.records.columns_sections import SECTION_BYTES_MAX
+from headrace.records.columns.decode import Decoded, read_columns
+from headrace.records.columns.sections import SECTION_BYTES_MAX, AbortedTransaction, AbortedTransactionLike
 from headrace.spark.columns import decoded_names, fit
 from headrace.spark.data_loss import report_data_loss
 from headrace.spark.options import ReadOptions
@@ -43,14 +43,32 @@ def read_range(
             try:
                 for offset, chunk in fetcher.chunks(left):
                     yield from chunk_rows(chunk, offset, left, options, window)
+                    start = chunk.end
                 return
             except DataLossError as error:
-                report_data_loss(str(error), options)
+                lost = OffsetRange(wanted.topic, wanted.partition, start, min(error.resume_at, wanted.end))
+                yield from _from_history(lost, str(error), options, window)
                 start = error.resume_at
 
 
+def _from_history(
+    lost: OffsetRange, why: str, options: ReadOptions, window: TimeWindow | None
+) -> Iterator[pa.RecordBatch]:
+    """What the log has lost while it was read, where a table has it; else it is data loss."""
+    if options.history is None or lost.size <= 0:
+        report_data_loss(why, options)
+        return
+    from headrace.spark.history.lost_ranges import rows_from_table
+
+    yield from rows_from_table(lost, why, options, window)
+
+
 def chunk_rows(
-    chunk: Chunk, offset: int, wanted: OffsetRange, options: ReadOptions, window: TimeWindow | None = None
+    chunk: CompletedFetch,
+    offset: int,
+    wanted: OffsetRange,
+    options: ReadOptions,
+    window: TimeWindow | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a fetched chunk from an offset on, as batches that Spark takes as they are."""
     aborted = None
@@ -71,7 +89,7 @@ def rows_of(
     window: TimeWindow | None = None,
     *,
     end: int,
-    aborted: Sequence[Aborted] | None,
+    aborted: Sequence[AbortedTransactionLike] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows from an offset on of record batches that end at offset `end`, fetched or out of a file.
 
@@ -103,7 +121,7 @@ def _decode(
     offset: int,
     wanted: OffsetRange,
     columns: list[str],
-    aborted: Sequence[Aborted] | None,
+    aborted: Sequence[AbortedTransactionLike] | None,
 ) -> Decoded:
     bytes_max = _UNPACKED_BYTES
     while True:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from headrace.spark.offsets import PartitionOffsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange, TimeWindow, split
-from headrace.spark.worker_garbage import spare_modules
+from headrace.spark.worker import hush_closed_sockets, spare_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,9 @@ class TaskPlanner:
         self, asked: PartitionOffsets, ranges: Iterable[OffsetRange], window: TimeWindow | None = None
     ) -> list[InputPartition]:
         """One at least, since Spark wants one: an empty range of nothing."""
+        from_table: list[InputPartition] = []
+        if self._options.history is not None:
+            ranges, from_table = self._from_table(asked, ranges, window)
         found: list[InputPartition]
         if self._direct is not None:
             found = [
@@ -59,7 +62,21 @@ class TaskPlanner:
                 max_records=self._options.max_records_per_partition,
             )
             found = [RangePartition(each, window) for each in pieces]
-        return found or [RangePartition(OffsetRange("", 0, 0, 0))]
+        return [*from_table, *found] or [RangePartition(OffsetRange("", 0, 0, 0))]
+
+    def _from_table(
+        self, asked: PartitionOffsets, ranges: Iterable[OffsetRange], window: TimeWindow | None
+    ) -> tuple[list[OffsetRange], list[InputPartition]]:
+        """What is left for the log, and the tasks of what the history has."""
+        from headrace.spark.history.union_offsets import UnionOffsets
+        from headrace.spark.history.union_tasks import history_tasks
+
+        assert isinstance(asked, UnionOffsets)
+        parts = asked.parts(ranges)
+        if not parts.from_table:
+            return parts.from_log, []
+        files, least = asked.snapshot.files(), self._options.min_partitions
+        return parts.from_log, [*history_tasks(files, parts.from_table, window, min_partitions=least)]
 
 
 def _direct_reading(options: ReadOptions) -> "DirectReading":
@@ -70,8 +87,13 @@ def _direct_reading(options: ReadOptions) -> "DirectReading":
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
     """The rows of a task."""
-    assert isinstance(partition, RangePartition)
-    if partition.wanted.size > 0:
+    hush_closed_sockets()
+    if not isinstance(partition, RangePartition):
+        from headrace.spark.history.union_tasks import HistoryPartition, read_history
+
+        assert isinstance(partition, HistoryPartition)
+        yield from read_history(partition, options)
+    elif partition.wanted.size > 0:
         yield from _rows(partition, options)
     spare_modules()
 

@@ -6,7 +6,7 @@ unit tests want.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 # A fixed day, so that runs do not depend on the day they are made on (14 November 2023).
 WALL_MS_AT_START: Final = 1_700_000_000_000
@@ -27,6 +27,9 @@ class VirtualClock:
     def monotonic_ms(self) -> int:
         return self._time_ns() // 1_000_000 + self._advanced_ms
 
+    def monotonic_ns(self) -> int:
+        return self._time_ns() + self._advanced_ms * 1_000_000
+
     def jump(self, by_ms: int) -> None:
         """Somebody set the wall clock: it differs by `by_ms` from now on. Monotonic time does not notice."""
         self._wall_ms += by_ms
@@ -35,3 +38,34 @@ class VirtualClock:
         """Let time pass on this clock alone."""
         assert by_ms >= 0, "time never goes back; jump() sets the wall clock"
         self._advanced_ms += by_ms
+
+
+class Spender(Protocol):
+    """A process whose work takes time."""
+
+    spent_ns: int
+
+    def spend(self, ns: int) -> None: ...
+
+
+class BusyClock:
+    """The clock of a machine on which work takes time; implements `base.clock.Clock`.
+
+    A node looks at its monotonic clock after every frame and after every slice of work, to see whose turn it
+    is (`transport/serving_turns.py`). So what a look costs is what a frame costs, and some sixty elements.
+    """
+
+    def __init__(self, clock: VirtualClock, process: Spender, look_ns: int) -> None:
+        self._clock = clock
+        self._process = process
+        self._look_ns = look_ns
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def monotonic_ns(self) -> int:
+        self._process.spend(self._look_ns)
+        return self._clock.monotonic_ns() + self._process.spent_ns

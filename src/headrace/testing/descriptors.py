@@ -34,7 +34,7 @@ class Watch:
         self.writer: Handle | None = None
 
 
-class Descriptors:
+class DescriptorTable:
     """Open sockets by number, and who watches them."""
 
     def __init__(self) -> None:

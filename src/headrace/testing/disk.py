@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
-from headrace.base.chunks import Buffer
+from headrace.base.chunks import Buffer, ignore_fault
 from headrace.base.clock import Clock
 from headrace.testing.clock import VirtualClock
 from headrace.testing.disk_faults import DiskFaults, Operation, ProcessEndedError
@@ -38,12 +38,13 @@ class Crash(Enum):
 class VirtualFile:
     """An open file; implements `log.disk.File`."""
 
-    __slots__ = ("_disk", "_is_lock", "_is_open", "_writable", "content", "path")
+    __slots__ = ("_disk", "_is_lock", "_is_open", "_writable", "content", "on_fault", "path")
 
     def __init__(
         self, disk: "VirtualDisk", path: str, content: FileContent, *, writable: bool, is_lock: bool = False
     ) -> None:
         self.path = path
+        self.on_fault: Callable[[OSError], None] = ignore_fault
         self.content = content
         self._disk = disk
         self._writable = writable
@@ -142,6 +143,7 @@ class VirtualDisk:
         self._check("name", path)
         node = self.tree.find(path)
         if node is None and create:
+            self._check_name_fits(path)
             self._change(f"create {path}")
             return VirtualFile(self, path, self.tree.create(path, self.clock.now_ms()), writable=writable)
         return VirtualFile(self, path, self.tree.file(path), writable=writable)
@@ -186,6 +188,7 @@ class VirtualDisk:
     def make_folder(self, path: str) -> None:
         self._check("name", path)
         if not isinstance(self.tree.find(path), Folder):
+            self._check_name_fits(path)
             self._change(f"make folder {path}")
             self.tree.make_folder(path)
 
@@ -348,6 +351,10 @@ class VirtualDisk:
         if self.ended:
             raise ProcessEndedError
         self.faults.check(operation, path)
+
+    def _check_name_fits(self, path: str) -> None:
+        if self.faults.refuses_names:
+            raise fault(errno.ENOSPC, path)
 
     def _stop_is_due(self, what: str) -> bool:
         if self.ended:

@@ -31,6 +31,7 @@ class DiskFaults:
         self.flipped_read_rate = 0.0
         self.is_full = False
         self.is_gone = False
+        self.refuses_names = False  # a full disk that has no block left for a name either
         self.concerns: Callable[[str], bool] = _every_path
         self.operations = 0
         self._stop_at = 0
@@ -40,7 +41,7 @@ class DiskFaults:
         """A healthy disk again. A planned end of the process stays planned."""
         self.read_error_rate = self.write_error_rate = self.sync_error_rate = self.name_error_rate = 0.0
         self.flipped_read_rate = 0.0
-        self.is_full = self.is_gone = False
+        self.is_full = self.is_gone = self.refuses_names = False
         self.concerns = _every_path
 
     def calm(self) -> None:

@@ -10,6 +10,8 @@ own and work unchanged. Underneath, a `Scheduler` shared by all processes of a w
   result later still: what a thread did is in the world before the loop knows of it, and a crash may fall
   between.
 - `kill` ends the process where it stands, as SIGKILL would. `pause` and `resume` are SIGSTOP and SIGCONT.
+- Work takes no time, unless somebody says what it costs (`spend`): the process then does nothing else until
+  that has passed, while the others go on.
 
 An exception that reaches the loop is kept in `uncaught` for the world to judge, instead of being logged.
 """
@@ -24,7 +26,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-from headrace.testing.descriptors import Descriptors, Pollable, Side
+from headrace.testing.descriptors import DescriptorTable, Pollable, Side
 from headrace.testing.scheduler import NS_PER_SECOND, Event, Scheduler
 
 T = TypeVar("T")
@@ -105,10 +107,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.dead = False
         self.uncaught: list[dict[str, Any]] = []
         self.job_seconds = JOB_SECONDS
+        self.byte_ns = 0
+        """What a byte costs that is received or sent."""
+        self.spent_ns = 0
+        """What the round so far has cost."""
+        self._is_stopped = False
         self._random = self.scheduler.random_for(f"loop/{name}/{self.scheduler.processes_made}")
         # Handles and timers as they are made here: asyncio's own types do not tell what they run.
         self.queue: deque[Any] = deque()
-        self._descriptors = Descriptors()
+        self._descriptors = DescriptorTable()
         self.stirred = self._descriptors.stirred
         self._tasks: dict[int, tuple[asyncio.Task[Any], Coroutine[Any, Any, Any]]] = {}
         self._tasks_made = 0
@@ -172,6 +179,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         finally:
             asyncio_events._set_running_loop(None)
             self._inside = False
+            if self.spent_ns:
+                self._pass_time()
+
+    def spend(self, ns: int) -> None:
+        """What is being done takes so long: this process does nothing else until then."""
+        self.spent_ns += ns
+
+    def _pass_time(self) -> None:
+        ends_ns = self.scheduler.now_ns + self.spent_ns
+        self.spent_ns = 0
+        if not self.dead:
+            self.paused = True
+            self.scheduler.at(ends_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._is_stopped and not self.dead:
+            self.paused = False
+            self.scheduler.resume(self)
 
     def _tell_of(self, handle: asyncio.Handle, error: BaseException) -> None:
         """As asyncio's handles do it, which are not asked to run their callbacks here."""
@@ -337,11 +362,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def pause(self) -> None:
         """SIGSTOP: time goes on, this process does not."""
-        self.paused = True
+        self.paused = self._is_stopped = True
 
     def resume(self) -> None:
         """SIGCONT: what fell due meanwhile happens now."""
-        self.paused = False
+        self.paused = self._is_stopped = False
         self.scheduler.resume(self)
 
     def kill(self) -> None:

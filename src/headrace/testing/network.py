@@ -75,7 +75,7 @@ class Listening:
         self.host.loop.stir(self._number)
 
 
-class Machine:
+class NetworkMachine:
     """What stays while processes come and go: name, address, and whether there is power."""
 
     def __init__(self, name: str, address: str) -> None:
@@ -89,7 +89,7 @@ class Machine:
 class Host:
     """The network of one process; implements `transport.network.Network`."""
 
-    def __init__(self, network: "VirtualNetwork", machine: Machine, loop: SimulatedLoop) -> None:
+    def __init__(self, network: "VirtualNetwork", machine: NetworkMachine, loop: SimulatedLoop) -> None:
         self.network = network
         self.machine = machine
         self.loop = loop
@@ -145,7 +145,7 @@ class VirtualNetwork:
         self.scheduler = scheduler
         self.conditions = conditions or Conditions()
         self.rng = scheduler.random_for("network")
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, NetworkMachine] = {}
         self._blocked: set[tuple[str, str]] = set()
 
     def note(self, text: str) -> None:
@@ -153,7 +153,7 @@ class VirtualNetwork:
 
     # --- machines and processes ---
 
-    def machine(self, name_or_address: str) -> Machine | None:
+    def machine(self, name_or_address: str) -> NetworkMachine | None:
         found = self._machines.get(name_or_address)
         if found is None:
             by_address = (m for m in self._machines.values() if m.address == name_or_address)
@@ -164,7 +164,7 @@ class VirtualNetwork:
         """The network of a new process on the machine of that name, which then has power."""
         machine = self._machines.get(name)
         if machine is None:
-            machine = self._machines[name] = Machine(name, f"10.0.0.{len(self._machines) + 1}")
+            machine = self._machines[name] = NetworkMachine(name, f"10.0.0.{len(self._machines) + 1}")
         machine.is_up = True
         machine.host = Host(self, machine, loop)
         return machine.host
@@ -220,7 +220,7 @@ class VirtualNetwork:
 
     # --- connecting ---
 
-    def begin_connect(self, client: Host, target: Machine, port: int) -> Stream:
+    def begin_connect(self, client: Host, target: NetworkMachine, port: int) -> Stream:
         # A target without a process has no host to ask; one that never answers stands in for it.
         remote = target.host or Host(self, target, client.loop)
         stream = client.open_stream(client.free_address(), (target.address, port), remote)
@@ -228,7 +228,9 @@ class VirtualNetwork:
         self._ask(stream, target, port, give_up_ns, pause_s=1.0)
         return stream
 
-    def _ask(self, stream: Stream, target: Machine, port: int, give_up_ns: int, pause_s: float) -> None:
+    def _ask(
+        self, stream: Stream, target: NetworkMachine, port: int, give_up_ns: int, pause_s: float
+    ) -> None:
         """Send the opening packet, and again after a pause that doubles, until it is answered."""
         remote = target.host or stream.remote
         stream.remote = remote
@@ -243,7 +245,7 @@ class VirtualNetwork:
 
         self.carry(stream.host, remote, lambda: self._answer(stream, target, port, again), lost=again)
 
-    def _answer(self, stream: Stream, target: Machine, port: int, again: Callable[[], None]) -> None:
+    def _answer(self, stream: Stream, target: NetworkMachine, port: int, again: Callable[[], None]) -> None:
         """The opening packet arrived: refuse it, drop it, or let a new connection wait to be accepted."""
         if stream.closed:
             return

@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from headrace.base.clock import Clock
 from headrace.base.ids import uuid_text
 from headrace.node.assembly import Node
 from headrace.node.storage import format_node
@@ -25,7 +26,7 @@ from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
 from headrace.testing.world import World
-from headrace.tiered.store import RemoteStore
+from headrace.tiered.remote_storage import RemoteStorageManager
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class NodeCluster:
         roles: Mapping[int, str] | None = None,
         settings: Mapping[str, str] | None = None,
         first_voters: Sequence[int] = (),
-        remote_store: RemoteStore | None = None,
+        remote_store: RemoteStorageManager | None = None,
     ) -> None:
         self.world = world
         self.roles = {node_id: (roles or {}).get(node_id, BOTH) for node_id in range(1, nodes + 1)}
@@ -55,11 +56,12 @@ class NodeCluster:
         """The last process of each node, ready or not."""
         self.ended: dict[int, asyncio.Future[None]] = {}
         self.failures: list[tuple[int, Exception]] = []
+        self.clock_of: Callable[[Surroundings], Clock] = lambda own: own.clock
         self._settings = dict(settings or {})
         self._moved: dict[int, int] = {}
         self._cluster_id = uuid_text(world.rng.randbytes(16))
         self._first_voters = tuple(first_voters)
-        self.remote_store_of: Callable[[int], RemoteStore | None] = lambda node_id: remote_store
+        self.remote_store_of: Callable[[int], RemoteStorageManager | None] = lambda node_id: remote_store
         voters = VoterSet(
             Voter(n, world.rng.randbytes(16), {"CONTROLLER": (f"node{n}", CONTROLLER_PORT)})
             for n in first_voters
@@ -155,7 +157,7 @@ class NodeCluster:
         node = Node(
             self.config(node_id),
             loop=own.loop,
-            clock=own.clock,
+            clock=self.clock_of(own),
             disk=own.disk,
             network=own.network,
             rng=own.rng,

@@ -22,8 +22,7 @@ from threading import Lock
 from typing import Final
 
 from headrace.log.disk import File
-from headrace.tiered.store import RemoteStore, RemoteStoreError
-from headrace.tiered.stores.names import pieces
+from headrace.tiered.remote_storage import RemoteStorageError, RemoteStorageManager, pieces
 
 # How many calls a late object or an old listing may lie behind.
 _CALLS_BEHIND_MAX: Final = 10
@@ -44,11 +43,11 @@ class StoreFaults:
 
 
 class FaultyStore:
-    """Implements `RemoteStore`. Faults can be changed at any time; `lose` takes one object away."""
+    """Implements `RemoteStorageManager`. Faults can be changed at any time; `lose` takes one object away."""
 
     def __init__(
         self,
-        store: RemoteStore,
+        store: RemoteStorageManager,
         rng: random.Random,
         faults: StoreFaults | None = None,
         *,
@@ -144,6 +143,6 @@ class FaultyStore:
     def _hits(self, rate: float) -> bool:
         return rate > 0 and self._rng.random() < rate
 
-    def _failure(self, what: str, truth: str) -> RemoteStoreError:
+    def _failure(self, what: str, truth: str) -> RemoteStorageError:
         self._note(f"{what} fails: {truth}")
-        return RemoteStoreError(f"{what}: the store fails by its seed")
+        return RemoteStorageError(f"{what}: the store fails by its seed")

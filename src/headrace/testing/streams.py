@@ -60,6 +60,7 @@ class Stream:
             count = network.conditions.perhaps_fewer(network.rng, min(len(self.received), len(buffer)))
             buffer[:count] = self.received[:count]
             del self.received[:count]
+            self._loop.spend(count * self._loop.byte_ns)
             if self.other is not None and self.other.pipe is not None:
                 self.other.pipe.was_read(count)
             return count
@@ -187,6 +188,7 @@ class Stream:
 
     def _push(self, data: bytes) -> None:
         assert self.pipe is not None
+        self._loop.spend(len(data) * self._loop.byte_ns)
         self.pipe.push(data)
 
 

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.base.ids import TopicPartition
-from headrace.tiered.buffers import Buffers
-from headrace.tiered.store import WINDOW_BYTES_MAX
-from headrace.tiered.windows import Window, window_at
+from headrace.tiered.remote_storage import WINDOW_BYTES_MAX
+from headrace.tiered.windows import SegmentWindow, window_at
 
 MEMORY_BYTES_MAX: Final = 96 << 20
 WINDOW_BYTES_MIN: Final = 256 << 10
@@ -36,8 +35,8 @@ class WindowMemory:
     ) -> None:
         self._bytes_max = bytes_max
         self._window_bytes_max = window_bytes_max
-        self._by_segment: dict[bytes, list[Window]] = {}
-        self._used: OrderedDict[int, Window] = OrderedDict()  # by id; the longest unused first
+        self._by_segment: dict[bytes, list[SegmentWindow]] = {}
+        self._used: OrderedDict[int, SegmentWindow] = OrderedDict()  # by id; the longest unused first
         self._readers: OrderedDict[tuple[TopicPartition, int], float] = OrderedDict()  # when each read last
         self._bytes = 0
         self._reserved = 0
@@ -80,11 +79,11 @@ class WindowMemory:
 
     # --- windows ---
 
-    def get(self, segment_id: bytes, offset: int) -> Window | None:
+    def get(self, segment_id: bytes, offset: int) -> SegmentWindow | None:
         windows = self._by_segment.get(segment_id)
         return None if windows is None else window_at(windows, offset)
 
-    def touch(self, window: Window, upper: int, now: float) -> None:
+    def touch(self, window: SegmentWindow, upper: int, now: float) -> None:
         """Somebody has read of a window, up to `upper`; others may be behind, and come later."""
         window.is_spent = upper >= window.end_offset
         window.used_at = now
@@ -109,7 +108,7 @@ class WindowMemory:
         self._reserved += size
         return True
 
-    def _in_order_of_going(self, now: float, *, ahead: bool) -> Iterator[Window]:
+    def _in_order_of_going(self, now: float, *, ahead: bool) -> Iterator[SegmentWindow]:
         windows = list(self._used.values())
         yield from (window for window in windows if window.is_spent)
         for window in windows:
@@ -129,7 +128,7 @@ class WindowMemory:
         room = max(0, self._bytes_max - self.bytes_held)
         self._buffers.give_back(buffer, bytes_max=room + IN_REPLIES_BYTES)
 
-    def add(self, window: Window, buffer: bytearray, now: float) -> None:
+    def add(self, window: SegmentWindow, buffer: bytearray, now: float) -> None:
         """A window that came in this buffer, or in one of its own that had to be larger."""
         self._reserved -= len(buffer)
         self._bytes += len(window)
@@ -143,7 +142,7 @@ class WindowMemory:
             key=lambda each: each.first_offset,
         )
 
-    def _drop(self, window: Window) -> None:
+    def _drop(self, window: SegmentWindow) -> None:
         self._bytes -= len(window)
         if window.buffer is not None:
             self._keep(window.buffer)
@@ -152,3 +151,53 @@ class WindowMemory:
         windows.remove(window)
         if not windows:
             del self._by_segment[window.segment.segment_id]
+
+
+class Buffers:
+    """Memory for windows, used again and again. Called by the event loop only.
+
+    Getting and freeing megabytes costs milliseconds at times: pages are cleared and unmapped, and nobody else
+    in the process moves meanwhile. So buffers of windows that are gone are kept for the next ones. One that
+    somebody still looks into (a reply that has not left yet) is passed over until that is over: Python tells,
+    for a buffer with views cannot be resized.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[bytearray]] = {}
+        self.bytes_free = 0
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of exactly this size; what is in it is anything."""
+        free = self._free.get(size, ())
+        for number, buffer in enumerate(free):
+            if _is_unseen(buffer):
+                self._remove(size, number)
+                return buffer
+        return bytearray(size)
+
+    def give_back(self, buffer: bytearray, *, bytes_max: int) -> None:
+        """For the next one who needs its size; no more than `bytes_max` is kept, the oldest sizes go."""
+        size = len(buffer)
+        if size > bytes_max:
+            return
+        while self.bytes_free + size > bytes_max:
+            self._remove(next(iter(self._free)), 0)
+        self._free.setdefault(size, []).append(buffer)
+        self.bytes_free += size
+
+    def _remove(self, size: int, number: int) -> None:
+        free = self._free[size]
+        del free[number]
+        if not free:
+            del self._free[size]
+        self.bytes_free -= size
+
+
+def _is_unseen(buffer: bytearray) -> bool:
+    """Whether nobody holds a view of it."""
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return False
+    buffer.append(last)
+    return True

@@ -14,18 +14,17 @@ from typing import Final, NamedTuple
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.file_names import LOG
-from headrace.log.txn_index import AbortedTxn
-from headrace.records.batch_walk import walk_batches
+from headrace.log.transaction_index import AbortedTxn
 from headrace.records.header import read_header
-from headrace.tiered.custom_metadata import store_of
-from headrace.tiered.index_cache import IndexCache
-from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.store import RemoteStore, RemoteStoreError, read_into
+from headrace.records.kernels.batches import walk_batches
+from headrace.tiered.remote_index_cache import RemoteIndexCache
+from headrace.tiered.remote_storage import RemoteStorageError, RemoteStorageManager, read_into, store_of
+from headrace.tiered.segment_metadata import RemoteLogSegmentMetadata
 
 EVERYTHING: Final = (1 << 63) - 1
 
 
-class Aborted(NamedTuple):
+class AbortedTransactions(NamedTuple):
     """Aborted transactions that concern a window, as far as markers before `known_to` tell; those of later
     markers are in the log's local part.
     """
@@ -34,7 +33,7 @@ class Aborted(NamedTuple):
     known_to: int
 
 
-class Window:
+class SegmentWindow:
     """Whole batches of one remote segment."""
 
     __slots__ = (
@@ -52,7 +51,9 @@ class Window:
         "used_at",
     )
 
-    def __init__(self, segment: RemoteSegment, data: memoryview, *, position: int, first_offset: int) -> None:
+    def __init__(
+        self, segment: RemoteLogSegmentMetadata, data: memoryview, *, position: int, first_offset: int
+    ) -> None:
         """`data` starts with a batch, at this position of the segment, and may end inside of one.
         InvalidBytesError where it is anything else.
         """
@@ -70,7 +71,7 @@ class Window:
         self.end_offset = self._ends[-1] if self._ends else first_offset
         if self.is_last:
             self.end_offset = segment.end_offset + 1
-        self.aborted: Aborted | None = None
+        self.aborted: AbortedTransactions | None = None
         self.is_spent = False  # somebody has read it to its end
         self.used_at = 0.0
 
@@ -103,33 +104,44 @@ class Window:
 
 
 def read_window(
-    store: RemoteStore, segment: RemoteSegment, *, position: int, first_offset: int, buffer: bytearray
-) -> Window:
+    store: RemoteStorageManager,
+    segment: RemoteLogSegmentMetadata,
+    *,
+    position: int,
+    first_offset: int,
+    buffer: bytearray,
+) -> SegmentWindow:
     """As much of a segment as the buffer holds, or the one batch that is larger. Blocks. InvalidBytesError
     where what comes does not start with a batch.
     """
     data = memoryview(buffer)[: segment.size - position]
     _fill(store, segment, position, data)
-    window = Window(segment, data, position=position, first_offset=first_offset)
+    window = SegmentWindow(segment, data, position=position, first_offset=first_offset)
     if window.next_position > position:
         window.buffer = buffer
         return window
     batch = memoryview(bytearray(min(read_header(data).size, segment.size - position)))
     _fill(store, segment, position, batch)
-    return Window(segment, batch, position=position, first_offset=first_offset)
+    return SegmentWindow(segment, batch, position=position, first_offset=first_offset)
 
 
-def _fill(store: RemoteStore, segment: RemoteSegment, position: int, data: memoryview) -> None:
+def _fill(
+    store: RemoteStorageManager, segment: RemoteLogSegmentMetadata, position: int, data: memoryview
+) -> None:
     name = segment.object_name(LOG)
     count = read_into(store_of(store, segment), name, position, data)
     if count != len(data):
         end = position + len(data)
-        raise RemoteStoreError(f"{name} gave {count} bytes for {position} to {end}, it has {segment.size}")
+        raise RemoteStorageError(f"{name} gave {count} bytes for {position} to {end}, it has {segment.size}")
 
 
 def load_window(
-    store: RemoteStore, indexes: IndexCache, segment: RemoteSegment, offset: int, buffer: bytearray
-) -> Window:
+    store: RemoteStorageManager,
+    indexes: RemoteIndexCache,
+    segment: RemoteLogSegmentMetadata,
+    offset: int,
+    buffer: bytearray,
+) -> SegmentWindow:
     """The window that starts with the batch which the index has for `offset`, or with one before. Blocks."""
     for is_last_try in (False, True):
         _, position = indexes.offsets(segment).lookup(offset)
@@ -148,8 +160,11 @@ def load_window(
 
 
 def find_aborted(
-    indexes: IndexCache, segments: Iterable[RemoteSegment], window: Window, known_to: int
-) -> Aborted:
+    indexes: RemoteIndexCache,
+    segments: Iterable[RemoteLogSegmentMetadata],
+    window: SegmentWindow,
+    known_to: int,
+) -> AbortedTransactions:
     """Aborted transactions with records in a window. Markers may lie in later segments, so those from the
     window's own on are asked, until one says that all was decided; `segments` end at `known_to`. Blocks.
     """
@@ -159,11 +174,11 @@ def find_aborted(
             if txn.last_offset >= window.first_offset and txn.first_offset < window.end_offset:
                 found.append(txn)
             if txn.last_stable_offset >= window.end_offset:
-                return Aborted(found, EVERYTHING)
-    return Aborted(found, known_to)
+                return AbortedTransactions(found, EVERYTHING)
+    return AbortedTransactions(found, known_to)
 
 
-def window_at(windows: list[Window], offset: int) -> Window | None:
+def window_at(windows: list[SegmentWindow], offset: int) -> SegmentWindow | None:
     """The one that holds `offset`, of windows that are sorted by their first offsets."""
     number = bisect_left(windows, offset + 1, key=lambda window: window.first_offset) - 1
     while number >= 0:

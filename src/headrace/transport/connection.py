@@ -9,12 +9,14 @@ peer sends next, because the replies behind it would wait as well. How replies l
 `on_frames`, where there is one, is asked first: it may take several frames of a read at once.
 
 A frame is valid until `on_frame` returns: its memory is then used for the next read. It is writable, and what
-must live longer is copied by whoever needs it.
+must live longer is copied by whoever needs it, or `keep_frame` gives it the memory it lies in.
 
 Reading pauses, and TCP makes the peer wait, while
 - replies that are ready but unsent, or requests without a reply, exceed their bound (a peer that does not
   read);
 - unfinished frames hold too much memory over all connections (see `receive_memory`);
+- it has used up its slice of time, until its turn comes again (see `serving_turns`);
+- a request is worked on in slices (`work_on`): those behind it wait for it; or it is muted, by a quota;
 - the connection is finishing: no request is taken any more, replies that are due still leave.
 Frames that were read before a pause stay in the buffer and are handled when it ends.
 """
@@ -24,20 +26,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
 from headrace.base.chunks import Chunks, chunks_size
 from headrace.base.errors import InvalidBytesError
+from headrace.telemetry.fault_log import FaultLog
+from headrace.telemetry.limited_log import LimitedLog
 from headrace.transport.attention import Attention
-from headrace.transport.complaints import Complaints
 from headrace.transport.frame_reader import FrameReader
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import Socket
-from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.receive_memory import SHORT_FRAME_BYTES, ReceiveMemory
 from headrace.transport.sending import Sending
 from headrace.transport.sending_turns import SendingTurns
+from headrace.transport.serving_turns import LONG_NS, SLICE_NS, ServingTurns
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,12 @@ FLUSH_AT_BYTES: Final = 256 * 1024
 _PEER_IS_SLOW: Final = 1
 _MEMORY_IS_SHORT: Final = 2
 _FINISHING: Final = 4
+OTHERS_FIRST: Final = 8
+_AT_WORK: Final = 16
+_MUTED: Final = 32
+
+Work: TypeAlias = Generator["asyncio.Future[Any] | None", None, None]
+"""A request that takes long, cut into slices. It yields between them, and where it must wait, what for."""
 
 
 class ReplySlot:
@@ -77,8 +87,12 @@ class Connection:
         "_awaited_bytes",
         "_busy",
         "_catching_up",
-        "_complaints",
+        "_faults",
         "_idle",
+        "_is_bulk",
+        "_is_new",
+        "_kept_bytes",
+        "_limited_log",
         "_limits",
         "_loop",
         "_memory",
@@ -89,10 +103,16 @@ class Connection:
         "_parked_bytes",
         "_paused",
         "_reader",
+        "_reads",
         "_release",
         "_sending",
+        "_serving",
+        "_slice_ends_ns",
         "_slots",
         "_socket",
+        "_takes_long",
+        "_took_long",
+        "_work",
         "active_at",
         "attached",
         "closed",
@@ -111,9 +131,11 @@ class Connection:
         on_frames: OnFrames | None = None,
         on_close: OnClose,
         idle: IdleReaper,
-        complaints: Complaints,
+        limited_log: LimitedLog,
+        faults: FaultLog | None = None,
         attention: Attention | None = None,
         turns: SendingTurns | None = None,
+        serving: ServingTurns | None = None,
     ) -> None:
         self._loop = loop
         self._socket = socket
@@ -122,8 +144,10 @@ class Connection:
         self._on_frame = on_frame
         self._on_frames = None if limits.check_views else on_frames
         self._on_close = on_close
-        self._complaints = complaints
+        self._limited_log = limited_log
+        self._faults = faults or FaultLog(loop.time, log)
         self._attention = attention
+        self._serving = serving or ServingTurns(loop)
         self._reader = FrameReader(memory, limits.frame_bytes_max)
         self._sending = Sending(
             loop,
@@ -138,6 +162,14 @@ class Connection:
         self._parked_bytes = 0  # replies that are ready behind a slot that is not
         self._release: Callable[[], None] | None = None  # lets go of a reply that is held
         self._paused = 0
+        self._reads = False  # the loop tells us when there is something to read
+        self._work: Work | None = None
+        self._kept_bytes = 0  # of the frame that is worked on
+        self._slice_ends_ns = 0
+        # The last read did; where two in a row did, so will the next. Of a newcomer nothing is known: where
+        # thousands come at once it is they who wait, and not those who are known to ask for little.
+        self._is_new = self._took_long = self._takes_long = True
+        self._is_bulk = False  # a long frame is unfinished
         self._busy = False  # handling frames: replies are flushed together at the end
         self._awaited_bytes = 1  # the socket wakes us when so many are there
         self._catching_up = False  # a pause is over, and the frames from before it are not handled yet
@@ -163,6 +195,10 @@ class Connection:
         self._reader.frame_bytes_max = value
 
     @property
+    def socket(self) -> Socket:
+        return self._socket
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes of replies that are ready and that the kernel has not taken."""
         return self._outbox.size + self._parked_bytes
@@ -177,9 +213,19 @@ class Connection:
         """The peer waits for a reply that is not made yet, so its silence is not idleness."""
         return bool(self._slots) and not self._outbox.size
 
+    @property
+    def awaits_peer(self) -> bool:
+        """An unfinished frame goes on when the peer sends or reads something, and not when we do."""
+        return not self._catching_up and not self._paused & ~_PEER_IS_SLOW
+
     def start(self) -> None:
         """Begin to read."""
-        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._reads:
+            self._reads = True
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
     def begin_reply(self) -> ReplySlot:
         """The slot of the request being handled; its reply leaves after those of all earlier slots."""
@@ -222,8 +268,10 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        if not self._paused:
+        if self._reads:
+            self._reads = False
             self._loop.remove_reader(self._socket.fileno())
+        self._work = None
         self._sending.close()
         self._socket.close()
         self._memory.release(self)
@@ -241,6 +289,28 @@ class Connection:
             self._go_on()  # first what is there: a buffer full of whole frames has no room for more
             if self.closed or self._paused:
                 return
+        serving = self._serving
+        if serving.is_crowded and (self._takes_long or self._is_bulk):
+            self._queue_up(in_crowd=self._is_new or self._is_bulk)
+            return
+        began_ns = serving.monotonic_ns()
+        self._slice_ends_ns = began_ns + SLICE_NS
+        self._is_new = False
+        self._read()
+        spent_ns = serving.monotonic_ns() - began_ns
+        self._note_took(spent_ns)
+        serving.note_spent(spent_ns)
+        if self._attention is not None:
+            self._attention.served()
+
+    def _note_took(self, spent_ns: int) -> None:
+        is_long = spent_ns > LONG_NS
+        self._takes_long, self._took_long = is_long and self._took_long, is_long
+        if is_long and spent_ns >= self._serving.slow_ns:
+            self._serving.on_slow(self.attached, spent_ns)
+
+    def _read(self) -> None:
+        """Read and serve until nothing is left, a bound is reached or the slice is over."""
         if self._memory.is_short and not self._memory.may_read(self):
             self._pause(_MEMORY_IS_SHORT)
             return
@@ -255,14 +325,16 @@ class Connection:
                 if not filled or self.closed:
                     break
                 left -= count
+                if self._serving.monotonic_ns() >= self._slice_ends_ns:
+                    break
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self.abort(str(error))
+        except Exception as error:  # else the socket stays readable, and the same is met in every turn
+            self._end_for_fault(error)
         self._settle()
         self._sending.note_read()
-        if self._attention is not None:
-            self._attention.served()
 
     def _handle_frames(self) -> None:
         """Hand out the frames in the buffer until a bound is reached, then flush their replies."""
@@ -290,13 +362,12 @@ class Connection:
                 if self._outbox.size >= FLUSH_AT_BYTES:
                     self._sending.flush()
                 self._pause_if_peer_is_slow()
+                if self._serving.monotonic_ns() >= self._slice_ends_ns and reader.has_frame:
+                    self._queue_up()
         except InvalidBytesError as error:
-            self._complaints.write("closing %s for a broken frame: %s", self, error)
-            self._sending.flush()  # what was asked properly before has been answered
-            self.abort(str(error))
+            self.refuse(error)
         except Exception as error:
-            log.exception("closing %r: its frame could not be handled", self)
-            self.abort(repr(error))
+            self._end_for_fault(error)
         finally:
             self._busy = False
         if self._outbox.size:
@@ -304,22 +375,38 @@ class Connection:
         elif self._paused:
             self._end_pause_if_sent()
 
+    def _end_for_fault(self, error: Exception) -> None:
+        self._faults.note("a connection is closed because what came on it could not be handled", error, self)
+        self.abort(repr(error))
+
+    def refuse(self, error: InvalidBytesError) -> None:
+        """A frame is broken, and what comes behind it cannot be trusted."""
+        self._limited_log.write("closing %s for a broken frame: %s", self, error)
+        self._sending.flush()  # what was asked properly before has been answered
+        self.abort(str(error))
+
     def _settle(self) -> None:
         """Return the buffer, or account for what an unfinished frame holds of it."""
         if self.closed:
             self._reader.discard()
             return
-        held = self._reader.settle()
+        held, announced = self._reader.settle() + self._kept_bytes, 0
         if not held:
             self._memory.release(self)
-        elif not self._memory.hold(self, held) and not self.closed:
-            self._pause(_MEMORY_IS_SHORT)
+        else:
+            announced, received = self._reader.announced_bytes, self._reader.received_bytes
+            may_go_on = self._memory.hold(self, held, received=received, frame_bytes=announced)
+            if not may_go_on and not self.closed and self._work is None:
+                self._pause(_MEMORY_IS_SHORT)
+        if self._work is None:
+            self._kept_bytes = 0
+        self._is_bulk = announced > SHORT_FRAME_BYTES
         if held or self._awaited_bytes > 1:
-            self._await_rest()
+            self._await_rest(announced)
 
-    def _await_rest(self) -> None:
+    def _await_rest(self, announced: int) -> None:
         """Be woken for a good part of a large frame's rest, not for every packet."""
-        missing, limits = self._reader.missing_bytes, self._limits
+        missing, limits = announced - self._reader.received_bytes, self._limits
         awaited = min(missing, limits.awaited_bytes_max) if missing > limits.awaited_bytes_min else 1
         if awaited != self._awaited_bytes and not self.closed:
             self._awaited_bytes = awaited
@@ -333,7 +420,8 @@ class Connection:
             self._pause(_PEER_IS_SLOW)
 
     def _pause(self, reason: int) -> None:
-        if not self._paused:
+        if self._reads:
+            self._reads = False
             self._loop.remove_reader(self._socket.fileno())
         self._paused |= reason
 
@@ -342,7 +430,7 @@ class Connection:
             return
         self._paused &= ~reason
         if not self._paused:
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+            self._read_on()
             # The buffer may hold whole frames from before the pause, and nothing more may ever come.
             self._catching_up = True
             self._loop.call_soon(self._go_on)
@@ -350,13 +438,99 @@ class Connection:
     def _go_on(self) -> None:
         if self._catching_up and not self.closed and not self._paused:
             self._catching_up = False
-            self._reader.reopen()
-            self._handle_frames()
-            self._settle()
+            self._slice_ends_ns = self._serving.monotonic_ns() + SLICE_NS
+            self._serve_buffered()
+
+    def _serve_buffered(self) -> None:
+        """Hand out whole frames that were read before a pause."""
+        self._reader.reopen()
+        self._handle_frames()
+        self._settle()
+
+    # Taking turns
+
+    def work_on(self, work: Work) -> None:
+        """Do the request being handled in slices, when it is this connection's turn. Frames behind it wait
+        until it is done, as do replies: `work` fills its slot itself.
+        """
+        assert self._work is None, "frames behind a request that is worked on are not handed out"
+        self._work = work
+        self._pause(_AT_WORK)
+        self._serving.join(self)
+
+    def keep_frame(self) -> None:
+        """The frame being handled outlives `on_frame`, without a copy: nothing else is received into its
+        memory, which counts as that of an unfinished one for as long as it is worked on.
+        """
+        if self._work is None:  # else it was copied before
+            self._kept_bytes = max(self._reader.detach(), 1)
+
+    @property
+    def keeps_frame(self) -> bool:
+        """Whether the frame that was handled last is kept."""
+        return self._kept_bytes > 0
+
+    def _queue_up(self, *, in_crowd: bool = False) -> None:
+        if not self._paused & OTHERS_FIRST:
+            self._pause(OTHERS_FIRST)
+            self._serving.join(self, in_crowd=in_crowd)
+
+    def take_turn(self) -> None:
+        """Go on for a slice: with the request that is worked on, or with frames that wait and what comes."""
+        if self.closed:
+            return
+        began_ns = self._serving.monotonic_ns()
+        self._slice_ends_ns = began_ns + SLICE_NS
+        if self._work is not None:
+            self._go_on_working(self._work)
+            return
+        self._paused &= ~OTHERS_FIRST
+        if self._paused or self._catching_up:
+            return  # who ends that pause sees to the frames
+        self._is_new = False
+        self._serve_buffered()
+        if not self._paused and not self.closed:
+            self._read_on()
+            self._read()
+        self._note_took(self._serving.monotonic_ns() - began_ns)
+
+    def _go_on_working(self, work: Work) -> None:
+        try:
+            while True:
+                awaited = next(work)
+                if self.closed:
+                    return
+                if awaited is not None and not awaited.done():
+                    awaited.add_done_callback(self._awaited)
+                    return
+                if self._serving.monotonic_ns() >= self._slice_ends_ns:
+                    self._serving.join(self)
+                    return
+        except StopIteration:
+            pass
+        except Exception as error:
+            self._end_for_fault(error)
+        self._work = None
+        self._kept_bytes = 0
+        self._resume(_AT_WORK)
+
+    def _awaited(self, _: object) -> None:
+        if not self.closed:
+            self._serving.join(self)
+
+    def mute(self) -> None:
+        """Take no request until `unmute`. Replies leave meanwhile."""
+        self._pause(_MUTED)
+
+    def unmute(self) -> None:
+        self.active_at = self._idle.now
+        self._resume(_MUTED)
 
     def resume_for_memory(self) -> None:
-        """There is memory for unfinished frames again."""
-        self._resume(_MEMORY_IS_SHORT)
+        """There is memory for unfinished frames again. Many hear of it at once: they take turns."""
+        if not self.closed and self._paused & _MEMORY_IS_SHORT:
+            self._paused &= ~_MEMORY_IS_SHORT
+            self._queue_up(in_crowd=True)
 
     # Writing
 
@@ -420,5 +594,7 @@ def _hand_out_checked(connection: Connection, frame: memoryview, on_frame: OnFra
     private = bytearray(frame)
     view = memoryview(private)
     on_frame(connection, view)
+    if connection.keeps_frame:
+        return
     view.release()
     private.clear()

@@ -16,10 +16,13 @@ import struct
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
+from headrace.base.large_memory import grow_room
 from headrace.transport.network import Socket
 from headrace.transport.receive_memory import ReceiveBuffer, ReceiveMemory
 
 LENGTH_BYTES: Final = 4
+# How the first record of a TLS handshake begins: its kind, and version 3.
+TLS_HANDSHAKE: Final = 0x1603
 _length_at = struct.Struct(">i").unpack_from
 
 
@@ -71,7 +74,10 @@ class FrameReader:
             return None
         (length,) = _length_at(buffer.data, self.start)
         if length <= 0 or length > self.frame_bytes_max:
-            raise InvalidBytesError(f"a frame of {length} bytes: it must have 1 to {self.frame_bytes_max}")
+            hint = "; it speaks TLS, and this listener does not" if length >> 16 == TLS_HANDSHAKE else ""
+            raise InvalidBytesError(
+                f"a frame of {length} bytes: it must have 1 to {self.frame_bytes_max}{hint}"
+            )
         end = begin + length
         if end > self.end:
             return None
@@ -79,6 +85,14 @@ class FrameReader:
         if length > self._largest:
             self._largest = length
         return buffer.view[begin:end]
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether the next frame is there as a whole, or is none at all."""
+        begin = self.start + LENGTH_BYTES
+        if self.buffer is None or begin > self.end:
+            return False
+        return begin + int(_length_at(self.buffer.data, self.start)[0]) <= self.end
 
     def pass_over(self, to: int, largest: int) -> None:
         """Frames up to `to` were taken out of the buffer by another way; the `largest` had so many bytes."""
@@ -106,14 +120,29 @@ class FrameReader:
         return rest
 
     @property
-    def missing_bytes(self) -> int:
-        """What the unfinished frame still lacks, as far as its beginning is there; 0 or less: nothing."""
-        buffer = self.buffer
-        data = self._stash if buffer is None else buffer.data
-        start, end = (0, len(self._stash)) if buffer is None else (self.start, self.end)
-        if end - start < LENGTH_BYTES:
+    def received_bytes(self) -> int:
+        """What is there and not taken yet."""
+        return len(self._stash) if self.buffer is None else self.end - self.start
+
+    @property
+    def announced_bytes(self) -> int:
+        """What the unfinished frame has in all, its length included; 0 where that is not there yet."""
+        if self.received_bytes < LENGTH_BYTES:
             return 0
-        return int(_length_at(data, start)[0]) + LENGTH_BYTES - (end - start)
+        data, at = (self._stash, 0) if self.buffer is None else (self.buffer.data, self.start)
+        return int(_length_at(data, at)[0]) + LENGTH_BYTES
+
+    def detach(self) -> int:
+        """The frame that was taken last keeps its memory: nothing else is received into it. What came behind
+        it moves. Returns the bytes that it has for itself."""
+        buffer = self.buffer
+        if buffer is None:
+            return 0
+        self._stash = bytes(buffer.view[self.start : self.end])
+        self.buffer = None
+        self.start = self.end = 0
+        self.reopen()
+        return len(buffer.data)
 
     def discard(self) -> None:
         """The connection is gone: its buffer can serve others."""
@@ -141,10 +170,19 @@ class FrameReader:
         if rest >= LENGTH_BYTES:
             needed += int(_length_at(buffer.data, start)[0])
         if rest == size:
-            return self._move_to(self._memory.take_exactly(min(max(needed, size + 1), 2 * size)))
+            return self._grow(buffer, min(max(needed, size + 1), 2 * size))
         if start and (not rest or start + needed > size or self.end == size):
             self._move_to(buffer)
         return buffer
+
+    def _grow(self, buffer: ReceiveBuffer, size: int) -> ReceiveBuffer:
+        """Make room behind an unfinished frame that fills its buffer: by moving pages once it is large."""
+        if isinstance(buffer.data, bytearray):
+            return self._move_to(self._memory.take_exactly(size))
+        buffer.view.release()
+        data = grow_room(buffer.data, size)
+        self.buffer = grown = ReceiveBuffer(data, memoryview(data))
+        return grown
 
     def _move_to(self, target: ReceiveBuffer) -> ReceiveBuffer:
         """What is not handled yet moves to the front of `target`, which may be the buffer it is in."""

@@ -4,7 +4,8 @@ A server is open to strangers: whatever a peer can make us hold is bounded here,
 elsewhere.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 KIB: Final = 1024
@@ -55,14 +56,29 @@ class ReceiveLimits:
     # Bytes held by unfinished frames: above it their connections are read no further until others are done
     # (Kafka: queued.max.request.bytes, which is unlimited unless set).
     unfinished_bytes_max: int = 512 * MIB
-    # While others wait for that memory, a frame that has not moved for so long loses its connection.
+    # Where that is too much, a frame of which nothing came for so long loses its connection. A sender that
+    # is there sends more within some round trips.
+    idle_ms_max: int = 1_000
+    # While others wait for that memory, one that alone may go on must be done by then.
     stalled_ms_max: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    """How many connections are let in. Kafka: max.connections, max.connections.per.ip and its overrides."""
+class ListenerQuotaLimits:
+    """What one listener may let in. Kafka: max.connections and max.connection.creation.rate behind
+    `listener.name.NAME.`"""
 
     connections_max: int = 2**31 - 1
+    creation_rate_max: int = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionQuotaLimits:
+    """How many connections are let in. Kafka: max.connections, max.connections.per.ip and its overrides,
+    max.connection.creation.rate; and the same of single listeners, by their names."""
+
+    connections_max: int = 2**31 - 1
+    creation_rate_max: int = 2**31 - 1
     per_address_max: int = 2**31 - 1
-    per_address_overrides: tuple[tuple[str, int], ...] = ()
+    per_address_overrides: Mapping[str, int] = field(default_factory=dict)
+    of_listeners: Mapping[str, ListenerQuotaLimits] = field(default_factory=dict)

@@ -1,9 +1,5 @@
-"""Letting connections in, within limits; closing the quiet ones, and all of them in the end.
-
-Limits are Kafka's. `Admission` counts over all listeners of a node: at `max.connections` a listener stops
-accepting until a connection ends, and the kernel's backlog holds the newcomers. The listener that brokers use
-among themselves is let through even then, at the cost of the connection elsewhere that has been quiet
-longest. An address above its own limit is accepted and closed at once.
+"""Letting connections in, within limits (`connection_quotas`); closing the quiet ones, and all of them in the
+end.
 
 Accepting can fail for want of descriptors or memory. The newcomer then stays in the backlog and the listening
 socket stays readable, so trying again at once would spin: accepting pauses for a moment instead.
@@ -15,71 +11,39 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from headrace.telemetry.fault_log import FaultLog
+from headrace.telemetry.limited_log import LimitedLog
 from headrace.transport.attention import Attention
-from headrace.transport.complaints import Complaints
+from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
 from headrace.transport.connection import Connection, OnClose, OnFrame, OnFrames
+from headrace.transport.connection_quotas import ConnectionQuotas
 from headrace.transport.idle import IdleReaper
-from headrace.transport.limits import AdmissionLimits, ConnectionLimits
+from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import ListeningSocket, Network, Socket
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.secure_connection import OnRefused, SecureConnection
 from headrace.transport.sending_turns import SendingTurns
+from headrace.transport.serving_turns import ServingTurns
+from headrace.transport.tls import TlsSocket
 
 log = logging.getLogger(__name__)
 
 # Newcomers taken in one turn of the loop: a flood of them must not keep the others waiting.
-ACCEPTS_PER_TURN: Final = 64
+ACCEPTS_PER_TURN: Final = 16
 ACCEPT_PAUSE_SECONDS: Final = 0.1
+# Quiet connections that are closed at once where descriptors are used up: room for some of who tries again.
+CLOSED_FOR_ROOM: Final = 8
+# Sockets that wait to be closed because their addresses come too fast: each takes a descriptor.
+THROTTLED_MAX: Final = 256
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Admission:
-    """The connections of all listeners of a node, against the limits that hold for all of them."""
-
-    def __init__(self, limits: AdmissionLimits | None = None) -> None:
-        self.limits = limits or AdmissionLimits()
-        self._by_address: dict[str, int] = {}
-        self._overrides = dict(self.limits.per_address_overrides)
-        self._listeners: list[Listener] = []
-        self.count = 0
-
-    def join(self, listener: Listener) -> None:
-        self._listeners.append(listener)
-
-    def is_full(self) -> bool:
-        return self.count >= self.limits.connections_max
-
-    def enter(self, address: str) -> bool:
-        """Count one more from this address; False where it has its limit of connections already."""
-        limit = self._overrides.get(address, self.limits.per_address_max)
-        there = self._by_address.get(address, 0)
-        if there >= limit:
-            return False
-        self._by_address[address] = there + 1
-        self.count += 1
-        return True
-
-    def leave(self, address: str) -> None:
-        there = self._by_address[address] - 1
-        if there:
-            self._by_address[address] = there
-        else:
-            del self._by_address[address]
-        self.count -= 1
-        for listener in self._listeners:
-            listener.admit_again()
-
-    def close_quietest(self, spared: Listener) -> None:
-        """Make room for a listener that may not be kept out, if any connection is not its own."""
-        others = [c for listener in self._listeners if listener is not spared for c in listener.connections]
-        if others:
-            quietest = min(others, key=lambda connection: connection.active_at)
-            quietest.abort("made room for a connection between brokers")
-
-
 class Listener:
-    """One listening address. `on_open` sees a connection before its first frame."""
+    """One listening address. `on_open` sees a connection before its first frame, after its handshake where
+    `channel_builder` asks for one. One that is `for_cluster`
+    serves nodes without which the cluster would stand still: it may use some of the descriptors' reserve."""
 
     def __init__(
         self,
@@ -90,11 +54,16 @@ class Listener:
         on_frame: OnFrame,
         on_frames: OnFrames | None = None,
         attention: Attention | None = None,
+        serving: ServingTurns | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: OnClose | None = None,
         limits: ConnectionLimits | None = None,
-        admission: Admission | None = None,
-        between_brokers: bool = False,
+        faults: FaultLog | None = None,
+        name: str = "",
+        quotas: ConnectionQuotas | None = None,
+        for_cluster: bool = False,
+        channel_builder: ChannelBuilder = PLAINTEXT,
+        on_refused: OnRefused | None = None,
     ) -> None:
         self._loop = loop
         self._network = network
@@ -102,21 +71,28 @@ class Listener:
         self._on_frame = on_frame
         self._on_frames = on_frames
         self._attention = attention
+        self._serving = serving or ServingTurns(loop)
         self._on_open = on_open
         self._on_close = on_close
         self._limits = limits or ConnectionLimits()
-        self._admission = admission or Admission()
-        self._admission.join(self)
+        self.name = name
+        self._faults = faults or FaultLog(loop.time, log)
+        self.connections: dict[Connection, None] = {}  # in order of arrival
+        self._quotas = quotas or ConnectionQuotas()
+        self._quotas.join(self)
         self._turns = SendingTurns(loop)
-        self._between_brokers = between_brokers
+        self._throttled: dict[Socket, asyncio.TimerHandle] = {}  # to be closed, for their address's quota
+        self._for_cluster = for_cluster
+        self._channel_builder = channel_builder
+        self._on_refused = on_refused
         self._idle = IdleReaper(loop, self._limits.idle_ms_max)
-        self._complaints = Complaints(loop, log, logging.INFO)
+        self._limited_log = LimitedLog(loop.time, log, logging.INFO)
+        self._lacking = LimitedLog(loop.time, log, logging.WARNING)
         self._socket: ListeningSocket | None = None
         self._admits = False
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self.connections: dict[Connection, None] = {}  # in order of arrival
 
     def listen(self, host: str, port: int, *, backlog: int = 50, admit: bool = True) -> tuple[str, int]:
         """Open the address and begin to accept. Returns it with the port that was picked for 0.
@@ -163,58 +139,128 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
-                    self._pause_accepting(error)
+                    self._lacks_resources(error)
                     return
                 continue  # that newcomer left before it was let in
+            except MemoryError as error:
+                self._lacks_resources(error)
+                return
             self._let_in(socket)
+            if not self._accepting:
+                return
 
     def _has_room(self) -> bool:
-        if self._between_brokers or not self._admission.is_full():
-            return True
-        self._stop_accepting()
-        return False
+        if not self._quotas.has_slot(self):
+            self._stop_accepting()
+            return False
+        wait_s = self._quotas.wait_s(self)
+        if wait_s > 0:
+            self._pause_accepting(wait_s)
+            return False
+        return True
 
-    def _pause_accepting(self, error: OSError) -> None:
-        log.warning("cannot accept connections for want of resources, trying again shortly: %s", error)
+    def _pause_accepting(self, seconds: float) -> None:
         self._stop_accepting()
-        self._retry = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._end_pause)
+        self._retry = self._loop.call_later(seconds, self._end_pause)
 
     def _end_pause(self) -> None:
         self._retry = None
         self.admit_again()
 
     def _let_in(self, socket: Socket) -> None:
-        if self._admission.is_full():
-            self._admission.close_quietest(self)
-        if not self._admission.enter(socket.peer[0]):
-            self._complaints.write(
-                "refused %s: it has as many connections as one address may", socket.peer[0]
+        throttle_s = self._quotas.address_rates.throttle_s(socket.peer[0])
+        if throttle_s > 0:
+            self._close_later(socket, throttle_s)
+            return
+        if not self._quotas.enter(self, socket.peer[0]):
+            self._limited_log.write(
+                "refused %s: it has as many connections as one address may (max.connections.per.ip)",
+                socket.peer[0],
             )
             socket.close()
             return
-        connection = Connection(
-            self._loop,
-            socket,
-            memory=self._memory,
-            limits=self._limits,
-            on_frame=self._on_frame,
-            on_frames=self._on_frames,
-            on_close=self._closed,
-            idle=self._idle,
-            complaints=self._complaints,
-            attention=self._attention,
-            turns=self._turns,
-        )
+        descriptors = self._quotas.descriptors
+        if descriptors is not None and not descriptors.may_serve(socket.fileno(), needed=self._needed):
+            self._refuse_for_descriptors(socket)
+            return
+        connection = self._connection(self._channel_builder.server_socket(socket))
         self.connections[connection] = None
         self._idle.watch(connection)
+        if isinstance(connection, SecureConnection):
+            connection.accept_handshake(self._opened, self._on_refused)
+        else:
+            self._opened(connection)
+            connection.start()
+        self._quotas.close_excess()
+
+    def _connection(self, socket: Socket) -> Connection:
+        parts: dict[str, Any] = {
+            "memory": self._memory,
+            "limits": self._limits,
+            "on_frame": self._on_frame,
+            "on_frames": self._on_frames,
+            "on_close": self._closed,
+            "idle": self._idle,
+            "limited_log": self._limited_log,
+            "faults": self._faults,
+            "attention": self._attention,
+            "turns": self._turns,
+            "serving": self._serving,
+        }
+        if isinstance(socket, TlsSocket):
+            return SecureConnection(self._loop, socket, **parts)
+        return Connection(self._loop, socket, **parts)
+
+    def _opened(self, connection: Connection) -> None:
         if self._on_open is not None:
             self._on_open(connection)
-        connection.start()
+
+    def _close_later(self, socket: Socket, seconds: float) -> None:
+        """Its address makes connections faster than its quota: a client that is closed at once would come
+        again at once."""
+        self._limited_log.write(
+            "throttled %s: it makes connections faster than its quota (connection_creation_rate)",
+            socket.peer[0],
+        )
+        if len(self._throttled) >= THROTTLED_MAX:
+            socket.close()
+            return
+        self._throttled[socket] = self._loop.call_later(seconds, self._close_throttled, socket)
+
+    def _close_throttled(self, socket: Socket) -> None:
+        self._throttled.pop(socket).cancel()
+        socket.close()
+
+    @property
+    def _needed(self) -> bool:
+        return self._for_cluster or self._quotas.is_protected(self)
+
+    def _lacks_resources(self, error: Exception) -> None:
+        """The kernel has nothing left to accept a newcomer with."""
+        closed = self._quotas.free_descriptors(CLOSED_FOR_ROOM)
+        self._lacking.write(
+            "%s accepts nobody for a moment, for want of resources (%r); %d quiet connections are closed",
+            *(self.name or "a listener", error, closed),
+        )
+        self._pause_accepting(ACCEPT_PAUSE_SECONDS)
+
+    def _refuse_for_descriptors(self, socket: Socket) -> None:
+        """What is left of the descriptors belongs to files: who comes later gets a quiet one's place."""
+        address, taken = socket.peer[0], socket.fileno()
+        socket.close()
+        closed = self._quotas.free_descriptors(CLOSED_FOR_ROOM)
+        self._lacking.write(
+            "%s refused %s: %d descriptors are taken, and the rest is kept for files; %d quiet connections "
+            "are closed. Raise the limit (ulimit -n), or lower max.connections",
+            *(self.name or "a listener", address, taken, closed),
+        )
+        self._quotas.leave(address)
+        self._pause_accepting(ACCEPT_PAUSE_SECONDS)  # a flood may cost the others no more than some a second
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self.connections.pop(connection, None)
         self._idle.forget(connection)
-        self._admission.leave(connection.peer[0])
+        self._quotas.leave(connection.peer[0])
         if self._on_close is not None:
             self._on_close(connection, reason)
         if self._emptied is not None and not self.connections and not self._emptied.done():
@@ -223,6 +269,8 @@ class Listener:
     def close(self) -> None:
         """Accept no more and close every connection at once."""
         self.stop_listening()
+        for socket in list(self._throttled):
+            self._close_throttled(socket)
         for connection in list(self.connections):
             connection.abort("the listener closes")
         self._idle.close()

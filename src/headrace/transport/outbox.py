@@ -8,6 +8,7 @@ so no further call is made to learn it.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from typing import Final
 
@@ -80,9 +81,14 @@ class Outbox:
         return taken
 
     def _send_file(self, socket: Socket, head: FileSlice, offered: int) -> int:
-        count = socket.send_file(FileSlice(head.file, head.position, offered))
+        try:
+            count = socket.send_file(FileSlice(head.file, head.position, offered))
+        except OSError as error:
+            if error.errno == errno.EIO:  # everything else is about the socket
+                head.file.on_fault(error)
+            raise
         if count == 0:
-            raise FileEndedError(f"the file of a reply ended {head.size} bytes early")
+            raise _ended_early(head, head.size)
         if count == head.size:
             self._chunks.popleft()
         else:
@@ -130,7 +136,17 @@ class Outbox:
 
 
 def _read_slice(part: FileSlice) -> bytes:
-    data = part.read()
+    try:
+        data = part.read()
+    except OSError as error:
+        part.file.on_fault(error)
+        raise
     if len(data) != part.size:
-        raise FileEndedError(f"the file of a reply ended {part.size - len(data)} bytes early")
+        raise _ended_early(part, part.size - len(data))
     return data
+
+
+def _ended_early(part: FileSlice, missing_bytes: int) -> FileEndedError:
+    error = FileEndedError(f"it ended {missing_bytes} bytes before byte {part.position + part.size}")
+    part.file.on_fault(error)
+    return error

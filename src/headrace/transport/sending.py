@@ -114,9 +114,14 @@ class Sending:
         piece_bytes = limits.shared_turn_bytes_max if self._turns.begin_piece() else limits.turn_bytes_max
         try:
             taken = outbox.flush(self.socket, piece_bytes) if outbox.size else 0
-        except (OSError, ValueError) as error:  # the peer is gone, or a file of a reply was closed meanwhile
+        except (OSError, ValueError, MemoryError) as error:
+            # The peer is gone, a file of a reply was closed meanwhile, or there is no memory to send with.
             self._on_failed(str(error))
             return
+        except Exception as error:
+            # A fault of our own, told by the loop; the socket has room, so that it would come again at once.
+            self._on_failed(repr(error))
+            raise
         self._plan(has_room=not outbox.is_blocked)
         self._on_sent(taken)
 

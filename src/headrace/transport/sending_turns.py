@@ -23,7 +23,7 @@ SMALL_PIECES: Final = 64
 """So many after a short reply the next short one is still expected: about 10 ms of sending."""
 
 
-class Sender(Protocol):
+class QueuedSender(Protocol):
     """What the queue needs of a connection."""
 
     def take_turn(self) -> None:
@@ -37,7 +37,7 @@ class SendingTurns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: deque[Sender] = deque()
+        self._queue: deque[QueuedSender] = deque()
         self._small_pieces = 0
 
     def note_short(self) -> None:
@@ -58,7 +58,7 @@ class SendingTurns:
         """Whether somebody waits for a turn, so that a newcomer with much to send has to queue."""
         return bool(self._queue)
 
-    def join(self, sender: Sender) -> None:
+    def join(self, sender: QueuedSender) -> None:
         """Stand at the end of the queue. A sender joins once, and again after its turn."""
         if not self._queue:
             self._loop.call_soon(self._next)

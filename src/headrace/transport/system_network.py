@@ -167,6 +167,17 @@ def _plain_address(address: Any) -> tuple[str, int]:
     return host.removeprefix("::ffff:") if "." in host else host, port
 
 
+def tell_service_manager(state: str) -> None:
+    """What systemd is told of this service, as `READY=1` (sd_notify(3)); nothing where nobody asks."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    name = f"\0{address[1:]}" if address.startswith("@") else address
+    # A manager that has gone is no reason for a node not to serve.
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(state.encode(), name)
+
+
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Ports that nobody listens on, and that nobody is given by chance, now or while their server is down.
 

@@ -10,7 +10,7 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.transport.client_connection import ClientConnection
-from headrace.wire.apis import API, API_VERSIONS
+from headrace.wire.apis import API, ApiKey
 from headrace.wire.framing import read_response
 from headrace.wire.schemas.api_versions import (
     ApiVersion,
@@ -57,11 +57,11 @@ class VersionTable:
 
 async def ask_versions(connection: ClientConnection, *, timeout_ms: int) -> ApiVersionsResponse:
     """What the other side speaks. ConnectionError and InvalidBytesError as from any request."""
-    version = API[API_VERSIONS].advertised_max
+    version = API[ApiKey.API_VERSIONS].advertised_max
     response = await _ask(connection, version, timeout_ms)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         theirs = {each.api_key: each.max_version for each in response.api_keys}
-        response = await _ask(connection, min(version, theirs.get(API_VERSIONS, 0)), timeout_ms)
+        response = await _ask(connection, min(version, theirs.get(ApiKey.API_VERSIONS, 0)), timeout_ms)
     return response
 
 

@@ -9,17 +9,35 @@ for a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar
 
 from headrace.base.chunks import Buffer, Chunk, FileSlice
 from headrace.wire.plan import UnsupportedVersion, plan_message
-from headrace.wire.reader_source import compile_reader
-from headrace.wire.writer_source import compile_writer
+from headrace.wire.primitives import LongMessageError, uvarint
+from headrace.wire.reader_source import compile_reader, compile_short_reader, compile_sliced_reader
+from headrace.wire.writer_source import compile_sliced_writer, compile_writer
 
-__all__ = ["UnsupportedVersion", "decode", "encode", "encode_chunks", "join_chunks", "reader", "writer"]
+__all__ = [
+    "ArrayWriter",
+    "LongMessageError",
+    "UnsupportedVersion",
+    "decode",
+    "encode",
+    "encode_chunks",
+    "join_chunks",
+    "reader",
+    "short_reader",
+    "sliced_reader",
+    "sliced_writer",
+    "writer",
+]
 
 T = TypeVar("T")
+
+SHARED_BYTES_MIN: Final = 16 * 1024
+"""From here on a copy costs more than sending one buffer more."""
 
 _READERS: Final[dict[tuple[type[Any], int], Callable[[Buffer, int], tuple[Any, int]]]] = {}
 _WRITERS: Final[dict[tuple[type[Any], int], Callable[[Any], list[Chunk]]]] = {}
@@ -35,6 +53,23 @@ def reader(cls: type[T], version: int) -> Callable[[Buffer, int], tuple[T, int]]
         return compiled
 
 
+def short_reader(cls: type[T], version: int) -> Callable[[Buffer, int], tuple[T, int]]:
+    """A reader for what strangers ask: LongMessageError for what must be read in slices. Not kept."""
+    return compile_short_reader(plan_message(cls, version), f"{cls.__name__} v{version}")
+
+
+def sliced_reader(
+    cls: type[T], version: int
+) -> Callable[[Buffer, int], Generator[None, None, tuple[T, int]]]:
+    """A reader that yields every now and then. Not kept: who needs it has it for long."""
+    return compile_sliced_reader(plan_message(cls, version), f"{cls.__name__} v{version}")
+
+
+def sliced_writer(cls: type[T], version: int) -> Callable[[T], Generator[None, None, list[Chunk]]]:
+    """A writer that yields every now and then. Not kept."""
+    return compile_sliced_writer(plan_message(cls, version), version, f"{cls.__name__} v{version}")
+
+
 def writer(cls: type[T], version: int) -> Callable[[T], list[Chunk]]:
     """The function that writes a `cls` as chunks, of which only records are more than one."""
     try:
@@ -43,6 +78,46 @@ def writer(cls: type[T], version: int) -> Callable[[T], list[Chunk]]:
         compiled = compile_writer(plan_message(cls, version), version, f"{cls.__name__} v{version}")
         _WRITERS[cls, version] = compiled
         return compiled
+
+
+class ArrayWriter(Generic[T]):
+    """Writes a message whose array `field`, of structs, comes from elements that were written before: what
+    many messages have in common is written once.
+    """
+
+    def __init__(self, cls: type[T], version: int, field: str) -> None:
+        plan, title = plan_message(cls, version), f"{cls.__name__} v{version}"
+        (at,) = (number for number, each in enumerate(plan.fields) if each.spec.name == field)
+        array = plan.fields[at]
+        assert array.spec.is_array, f"{title}: {field} is no array"
+        assert array.struct is not None, f"{title}: {field} has no structs"
+        self._is_compact = array.is_compact
+        before = replace(plan, fields=plan.fields[:at], tagged=(), is_flexible=False)
+        self._before = compile_writer(before, version, title)
+        self._after = compile_writer(replace(plan, fields=plan.fields[at + 1 :], absent=()), version, title)
+        self._element = compile_writer(array.struct, version, f"{title}, {field}")
+
+    def element(self, value: object) -> bytes:
+        """One element of the array."""
+        return join_chunks(self._element(value))
+
+    def message(self, message: T, elements: list[bytes]) -> list[Chunk]:
+        """The message with these elements; what it has in the array itself is passed over. Large elements
+        stay as they are, so that many messages share them.
+        """
+        count = len(elements)
+        length = uvarint(count + 1) if self._is_compact else count.to_bytes(4, "big")
+        chunks: list[Chunk] = []
+        parts = [join_chunks(self._before(message)), length]
+        for element in elements:
+            if len(element) < SHARED_BYTES_MIN:
+                parts.append(element)
+            else:
+                chunks += (b"".join(parts), element)
+                parts = []
+        parts.append(join_chunks(self._after(message)))
+        chunks.append(b"".join(parts))
+        return chunks
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> T:

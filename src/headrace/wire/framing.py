@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from headrace.base.chunks import Buffer, Chunk, chunks_size
 from headrace.base.errors import InvalidBytesError
-from headrace.wire.apis import API, API_VERSIONS, Api
+from headrace.wire.apis import API, Api, ApiKey
 from headrace.wire.codec import UnsupportedVersion, reader, writer
 from headrace.wire.notation import schema_of
 from headrace.wire.primitives import skip_tags
@@ -58,7 +58,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
             if at > len(frame):
                 raise InvalidBytesError(f"a client id of {client_bytes} bytes in a frame of {len(frame)}")
             client_id = frame[10:at].tobytes().decode()
-        if version >= flexible_from and not (key == API_VERSIONS and version > API[key].max_version):
+        if version >= flexible_from and not (key == ApiKey.API_VERSIONS and version > API[key].max_version):
             tags = frame[at]
             at += 1
             if tags:
@@ -73,7 +73,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
 def response_frame(api: Api, version: int, correlation_id: int, body: list[Chunk]) -> list[Chunk]:
     """A response's chunks with the length and header in front, ready to send."""
     size = len(body[0]) if len(body) == 1 else chunks_size(body)
-    if version >= _FLEXIBLE_FROM[api.key] and api.key != API_VERSIONS:
+    if version >= api.response_tags_from:
         head = _pack_length_id_and_tags(size + 5, correlation_id)
     else:
         head = _pack_length_and_id(size + 4, correlation_id)
@@ -105,7 +105,7 @@ def read_response(cls: type[T], version: int, frame: Buffer) -> T:
     schema = schema_of(cls)
     is_flexible = schema.flexible_from is not None and version >= schema.flexible_from
     at = 4
-    if is_flexible and schema.api_key != API_VERSIONS:
+    if is_flexible and schema.api_key != ApiKey.API_VERSIONS:
         at = _behind_response_tags(memoryview(frame))
     return reader(cls, version)(frame, at)[0]
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
 from headrace.base.chunks import Buffer, Chunk
@@ -37,13 +37,17 @@ class Wire(NamedTuple):
     code: str = ""
 
 
-class Since(NamedTuple):
+# Not tuples: Since(3) and Until(3) would be equal. `Annotated` keeps what it has made, and finds it again by
+# equality alone in the first releases of Python 3.11 (Debian 12 has one): a field got another one's versions.
+@dataclass(frozen=True, slots=True)
+class Since:
     """The first version that carries the field."""
 
     version: int
 
 
-class Until(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Until:
     """The last version that carries the field."""
 
     version: int
@@ -56,7 +60,8 @@ class Nullable(NamedTuple):
     until: int = 32767
 
 
-class Tag(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tag:
     """The field travels among the tagged fields under this number, and only where it is not its default."""
 
     number: int

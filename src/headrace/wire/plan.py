@@ -1,7 +1,7 @@
 """From a schema and a version to the plan of one encoding: which fields there are, in which order and form.
 
 The annotations of a class are evaluated once (`fields_of`); a plan then picks what one version carries. Both
-code generators, the diagnosis of unencodable values and the tests work from plans, never from annotations.
+code generators and the tests work from plans, never from annotations.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ unpacked together with the length of whatever follows them, and objects are fill
 faster than calling their `__init__`. A count or length is compared with the bytes left before anything is
 made from it; whatever reads past the end by itself (`struct`, an index) raises, and one handler at the end
 turns that into InvalidBytesError. `left` is the memory that arrays may still take, see MESSAGE_MEMORY_MAX.
+
+A server reads requests of strangers, and may not take long over one: see `Pace`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from enum import Enum
 from typing import Any, Final
 
 from headrace.base.chunks import Buffer
@@ -28,34 +31,62 @@ _NAMES: Final = {
     "skip_tags": primitives.skip_tags,
     "refuse_length": primitives.refuse_length,
     "refuse_count": primitives.refuse_count,
+    "too_long": primitives.too_long,
     "refuse_tag_size": primitives.refuse_tag_size,
     "BAD_BYTES": (struct.error, IndexError, UnicodeDecodeError),
     "InvalidBytesError": InvalidBytesError,
 }
 
 
+class Pace(Enum):
+    """How a reader takes its time: at once whatever it takes; at once or, where that would take long, with a
+    LongMessageError; or in slices, as a generator that yields between them.
+    """
+
+    AT_ONCE = 1
+    IF_SHORT = 2
+    IN_SLICES = 3
+
+
 def compile_reader(plan: StructPlan, title: str) -> Callable[[Buffer, int], tuple[Any, int]]:
     """The reader of a planned message: takes a buffer and a position, gives the message and where it ends."""
-    return _ReaderSource(plan, title).compile()
+    return _ReaderSource(plan, title, Pace.AT_ONCE).compile()
+
+
+def compile_short_reader(plan: StructPlan, title: str) -> Callable[[Buffer, int], tuple[Any, int]]:
+    """The same, but LongMessageError for a message that takes long."""
+    return _ReaderSource(plan, title, Pace.IF_SHORT).compile()
+
+
+def compile_sliced_reader(
+    plan: StructPlan, title: str
+) -> Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]:
+    """The same, reading in slices; the buffer must stay as it is meanwhile."""
+    return _ReaderSource(plan, title, Pace.IN_SLICES).compile()
 
 
 class _ReaderSource:
     """The text of one reader under construction."""
 
-    def __init__(self, plan: StructPlan, title: str) -> None:
+    def __init__(self, plan: StructPlan, title: str, pace: Pace) -> None:
         self._plan = plan
+        self._pace = pace
         self._title = title
         self._source = Source(_NAMES)
         self._run: list[tuple[str, str]] = []  # struct codes and the targets they are assigned to
 
-    def compile(self) -> Callable[[Buffer, int], tuple[Any, int]]:
+    def compile(self) -> Callable[[Buffer, int], Any]:
         source = self._source
         with source.block("def read(buf, at):"):
             with source.block("try:"):
                 with source.block("if buf.__class__ is not memoryview:"):
                     source.add("buf = memoryview(buf)")
                 source.add("limit = len(buf)")
-                source.add(f"left = {primitives.MESSAGE_MEMORY_MAX}")
+                is_short = self._pace is Pace.IF_SHORT
+                memory = primitives.LIGHT_MESSAGE_MEMORY_MAX if is_short else primitives.MESSAGE_MEMORY_MAX
+                source.add(f"left = {memory}")
+                if self._pace is Pace.IN_SLICES:
+                    source.add("yield")  # else one without arrays would be no generator
                 message = self._struct(self._plan)
                 self._flush()
                 source.add(f"return {message}, at")
@@ -191,12 +222,17 @@ class _ReaderSource:
         source = self._source
         if field.is_compact:
             source.add(f"{count} -= 1")
-        bounds = (
-            f"{count} < 0 or {count} * {field.element_min_bytes} > limit - at"
-            f" or (left := left - {count} * {field.element_memory}) < 0"
-        )
+        bounds = f"{count} < 0 or {count} * {field.element_min_bytes} > limit - at"
+        memory = f"(left := left - {count} * {field.element_memory}) < 0"
+        if self._pace is not Pace.AT_ONCE:
+            bounds += f" or {count} > {primitives.ELEMENTS_MAX}"
+        if self._pace is not Pace.IF_SHORT:
+            bounds += f" or {memory}"
         with source.block(f"if {bounds}:"):
             source.add(f"refuse_count({label!r}, {count}, limit - at)")
+        if self._pace is Pace.IF_SHORT:
+            with source.block(f"if {memory}:"):
+                source.add(f"too_long({label!r}, {count})")
         code = field.spec.wire.code
         if code == "16s":
             source.add(f"{target} = [buf[i : i + 16].tobytes() for i in range(at, at + {count} * 16, 16)]")
@@ -211,7 +247,12 @@ class _ReaderSource:
         source = self._source
         array = source.fresh("a")
         source.add(f"{target} = {array} = []")
-        with source.block(f"for _ in range({count}):"):
+        number = source.fresh("i") if self._pace is Pace.IN_SLICES else "_"
+        with source.block(f"for {number} in range({count}):"):
+            if self._pace is Pace.IN_SLICES:
+                last = primitives.SLICE_ELEMENTS - 1
+                with source.block(f"if {number} & {last} == {last}:"):
+                    source.add("yield")
             if field.struct is not None:
                 element = self._struct(field.struct)
                 self._flush()

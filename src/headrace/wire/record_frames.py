@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import InvalidBytesError
@@ -135,3 +135,10 @@ def _classes(family: tuple[str, ...], suffix: str) -> dict[int, type[Any]]:
                 assert schema.api_key not in found, f"{name} has a number that is taken"
                 found[schema.api_key] = cls
     return found
+
+
+class ApiMessageAndVersion(NamedTuple):
+    """A metadata record, and the version that the cluster has agreed to write it in."""
+
+    record: Any
+    version: int

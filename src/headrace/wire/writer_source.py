@@ -5,22 +5,102 @@ packed together with the one-byte length of what follows them. Where a version c
 chunks of their own between the joined pieces, so that neither batches in memory nor slices of files are
 copied.
 
-Values are not checked up front: what cannot be packed raises by itself, and `diagnosis` then finds the field.
-A value that the version has no field for is refused, unless its loss is harmless (IGNORABLE), as Kafka does.
+Values are not checked up front: what cannot be packed raises by itself, and `unencodable` then finds the
+field. A value that the version has no field for is refused, unless its loss is harmless (IGNORABLE), as Kafka
+does.
+
+The same text with a `yield` every now and then writes a long message in slices.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from headrace.base.chunks import Chunk, chunks_size
+from headrace.base.chunks import Chunk, FileSlice, chunks_size
+from headrace.base.errors import InvalidBytesError
 from headrace.wire import primitives
-from headrace.wire.diagnosis import unencodable
 from headrace.wire.plan import FieldPlan, FieldSpec, StructPlan
 from headrace.wire.source import Source, compile_function
+
+
+def unencodable(title: str, plan: StructPlan, message: Any, error: Exception) -> InvalidBytesError:
+    """The error to raise for a message that a writer failed on with `error`.
+
+    It walks the message again, slowly, and names the first field whose value its wire type cannot hold, so
+    that the traceback of a handler's bug points at its cause.
+    """
+    fault = _struct_fault(plan, message, "")
+    return InvalidBytesError(f"{title}: {fault or error}")
+
+
+def _struct_fault(plan: StructPlan, value: Any, path: str) -> str | None:
+    if not isinstance(value, plan.cls):
+        return f"{path or 'the message'} is {_shown(value)} instead of a {plan.cls.__name__}"
+    for field in plan.fields + plan.tagged:
+        name = f"{path}.{field.spec.name}" if path else field.spec.name
+        fault = _field_fault(field, getattr(value, field.spec.name, None), name)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _field_fault(field: FieldPlan, value: Any, path: str) -> str | None:
+    if value is None:
+        is_allowed = field.is_nullable or field.spec.omitted_is_none
+        return None if is_allowed else f"{path} is None, which this version cannot carry"
+    if not field.spec.is_array:
+        return _value_fault(field, value, path)
+    if not isinstance(value, list | tuple):
+        return f"{path} is {_shown(value)} instead of a list"
+    faults = (_value_fault(field, element, f"{path}[{index}]") for index, element in enumerate(value))
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _value_fault(field: FieldPlan, value: Any, path: str) -> str | None:
+    if field.struct is not None:
+        return _struct_fault(field.struct, value, path)
+    wire = field.spec.wire
+    if wire.code:
+        try:
+            struct.pack(">" + wire.code, value)
+        except struct.error:
+            return f"{path} is {_shown(value)}, which is no {wire.name}"
+        return None
+    if wire.name == "string":
+        if not isinstance(value, str):
+            return f"{path} is {_shown(value)} instead of a str"
+        size = len(value.encode(errors="replace"))
+        return (
+            f"{path} is {_shown(value)}, too long or not valid Unicode"
+            if size > 0x7FFF or _is_bad(value)
+            else None
+        )
+    chunks = value if wire.name == "records" and isinstance(value, list) else [value]
+    kinds = (
+        (bytes, bytearray, memoryview, FileSlice)
+        if wire.name == "records"
+        else (bytes, bytearray, memoryview)
+    )
+    return (
+        None if all(isinstance(chunk, kinds) for chunk in chunks) else f"{path} is {_shown(value)}, not bytes"
+    )
+
+
+def _is_bad(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
 
 _NAMES: Final = {
     "join": b"".join,
@@ -28,6 +108,7 @@ _NAMES: Final = {
     "BYTE": [bytes((value,)) for value in range(128)],
     "uvarint": primitives.uvarint,
     "add_records": primitives.add_records,
+    "fold_pieces": primitives.fold_pieces,
     "chunks_size": chunks_size,
     "refuse_absent": primitives.refuse_absent,
     "refuse_string": primitives.refuse_string,
@@ -42,23 +123,33 @@ def compile_writer(plan: StructPlan, version: int, title: str) -> Callable[[Any]
     return _WriterSource(plan, version, title).compile()
 
 
+def compile_sliced_writer(
+    plan: StructPlan, version: int, title: str
+) -> Callable[[Any], Generator[None, None, list[Chunk]]]:
+    """The same, writing in slices; the message must stay as it is meanwhile."""
+    return _WriterSource(plan, version, title, in_slices=True).compile()
+
+
 class _WriterSource:
     """The text of one writer under construction."""
 
-    def __init__(self, plan: StructPlan, version: int, title: str) -> None:
+    def __init__(self, plan: StructPlan, version: int, title: str, *, in_slices: bool = False) -> None:
         self._plan = plan
         self._version = version
         self._title = title
+        self._in_slices = in_slices
         self._source = Source(_NAMES)
         self._run: list[tuple[str, str]] = []  # struct codes and the expressions they pack
 
-    def compile(self) -> Callable[[Any], list[Chunk]]:
+    def compile(self) -> Callable[[Any], Any]:
         source = self._source
         plan = source.constant("plan", self._plan)
         has_records = _has_records(self._plan)
         with source.block("def write(o):"):
             with source.block("try:"):
                 source.add("parts = []")
+                if self._in_slices:
+                    source.add("yield")  # else one without arrays would be no generator
                 if has_records:
                     source.add("chunks = []")
                 self._struct(self._plan, "o")
@@ -230,7 +321,14 @@ class _WriterSource:
                 source.add(f"parts.append(pack(f'>{{len({array})}}{code}', *{array}))")
             return
         element = source.fresh("e")
-        with source.block(f"for {element} in {array}:"):
+        number = source.fresh("i")
+        heading = f"for {number}, {element} in enumerate({array}):"
+        with source.block(heading if self._in_slices else f"for {element} in {array}:"):
+            if self._in_slices:
+                last = primitives.SLICE_ELEMENTS - 1
+                with source.block(f"if {number} & {last} == {last}:"):
+                    source.add("fold_pieces(parts)")
+                    source.add("yield")
             if field.struct is not None:
                 self._struct(field.struct, element)
             elif code:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from headrace.clients.assignors.base import Assignment
+from headrace.clients.assignors.consumer_partition_assignor import Assignment
 from tests.clients.assignors.peer_cases import Case
 
 

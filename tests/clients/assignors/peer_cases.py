@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.assignors import make_assignor
-from headrace.clients.assignors.base import PartitionInfo, Subscription
+from headrace.clients.assignors.consumer_partition_assignor import PartitionInfo, Subscription
 
 RACKS = ("r1", "r2", "r3")
 Racks = list[list[str | None]]

@@ -19,14 +19,14 @@ import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.assignors import ASSIGNORS, make_assignor
-from headrace.clients.assignors.base import (
+from headrace.clients.assignors.consumer_partition_assignor import (
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from headrace.records.kernel_choice import kernels, partition_for_key
+from headrace.records.kernels.choice import kernels, partition_for_key
 from tests.clients.assignors.invariants import check
 from tests.clients.assignors.peer_cases import Case, member_json, random_case
 

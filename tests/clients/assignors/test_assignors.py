@@ -7,7 +7,7 @@ import pytest
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.clients.assignors import ASSIGNORS, make_assignor
-from headrace.clients.assignors.base import (
+from headrace.clients.assignors.consumer_partition_assignor import (
     Assignment,
     PartitionInfo,
     RebalanceProtocol,

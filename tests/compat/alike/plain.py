@@ -1,10 +1,11 @@
 """Replies as plain trees in which two brokers can be compared.
 
 Of a message every field stays that its version has and that is not at its schema's default. What a server
-chooses gets a name: ids in order of appearance, addresses, folders, the time of now. Words of errors become
-"<words>", so that only their being there is compared. Records are shown as their batches.
+chooses gets a name: ids in order of appearance, addresses, folders, the time of now. Of errors the words are
+compared, because tools and clients show them. Records are shown as their batches.
 """
 
+import base64
 import dataclasses
 import re
 import typing
@@ -24,6 +25,9 @@ RECORDS_MS = 1_000
 # Ids that a broker made: a client's or an instance's name and a UUID, in digits or in base 64, or it alone.
 MADE_MEMBER = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|(^|-)[A-Za-z0-9_-]{22}$")
 
+# The same, and ids of topics, in a sentence.
+MADE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
+
 
 @cache
 def versions_of(cls: type[Any]) -> dict[str, tuple[int, int]]:
@@ -35,6 +39,11 @@ def versions_of(cls: type[Any]) -> dict[str, tuple[int, int]]:
         until = next((mark.version for mark in marks if isinstance(mark, Until)), NEVER)
         found[name] = since, until
     return found
+
+
+def _base64(value: bytes) -> str:
+    """An id as Kafka writes it."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
@@ -56,6 +65,13 @@ def fit(value: Any, version: int) -> Any:
     return type(value)(**kept)
 
 
+# Lists whose order is that of a hash table, and whose items have no names to go by.
+UNORDERED = ("acls", "matching_acls")
+
+# What Kafka says of a request that it refuses: an object with addresses of memory and ports.
+JAVA_OBJECT = re.compile(r"Request\(processor=.*")
+
+
 class Names:
     """What stands for the values that a server chose."""
 
@@ -74,6 +90,15 @@ class Names:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             known = self._by_value[kind, value] = f"<{kind} {self._counts[kind]}>"
         return known
+
+    def in_text(self, text: str) -> str:
+        """A sentence with the names of what it mentions."""
+        for known, name in self._by_value.items():
+            value = known[1] if isinstance(known, tuple) else known
+            shown = _base64(value) if isinstance(value, bytes) else value
+            if isinstance(shown, str) and shown:
+                text = text.replace(shown, name)
+        return MADE_ID.sub("<id>", JAVA_OBJECT.sub("<Java object>", text.replace(self._prefix, "")))
 
     def plain(self, value: Any, version: int) -> Any:
         if dataclasses.is_dataclass(value):
@@ -104,6 +129,8 @@ class Names:
                 told = self.plain(content, version)
                 if content == _default(field) or told == _default(field):
                     continue
+            if field.name in UNORDERED:
+                told = sorted(told, key=str)
             if told is not _NOTHING:
                 shown[field.name] = told
         return shown
@@ -114,6 +141,11 @@ _NOTHING = object()
 
 def _words(names: Names, value: str | None) -> Any:
     return "<words>" if value else None
+
+
+def _text(names: Names, value: str | None) -> Any:
+    """The words of an error, without what is each broker's own."""
+    return value and names.in_text(value)
 
 
 def _error(names: Names, value: int) -> Any:
@@ -166,8 +198,8 @@ def _records(names: Names, value: Any) -> Any:
 _SPECIAL: dict[str, Callable[[Names, Any], Any]] = {
     "error_code": _error,
     "partition_error_code": _error,
-    "error_message": _words,
-    "batch_index_error_message": _words,
+    "error_message": _text,
+    "batch_index_error_message": _text,
     "documentation": _words,
     "records": _records,
     "member_id": _member,

@@ -20,13 +20,23 @@ AREAS = (
     "groups",
     "offsets",
     "consumer_groups",
+    "epochs",
+    "migrations",
     "transactions",
     "topics",
     "configs",
     "cluster",
     "producing",
     "fetching",
+    "no_migration",
+    "upgrades_only",
+    "classic_only",
+    "no_rights",
+    "share_groups",
 )
+
+ON_THREE_NODES = ("replicas",)
+"""What is played on clusters (`three_nodes.py`)."""
 
 # Both brokers get these: little groups, short sessions, nothing by accident or by time.
 SETTINGS = {
@@ -41,8 +51,14 @@ SETTINGS = {
 }
 
 
+def settings_of(area: str) -> dict[str, str]:
+    """Those of all areas, and an area's own: it is played on brokers of its own then."""
+    own: dict[str, str] = getattr(load(area), "SETTINGS", {})
+    return SETTINGS | own
+
+
 def load(area: str) -> Any:
-    """The module of an area, with its `script(session)` and perhaps a `walk(session, rng)`."""
+    """The module of an area, with its `script(session)` and perhaps a `walk(session, rng)` and SETTINGS."""
     return import_module(f"tests.compat.alike.scripts.{area}")
 
 
@@ -65,7 +81,7 @@ def on_running(bootstrap: str, area: str, seed: int | None = None) -> list[Answe
 
 
 def on_simulated(area: str, seed: int | None = None) -> list[Answer]:
-    with NodeWorld(brokers.SETTINGS | SETTINGS) as world:
+    with NodeWorld(brokers.SETTINGS | settings_of(area)) as world:
 
         async def conversation() -> list[Answer]:
             await world.start()
@@ -88,6 +104,12 @@ def keep(area: str, answers: Sequence[Answer]) -> None:
 
 
 def kept(area: str) -> list[Answer]:
+    """What Kafka said, as far as an area's `is_served` has it compared."""
+    is_served = getattr(load(area), "is_served", lambda label: True)
+    return [answer for answer in _kept(area) if is_served(answer.label)]
+
+
+def _kept(area: str) -> list[Answer]:
     found = {}
     for content, labels in json.loads((RECORDED / f"{area}.json").read_text()):
         found |= {place: Answer(label, content) for label, places in labels.items() for place in places}

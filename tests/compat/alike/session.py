@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from headrace.wire.apis import API_BY_NAME
 from tests.compat.alike.plain import Names, fit
+from tests.server.beside_kafka.compare import SimulatedNode
 from tests.server.beside_kafka.talk import Broker
 from tests.server.node_world import API_OF, Client
 
@@ -46,6 +47,15 @@ class Session:
         """The real name of a topic, group or transactional id of this conversation."""
         return self._broker.prefix + name
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it is headrace in virtual time that is asked."""
+        return isinstance(self._broker, SimulatedNode)
+
+    def host_of(self, client: str) -> str:
+        """The address from which a client connects."""
+        return self._broker.host_of(client)
+
     def know(self, value: Any, name: str) -> None:
         """Show a value that the server chose by this name."""
         self.names.know(value, name)
@@ -84,10 +94,12 @@ class Session:
         """A reply that is needed and not compared."""
         return await (await self.begin(message, self._version(message, version), client=client))
 
-    async def until(self, message: Any, is_so: Callable[[Any], bool], *, tries: int = 400) -> Any:
+    async def until(
+        self, message: Any, is_so: Callable[[Any], bool], *, tries: int = 400, client: str = "c"
+    ) -> Any:
         """Ask again and again for what comes by itself; nothing of it is compared."""
         for _ in range(tries):
-            reply = await self.get(message)
+            reply = await self.get(message, client=client)
             if is_so(reply):
                 return reply
             await self.pass_time(PAUSE_MS)

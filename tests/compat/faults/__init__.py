@@ -17,7 +17,8 @@ output says.
 
 What must hold (`checker`), as read with confluent-kafka at the end:
 
-- an acknowledged record is at the partition and offset that its producer was told, and nowhere else;
+- an acknowledged record is at the partition and offset that its producer was told, and nowhere else
+  (librdkafka tells no offset where it concludes from a later batch that a record was written);
 - no record is there twice, acknowledged or not, and none that was never sent;
 - a producer's records of one partition are in the order sent, without a gap (but for those that failed);
 - offsets have no gaps; what a reader saw at an offset while faults went on is what is there at the end, and

@@ -106,7 +106,7 @@ class RecordLoad(Load):
             reader.stop()
         log = read_all(client, ends)
         outcome.records = sum(ends.values())
-        told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in writers]
+        told = [each.told for each in writers]
         outcome.violations += checker.check(told, log, {each.name: each.seen for each in readers})
         outcome.violations += [each.trouble for each in [*writers, *readers] if each.trouble]
         for writer in writers:

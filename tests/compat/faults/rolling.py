@@ -27,38 +27,67 @@ from tests.compat.faults.writers import WRITERS, Writer
 BETWEEN = 30  # records that every producer gets through before the next node is stopped
 
 
+class Load:
+    """Producers and groups of several libraries on the topic, and what they have to say about it; `only`
+    those of one library where that is to be quick."""
+
+    def __init__(self, bootstrap: str, only: str | None = None) -> None:
+        self._bootstrap = bootstrap
+        args = (bootstrap, TOPIC, PARTITIONS)
+        members = [kind for kind in MEMBER_KINDS if only in (None, kind.name)]
+        self._groups = {kind.name: [kind(*args) for _ in range(MEMBERS)] for kind in members}
+        self._members = [member for group in self._groups.values() for member in group]
+        self._writers = [kind(*args, 100.0) for kind in WRITERS if only in (None, kind.name)]
+        self._changes: dict[int, int] = {}
+
+    def start(self) -> None:
+        """Returns when every group shares the partitions and every producer gets on."""
+        for member in self._members:
+            member.start()
+        eventually(
+            lambda: all(map(_is_shared, self._groups.values())),
+            lambda: f"groups share: {_told(self._members)}",
+        )
+        self._changes = {id(member): member.changes for member in self._members}
+        for writer in self._writers:
+            writer.start()
+        self.get_on()
+
+    def get_on(self) -> None:
+        """Every producer has so many more answers."""
+        _await(self._writers)
+
+    def end(self) -> list[str]:
+        """What was wrong."""
+        faults = _end(self._bootstrap, self._writers, self._groups)
+        for member in self._members:
+            if member.changes > self._changes[id(member)]:
+                faults.append(f"a member of {member.group} had to give partitions back")
+        return faults
+
+    @property
+    def longest_waits(self) -> str:
+        waits = ", ".join(f"{each.name}: {each.longest_wait:.2f} s" for each in self._writers)
+        return f"{waits} at most without an answer"
+
+
 def run(folder: Path, *, rounds: int, say: Callable[[str], None] = lambda _: None) -> list[str]:
     """What was wrong."""
     with HeadraceCluster(folder / "nodes") as cluster:
         cluster.start()
         create_topic(cluster.bootstrap)
-        args = (cluster.bootstrap, TOPIC, PARTITIONS)
-        groups = {kind.name: [kind(*args) for _ in range(MEMBERS)] for kind in MEMBER_KINDS}
-        members = [member for group in groups.values() for member in group]
-        for member in members:
-            member.start()
-        eventually(lambda: all(map(_is_shared, groups.values())), lambda: f"groups share: {_told(members)}")
-        changes = {id(member): member.changes for member in members}
-        writers = [kind(*args, 100.0) for kind in WRITERS]
-        for writer in writers:
-            writer.start()
-        _await(writers)
+        load = Load(cluster.bootstrap)
+        load.start()
         for at in range(rounds):
             for node in cluster.nodes:
                 node.stop()
                 node.start()
-                _await(writers)
+                load.get_on()
                 say(f"round {at + 1}: node {node.number} is back")
-        faults = _end(cluster, writers, groups)
-        for member in members:
-            if member.changes > changes[id(member)]:
-                faults.append(f"a member of {member.group} had to give partitions back")
+        faults = load.end()
         cluster.stop()
-        say(
-            ", ".join(f"{each.name}: {each.longest_wait:.2f} s" for each in writers)
-            + " at most without an answer"
-        )
-        return faults + differing(cluster.nodes)
+        say(load.longest_waits)
+        return faults + differing([*cluster.folders.values()])
 
 
 def _is_shared(group: list[Member]) -> bool:
@@ -79,13 +108,13 @@ def _await(writers: list[Writer]) -> None:
     )
 
 
-def _end(cluster: HeadraceCluster, writers: list[Writer], groups: dict[str, list[Member]]) -> list[str]:
+def _end(bootstrap: str, writers: list[Writer], groups: dict[str, list[Member]]) -> list[str]:
     for writer in writers:
         writer.stop()
     eventually(lambda: all(each.is_done for each in writers), "every producer has its answers")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     eventually(lambda: are_in_sync(admin), "all replicas are in sync")
-    client = Confluent(cluster.bootstrap)
+    client = Confluent(bootstrap)
     ends = {at: end for at, (_, end) in client.bounds(TOPIC).items()}
     seen = {name: lambda group=group: _merged(group) for name, group in groups.items()}
     total = sum(ends.values())
@@ -98,7 +127,7 @@ def _end(cluster: HeadraceCluster, writers: list[Writer], groups: dict[str, list
         member.ask_to_stop()  # all of them first: when one leaves its group, the other must rebalance
     for member in members:
         member.stop()
-    told = [checker.Told(each.name, each.sent, each.acknowledged, each.failed) for each in writers]
+    told = [each.told for each in writers]
     faults = checker.check(told, read_all(client, ends), {name: view() for name, view in seen.items()})
     faults += [text for each in writers for text in each.failed.values()]
     faults += [each.trouble for each in writers if each.trouble]

@@ -59,7 +59,7 @@ def run(plan: Plan, folder: Path, hosts: Hosts | None, say: Callable[[str], None
         say("the faults are over: waiting for the last answers")
         load.judge(cluster, outcome)
         cluster.stop()
-        outcome.violations += differing(cluster.nodes)
+        outcome.violations += differing([*cluster.folders.values()])
     return outcome
 
 

@@ -1,5 +1,7 @@
 """The topic that everybody writes to and reads, and its replicas."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -7,7 +9,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
-from tests.compat.cluster import Node
 
 TOPIC: Final = "fire"
 PARTITIONS: Final = 6
@@ -38,19 +39,16 @@ def read_all(client: Confluent, ends: dict[int, int]) -> dict[int, list[tuple[in
     return log
 
 
-def differing(nodes: list[Node]) -> list[str]:
-    """Partitions whose replicas are not the same bytes, however they are cut into segments."""
+def differing(folders: Sequence[Path]) -> list[str]:
+    """Partitions whose replicas in these nodes' folders are not the same bytes, however they are cut into
+    segments."""
     faults = []
     for partition in range(PARTITIONS):
         copies = [
-            b"".join(
-                path.read_bytes() for path in sorted(node.partition_folder(TOPIC, partition).glob("*.log"))
-            )
-            for node in nodes
+            b"".join(path.read_bytes() for path in sorted((folder / f"{TOPIC}-{partition}").glob("*.log")))
+            for folder in folders
         ]
         if len(set(copies)) > 1:
-            sizes = ", ".join(
-                f"node {node.number}: {len(copy)}" for node, copy in zip(nodes, copies, strict=True)
-            )
+            sizes = ", ".join(f"{at.name}: {len(copy)}" for at, copy in zip(folders, copies, strict=True))
             faults.append(f"partition {partition}: its replicas differ ({sizes} bytes)")
     return faults

@@ -18,9 +18,8 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaProducer
 
-from headrace.clients import Producer
-from headrace.clients.producing.batch import Delivery
-from tests.compat.faults.checker import value_of
+from headrace.clients import Delivery, Producer
+from tests.compat.faults.checker import Told, value_of
 
 UNDER_WAY_MAX = 100
 DELIVERY_SECONDS = 240.0
@@ -31,9 +30,10 @@ class Writer(ABC):
     is the longest time without any."""
 
     name: str
+    tells_every_offset = True
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, records_per_second: float) -> None:
-        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        self.acknowledged: dict[bytes, tuple[int, int | None]] = {}
         self.failed: dict[bytes, str] = {}
         self.trouble: str | None = None
         self.sent = 0
@@ -56,6 +56,11 @@ class Writer(ABC):
     @property
     def is_done(self) -> bool:
         return not self._thread.is_alive()
+
+    @property
+    def told(self) -> Told:
+        """For the checker, once this is done."""
+        return Told(self.name, self.sent, self.acknowledged, self.failed, self.tells_every_offset)
 
     def _run(self) -> None:
         try:
@@ -81,7 +86,7 @@ class Writer(ABC):
             number, self.sent = self.sent, self.sent + 1
             yield number % self._partitions, value_of(self.name, number)
 
-    def _note(self, value: bytes, partition: int, offset: int) -> None:
+    def _note(self, value: bytes, partition: int, offset: int | None) -> None:
         now = time.monotonic()
         self.longest_wait = max(self.longest_wait, now - (self._last_at or now))
         self._last_at = now
@@ -95,6 +100,7 @@ class ConfluentWriter(Writer):
     """librdkafka, with up to five requests under way."""
 
     name = "confluent"
+    tells_every_offset = False  # its implicit acknowledgements have none
 
     def _write(self) -> None:
         producer = ConfluentProducer(

@@ -16,7 +16,7 @@ type franz struct {
 }
 
 func newFranz(bootstrap []string) (client, error) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...))
+	c, err := newKgo(bootstrap)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (f *franz) produce(ctx context.Context, topic string, records []record, cod
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
-	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap...), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
+	c, err := newKgo(
+		f.bootstrap, kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[codec]),
 		kgo.ProducerBatchMaxBytes(10_000_000), kgo.ProducerLinger(5*time.Millisecond),
 	)
@@ -69,8 +69,8 @@ func (f *franz) consume(ctx context.Context, topic string, spans []span) ([]reco
 	for _, each := range spans {
 		starts[int32(each[0])], ends[int32(each[0])] = kgo.NewOffset().At(each[1]), each[2]
 	}
-	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts}),
+	c, err := newKgo(
+		f.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts}),
 	)
 	if err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func (f *franz) join(_ context.Context, group, topic string, seen *memberLog) (m
 	lost := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 		seen.disown(partitions[topic]...)
 	}
-	c, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+	c, err := newKgo(
+		f.bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(500*time.Millisecond),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			seen.own(partitions[topic]...)

@@ -1,6 +1,6 @@
 // Go clients behind the face of tests/compat/clients: calls as JSON lines on stdin, one answer a line on stdout.
 //
-// Usage: clients franz|sarama|kafka-go HOST:PORT
+// Usage: clients franz|sarama|kafka-go HOST:PORT      (COMPAT_SECURITY: see security.go)
 //
 //	clients member SETTINGS      (see group_member.go)
 //	clients copier SETTINGS      (see copier.go)

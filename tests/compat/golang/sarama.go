@@ -30,7 +30,7 @@ func saramaConfig() *sarama.Config {
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
 	config.Metadata.AllowAutoTopicCreation = false
-	return config
+	return secureSarama(config)
 }
 
 func newSarama(bootstrap []string) (client, error) {

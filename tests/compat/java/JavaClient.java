@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 
 import org.apache.kafka.clients.admin.Admin;
@@ -44,6 +46,9 @@ import java.util.concurrent.TimeUnit;
 final class JavaClient {
     private static final long WAIT_MS = 60_000;
 
+    /** Settings of every client, for listeners that ask for TLS and logins: COMPAT_SECURITY_JAVA, as JSON. */
+    private static final Map<String, Object> SECURITY = security();
+
     private final String bootstrap;
     private final Admin admin;
     private final Map<String, Object> groupSettings;
@@ -55,7 +60,22 @@ final class JavaClient {
         if (groupProtocol.equals("classic")) { // else the broker says how often
             groupSettings.putAll(Map.of("heartbeat.interval.ms", 500, "session.timeout.ms", 10_000));
         }
-        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        this.admin = Admin.create(secured(Map.of("bootstrap.servers", bootstrap)));
+    }
+
+    private static Map<String, Object> security() {
+        String text = System.getenv().getOrDefault("COMPAT_SECURITY_JAVA", "{}");
+        try {
+            return Compat.JSON.readValue(text, new TypeReference<Map<String, Object>>() { });
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException("COMPAT_SECURITY_JAVA is no JSON object", error);
+        }
+    }
+
+    private static Map<String, Object> secured(Map<String, Object> settings) {
+        Map<String, Object> all = new HashMap<>(SECURITY);
+        all.putAll(settings);
+        return all;
     }
 
     Object answer(String op, JsonNode args) throws Exception {
@@ -97,8 +117,8 @@ final class JavaClient {
     }
 
     private List<Long> produce(String topic, JsonNode records, String codec) throws Exception {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "compression.type", codec, "acks", "all",
-            "max.request.size", 10_000_000, "batch.size", 1_000_000, "delivery.timeout.ms", 50_000);
+        Map<String, Object> settings = secured(Map.of("bootstrap.servers", bootstrap, "compression.type", codec,
+            "acks", "all", "max.request.size", 10_000_000, "batch.size", 1_000_000, "delivery.timeout.ms", 50_000));
         try (KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
@@ -117,7 +137,7 @@ final class JavaClient {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> more) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "enable.auto.commit", false,
+        Map<String, Object> settings = secured(Map.of("bootstrap.servers", bootstrap, "enable.auto.commit", false,
             "auto.offset.reset", "earliest"));
         settings.putAll(more);
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());

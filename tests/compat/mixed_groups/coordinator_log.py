@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.clients.assignors.base import decode_assignment
+from headrace.clients.assignors.consumer_partition_assignor import decode_assignment
 from headrace.wire.record_frames import decode_key, decode_value
 from headrace.wire.schemas.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -1,10 +1,11 @@
 // kafkajs behind the face of tests/compat/clients: calls as JSON lines on stdin, one answer a line on stdout.
 //
-// Usage: node kafkajs.mjs HOST:PORT
+// Usage: node kafkajs.mjs HOST:PORT      (COMPAT_SECURITY for listeners with SASL_SSL)
 // kafkajs reads through groups only, so `consume` joins one of its own; it keeps headers in an object, so headers of
 // one name stay in order and different names come in the order of their first appearance.
 
 import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import kafkajs from 'kafkajs'
 import { installCodecs } from './codecs.mjs'
@@ -19,7 +20,18 @@ const CODECS = {
   zstd: CompressionTypes.ZSTD,
 }
 
+// What a listener with SASL_SSL asks for: {mechanism, username, password, ca}; the token for OAUTHBEARER is the password.
+const given = process.env.COMPAT_SECURITY ? JSON.parse(process.env.COMPAT_SECURITY) : null
+const security = given && {
+  ssl: { ca: [readFileSync(given.ca, 'utf-8')] },
+  sasl:
+    given.mechanism === 'OAUTHBEARER'
+      ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: given.password }) }
+      : { mechanism: given.mechanism.toLowerCase(), username: given.username, password: given.password },
+}
+
 const kafka = new Kafka({
+  ...security,
   brokers: process.argv[2].split(','),
   clientId: 'kafkajs',
   logLevel: logLevel.NOTHING,

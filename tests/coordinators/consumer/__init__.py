@@ -1,1 +1,1 @@
-"""Consumer groups (KIP-848): the pure machine."""
+"""Consumer groups (KIP-848): the state machine."""

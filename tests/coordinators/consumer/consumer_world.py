@@ -10,14 +10,17 @@ from itertools import count
 from typing import Any
 
 from headrace.base.error_codes import ErrorCode
+from headrace.coordinators.coordinator_shard import CoordinatorRecord, Done
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
-from headrace.coordinators.group.consumer.settings import ConsumerSettings
-from headrace.coordinators.group.consumer.waiting import Release
-from headrace.coordinators.group.machine import GroupLimits, GroupMachine
-from headrace.coordinators.group.rebalances import ClassicLimits
-from headrace.coordinators.runtime import CoordinatorRecord, Done
-from headrace.coordinators.timers import Timers
-from headrace.metadata.image import ClusterImage
+from headrace.coordinators.group.group_config_manager import (
+    ClassicGroupConfig,
+    GroupConfig,
+    GroupCoordinatorConfig,
+)
+from headrace.coordinators.group.held_heartbeats import ReleaseHeld
+from headrace.coordinators.group.shard import GroupCoordinatorShard
+from headrace.coordinators.timer import CoordinatorTimer
+from headrace.metadata.image import MetadataImage
 from headrace.wire.record_frames import decode_key, decode_value, encode_key, encode_value
 from headrace.wire.schemas.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -56,34 +59,36 @@ def topic_id(name: str) -> bytes:
 class World:
     """One coordinator partition; writes succeed at once unless told otherwise."""
 
-    settings: ConsumerSettings = field(default_factory=ConsumerSettings)
+    settings: GroupConfig = field(default_factory=GroupConfig)
     write_error: ErrorCode = ErrorCode.NONE
+    replicates_at_once: bool = True
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
-        self.image = ClusterImage("c")
+        self.image = MetadataImage("c")
         self.log: list[tuple[bytes, bytes | None]] = []
         self._offsets = count(1)
         self._ids = count(1)
+        self._unreplicated: list[Done] = []
         self.restart()
 
     def restart(self) -> None:
         """Forget everything, and load it from the log."""
-        self.timers = Timers()
-        self.machine = GroupMachine(
-            limits=GroupLimits(ClassicLimits(initial_rebalance_delay_ms=0)),
+        self.timer = CoordinatorTimer()
+        self.shard = GroupCoordinatorShard(
+            limits=GroupCoordinatorConfig(ClassicGroupConfig(initial_rebalance_delay_ms=0)),
             clock=self.clock,
-            timers=self.timers,
+            timer=self.timer,
             write=self._write,
             new_uuid=lambda: f"id-{next(self._ids)}",
             image=self.image,
-            consumer_settings=lambda group_id: self.settings,
+            group_config=lambda group_id: self.settings,
             members_on_node=lambda: sum(len(each.members) for each in self.protocol.groups.values()),
         )
-        self.protocol = self.machine.consumer
+        self.protocol = self.shard.consumer
         for key, value in self.log:
             self._replay(key, value)
-        self.machine.loaded()
+        self.shard.on_loaded()
 
     def _write(self, records: Sequence[CoordinatorRecord], done: Done, replay: bool) -> None:
         if self.write_error is ErrorCode.NONE:
@@ -93,11 +98,21 @@ class World:
             if replay:
                 for key, value in self.log[-len(records) :]:
                     self._replay(key, value)
-        done(self.write_error)
+        if self.replicates_at_once:
+            done(self.write_error)
+        else:
+            self._unreplicated.append(done)
+
+    def replicate(self) -> None:
+        """Other replicas have all that was written so far, and again have it at once from here on."""
+        self.replicates_at_once = True
+        waiting, self._unreplicated = self._unreplicated, []
+        for done in waiting:
+            done(ErrorCode.NONE)
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)
-        self.machine.replay(decoded, decode_value(decoded, value))
+        self.shard.replay(decoded, decode_value(decoded, value))
 
     @property
     def group(self) -> ConsumerGroup:
@@ -128,43 +143,49 @@ class World:
 
     def _topics_changed(self) -> None:
         self.image.offset = next(self._offsets)
-        self.protocol.topics_changed()
+        self.protocol.request_metadata_refresh()
 
     # --- requests and time ---
 
     def pass_time(self, milliseconds: int) -> None:
         """Let time pass, stopping at every deadline on the way."""
         end_ms = self.clock.ms + milliseconds
-        while (due := self.timers.next_deadline_ms()) is not None and due <= end_ms:
+        while (due := self.timer.next_deadline_ms()) is not None and due <= end_ms:
             self.clock.ms = max(due, self.clock.ms)
-            self.timers.run_due(self.clock.ms)
+            self.timer.run_due(self.clock.ms)
         self.clock.ms = end_ms
 
-    def beat(
-        self, member: str, epoch: int, held: Held | None = None, *, version: int = 1, **fields: Any
+    def heartbeat(
+        self, member: str, epoch: int, owned: Held | None = None, *, version: int = 1, **fields: Any
     ) -> ConsumerGroupHeartbeatResponse:
+        replies = self._ask(member, epoch, owned, version=version, **fields)
+        assert len(replies) == 1
+        return replies[0]
+
+    def _ask(
+        self, member: str, epoch: int, owned: Held | None, *, version: int = 1, **fields: Any
+    ) -> list[ConsumerGroupHeartbeatResponse]:
         request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch, **fields)
-        if held is not None:
+        if owned is not None:
             request.topic_partitions = [
-                TopicPartitions(topic_id(name), sorted(each)) for name, each in held.items() if each
+                TopicPartitions(topic_id(name), sorted(each)) for name, each in owned.items() if each
             ]
         replies: list[ConsumerGroupHeartbeatResponse] = []
-        self.machine.protocols.consumer_heartbeat(
+        self.shard.group_metadata_manager.consumer_group_heartbeat(
             request,
             client_id=f"client of {member}",
             client_host="/127.0.0.1",
             api_version=version,
             answer=replies.append,
         )
-        assert len(replies) == 1
-        return replies[0]
+        return replies
 
     def wait(
         self, member: str, epoch: int, *, margin_ms: int | None = 50
-    ) -> tuple[list[ConsumerGroupHeartbeatResponse], Release | None]:
+    ) -> tuple[list[ConsumerGroupHeartbeatResponse], ReleaseHeld | None]:
         """A heartbeat without news that may be kept: its replies, and what ends the wait."""
         replies: list[ConsumerGroupHeartbeatResponse] = []
-        release = self.machine.protocols.consumer_heartbeat(
+        release = self.shard.group_metadata_manager.consumer_group_heartbeat(
             ConsumerGroupHeartbeatRequest(GROUP, member, epoch),
             client_id=f"client of {member}",
             client_host="/127.0.0.1",
@@ -176,7 +197,12 @@ class World:
 
     def join(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         options = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics)}
-        return self.beat(member, 0, {}, **(options | fields))
+        return self.heartbeat(member, 0, {}, **(options | fields))
+
+    def join_later(self, member: str, *topics: str) -> list[ConsumerGroupHeartbeatResponse]:
+        """Join; the answer comes with `replicate`."""
+        self.replicates_at_once = False
+        return self._ask(member, 0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=list(topics))
 
 
 def given(reply: ConsumerGroupHeartbeatResponse) -> Held | None:
@@ -204,19 +230,19 @@ class Client:
     lets_go_at_once: bool = True
     epoch: int = 0
     target: Held = field(default_factory=dict)
-    held: Held = field(default_factory=dict)
+    owned: Held = field(default_factory=dict)
     interval_ms: int = 0
     kept: list[ConsumerGroupHeartbeatResponse] = field(default_factory=list)
-    release: Release | None = None
+    release: ReleaseHeld | None = None
 
     def join(self) -> None:
-        self.held = {}
+        self.owned = {}
         self._take(self.world.join(self.id, *self.topics, **self.options))
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """One heartbeat, which reports what is held if that is not what was asked for."""
         self.hear()
-        self._take(self.world.beat(self.id, self.epoch, self.held))
+        self._take(self.world.heartbeat(self.id, self.epoch, self.owned))
 
     def stay(self) -> None:
         """One heartbeat without news, which may be kept."""
@@ -233,7 +259,7 @@ class Client:
 
     def let_go(self) -> None:
         """Close what was revoked, open what is new."""
-        self.held = {name: set(each) for name, each in self.target.items() if each}
+        self.owned = {name: set(each) for name, each in self.target.items() if each}
 
     def _take(self, reply: ConsumerGroupHeartbeatResponse) -> None:
         if reply.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -249,10 +275,10 @@ class Client:
             self.let_go()
 
 
-def settle(world: World, *clients: Client, rounds: int = 10) -> None:
+def run_until_stable(world: World, *clients: Client, rounds: int = 10) -> None:
     """Let every client come back as it is told to, until the group is stable and nothing moves."""
     for _ in range(rounds):
         world.pass_time(world.settings.assignment_interval_ms)
         for client in clients:
-            client.beat()
+            client.heartbeat()
     assert world.group.state == "Stable"

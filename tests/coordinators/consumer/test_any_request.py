@@ -57,12 +57,12 @@ def test_every_request_is_answered_once_and_the_log_tells_the_same_story(steps: 
             world.topic("t", len(world.image.topics_by_name["t"].partitions) + 1)
         else:
             answers: list[Any] = []
-            world.machine.protocols.consumer_heartbeat(
+            world.shard.group_metadata_manager.consumer_group_heartbeat(
                 step, client_id="c", client_host="/h", api_version=1, answer=answers.append
             )
             assert len(answers) == 1
     before = world.protocol.groups
     world.restart()
     for group in (*before.values(), *world.protocol.groups.values()):
-        group.assigned_at_ms, group.is_stale = None, False
+        group.assigned_at_ms, group.needs_metadata_refresh = None, False
     assert world.protocol.groups == before

@@ -5,8 +5,12 @@ from collections import Counter
 
 import pytest
 
-from headrace.coordinators.group.consumer.assignors import ASSIGNORS
-from headrace.coordinators.group.consumer.assignors.question import Question, Subscriber, Targets
+from headrace.coordinators.group.consumer.assignors import (
+    ASSIGNORS,
+    GroupAssignment,
+    GroupSpec,
+    MemberSpec,
+)
 
 NO_RACK: frozenset[str] = frozenset()
 
@@ -15,31 +19,33 @@ def ask(
     name: str,
     topics: dict[bytes, int],
     members: dict[str, set[bytes]],
-    current: Targets | None = None,
+    current: GroupAssignment | None = None,
     instances: dict[str, str] | None = None,
-) -> Targets:
+) -> GroupAssignment:
     subscribers = {
-        member: Subscriber(
+        member: MemberSpec(
             frozenset(wanted), (instances or {}).get(member), current=(current or {}).get(member, {})
         )
         for member, wanted in members.items()
     }
-    question = Question(subscribers, {topic: (NO_RACK,) * count for topic, count in topics.items()})
-    return ASSIGNORS[name](question)
+    group_spec = GroupSpec(subscribers, {topic: (NO_RACK,) * count for topic, count in topics.items()})
+    return ASSIGNORS[name](group_spec)
 
 
-def check(topics: dict[bytes, int], members: dict[str, set[bytes]], targets: Targets) -> Counter[str]:
+def check(
+    topics: dict[bytes, int], members: dict[str, set[bytes]], target_assignment: GroupAssignment
+) -> Counter[str]:
     """Every wanted partition has one owner, who subscribes to it. Answers each member's number."""
     owners: Counter[tuple[bytes, int]] = Counter()
-    for member, target in targets.items():
+    for member, target in target_assignment.items():
         assert set(target) <= members[member]
         owners.update((topic, index) for topic, indexes in target.items() for index in indexes)
     wanted = set().union(*members.values())
     assert owners == Counter((topic, index) for topic in wanted for index in range(topics[topic]))
-    return Counter({member: sum(map(len, targets[member].values())) for member in members})
+    return Counter({member: sum(map(len, target_assignment[member].values())) for member in members})
 
 
-def moved(before: Targets, after: Targets) -> int:
+def moved(before: GroupAssignment, after: GroupAssignment) -> int:
     """How many partitions left a member that is still there."""
     return sum(
         len(before[member].get(topic, frozenset()) - after[member].get(topic, frozenset()))
@@ -50,14 +56,16 @@ def moved(before: Targets, after: Targets) -> int:
 
 def test_range_cuts_topics_alike() -> None:
     both = {b"t", b"u"}
-    targets = ask("range", {b"t": 5, b"u": 5}, {"a": both, "b": both})
-    assert targets == {"a": {b"t": {0, 1, 2}, b"u": {0, 1, 2}}, "b": {b"t": {3, 4}, b"u": {3, 4}}}
+    target_assignment = ask("range", {b"t": 5, b"u": 5}, {"a": both, "b": both})
+    assert target_assignment == {"a": {b"t": {0, 1, 2}, b"u": {0, 1, 2}}, "b": {b"t": {3, 4}, b"u": {3, 4}}}
 
 
 def test_range_seats_static_members_first_by_instance() -> None:
     wanted = {b"t"}
-    targets = ask("range", {b"t": 3}, {"a": wanted, "x": wanted, "y": wanted}, instances={"x": "2", "y": "1"})
-    assert targets == {"y": {b"t": {0}}, "x": {b"t": {1}}, "a": {b"t": {2}}}
+    target_assignment = ask(
+        "range", {b"t": 3}, {"a": wanted, "x": wanted, "y": wanted}, instances={"x": "2", "y": "1"}
+    )
+    assert target_assignment == {"y": {b"t": {0}}, "x": {b"t": {1}}, "a": {b"t": {2}}}
 
 
 def test_range_with_more_members_than_partitions() -> None:
@@ -71,35 +79,35 @@ def test_uniform_among_equals_is_even_and_moves_the_least(seed: int) -> None:
     topics = {bytes([at]): rng.randrange(1, 30) for at in range(rng.randrange(1, 5))}
     everything = set(topics)
     members = {f"m{at}": everything for at in range(rng.randrange(1, 12))}
-    targets = ask("uniform", topics, members)
+    target_assignment = ask("uniform", topics, members)
     for _ in range(8):
-        before = targets
+        before = target_assignment
         if rng.random() < 0.5 and len(members) > 1:
             del members[rng.choice(sorted(members))]
         else:
             members[f"n{rng.randrange(10**6)}"] = everything
-        targets = ask("uniform", topics, members, before)
-        sizes = check(topics, members, targets)
+        target_assignment = ask("uniform", topics, members, before)
+        sizes = check(topics, members, target_assignment)
         assert max(sizes.values()) - min(sizes.values()) <= 1
         quota, extras = divmod(sum(topics.values()), len(members))
         had = sorted((sum(map(len, before.get(each, {}).values())) for each in members), reverse=True)
         least = sum(max(0, size - quota - (at < extras)) for at, size in enumerate(had))
-        assert moved(before, targets) == least
+        assert moved(before, target_assignment) == least
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_uniform_among_unequals_cannot_be_made_more_even_by_a_move(seed: int) -> None:
     rng = random.Random(seed)
     topics = {bytes([at]): rng.randrange(1, 12) for at in range(rng.randrange(2, 6))}
-    targets: Targets = {}
+    target_assignment: GroupAssignment = {}
     for _ in range(4):
         members = {
             f"m{at}": set(rng.sample(sorted(topics), rng.randrange(1, len(topics) + 1)))
             for at in range(rng.randrange(1, 9))
         }
-        targets = ask("uniform", topics, members, targets)
-        sizes = check(topics, members, targets)
-        for member, target in targets.items():
+        target_assignment = ask("uniform", topics, members, target_assignment)
+        sizes = check(topics, members, target_assignment)
+        for member, target in target_assignment.items():
             for topic in target:
                 lightest = min(sizes[other] for other in members if topic in members[other])
                 assert sizes[member] - lightest <= 1
@@ -107,28 +115,28 @@ def test_uniform_among_unequals_cannot_be_made_more_even_by_a_move(seed: int) ->
 
 def test_uniform_stays_when_nothing_changed() -> None:
     topics, members = {b"t": 7, b"u": 3}, {"a": {b"t"}, "b": {b"t", b"u"}, "c": {b"u"}}
-    targets = ask("uniform", topics, members)
-    assert ask("uniform", topics, members, targets) == targets
+    target_assignment = ask("uniform", topics, members)
+    assert ask("uniform", topics, members, target_assignment) == target_assignment
 
 
 def test_uniform_prefers_members_near_a_replica() -> None:
     racks = tuple(frozenset({"west" if at % 2 else "east"}) for at in range(8))
     members = {
-        "a": Subscriber(frozenset({b"t"}), rack_id="west"),
-        "b": Subscriber(frozenset({b"t"}), rack_id="east"),
+        "a": MemberSpec(frozenset({b"t"}), rack_id="west"),
+        "b": MemberSpec(frozenset({b"t"}), rack_id="east"),
     }
-    targets = ASSIGNORS["uniform"](Question(members, {b"t": racks}))
-    assert targets == {"a": {b"t": {1, 3, 5, 7}}, "b": {b"t": {0, 2, 4, 6}}}
+    target_assignment = ASSIGNORS["uniform"](GroupSpec(members, {b"t": racks}))
+    assert target_assignment == {"a": {b"t": {1, 3, 5, 7}}, "b": {b"t": {0, 2, 4, 6}}}
 
 
 def test_uniform_is_even_before_it_is_near() -> None:
     racks = (frozenset({"west"}),) * 4
     members = {
-        "a": Subscriber(frozenset({b"t"}), rack_id="west"),
-        "b": Subscriber(frozenset({b"t"}), rack_id="east"),
+        "a": MemberSpec(frozenset({b"t"}), rack_id="west"),
+        "b": MemberSpec(frozenset({b"t"}), rack_id="east"),
     }
-    targets = ASSIGNORS["uniform"](Question(members, {b"t": racks}))
-    assert [len(target[b"t"]) for target in targets.values()] == [2, 2]
+    target_assignment = ASSIGNORS["uniform"](GroupSpec(members, {b"t": racks}))
+    assert [len(target[b"t"]) for target in target_assignment.values()] == [2, 2]
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))

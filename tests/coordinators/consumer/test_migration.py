@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.coordinators.group.classic_group import GroupState
-from headrace.coordinators.group.classic_protocol import Caller
-from headrace.coordinators.group.classic_replies import JoinFeatures
-from headrace.coordinators.group.consumer.settings import ConsumerSettings
+from headrace.coordinators.group.classic.classic_group import ClassicGroupState, JoinFeatures
+from headrace.coordinators.group.classic.classic_group_manager import Caller
+from headrace.coordinators.group.group_config_manager import GroupConfig
 from headrace.wire.record_frames import decode_versioned, encode_versioned
 from headrace.wire.schemas.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -25,8 +24,8 @@ from tests.coordinators.consumer.consumer_world import GROUP, Client, World, giv
 Held = dict[str, set[int]]
 
 
-def _wire(held: Held) -> list[TopicPartition]:
-    return [TopicPartition(name, sorted(each)) for name, each in held.items()]
+def _wire(owned: Held) -> list[TopicPartition]:
+    return [TopicPartition(name, sorted(each)) for name, each in owned.items()]
 
 
 class Classic:
@@ -39,10 +38,10 @@ class Classic:
         self.cooperative = cooperative
         self.id = ""
         self.generation = -1
-        self.held: Held = {}
+        self.owned: Held = {}
 
     def ask_to_join(self, **fields: Any) -> list[JoinGroupResponse]:
-        owned = _wire(self.held) if self.cooperative else []
+        owned = _wire(self.owned) if self.cooperative else []
         subscription = ConsumerProtocolSubscription(list(self.topics), owned_partitions=owned)
         options: dict[str, Any] = {
             "session_timeout_ms": 10_000,
@@ -51,7 +50,7 @@ class Classic:
             "protocols": [JoinGroupRequestProtocol("range", encode_versioned(subscription, 1))],
         }
         answers: list[JoinGroupResponse] = []
-        self.world.machine.protocols.join(
+        self.world.shard.group_metadata_manager.classic_group_join(
             JoinGroupRequest(group_id=GROUP, member_id=self.id, **(options | fields)),
             Caller(self.client_id, "/127.0.0.1"),
             features=JoinFeatures(member_id_required=True, can_skip_assignment=True),
@@ -71,21 +70,25 @@ class Classic:
 
     def sync(self, shares: dict[str, Held] | None = None) -> SyncGroupResponse:
         assignments = [
-            SyncGroupRequestAssignment(member, encode_versioned(ConsumerProtocolAssignment(_wire(held)), 1))
-            for member, held in (shares or {}).items()
+            SyncGroupRequestAssignment(member, encode_versioned(ConsumerProtocolAssignment(_wire(owned)), 1))
+            for member, owned in (shares or {}).items()
         ]
         request = SyncGroupRequest(GROUP, self.generation, self.id, assignments=assignments)
         answers: list[SyncGroupResponse] = []
-        self.world.machine.protocols.sync(request, now_ms=self.world.clock.ms, answer=answers.append)
+        self.world.shard.group_metadata_manager.classic_group_sync(
+            request, now_ms=self.world.clock.ms, answer=answers.append
+        )
         reply = answers[0]
         if not reply.error_code:
             assigned = decode_versioned(ConsumerProtocolAssignment, reply.assignment).assigned_partitions
-            self.held = {each.topic: set(each.partitions) for each in assigned}
+            self.owned = {each.topic: set(each.partitions) for each in assigned}
         return reply
 
     def heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(GROUP, self.generation, self.id)
-        return self.world.machine.protocols.heartbeat(request, now_ms=self.world.clock.ms)
+        return self.world.shard.group_metadata_manager.classic_group_heartbeat(
+            request, now_ms=self.world.clock.ms
+        )
 
     def follow(self) -> None:
         """What a client does: heartbeats, and joins again where it has to."""
@@ -96,7 +99,9 @@ class Classic:
     def leave(self) -> LeaveGroupResponse:
         answers: list[LeaveGroupResponse] = []
         request = LeaveGroupRequest(GROUP, members=[MemberIdentity(self.id)])
-        self.world.machine.protocols.leave(request, now_ms=self.world.clock.ms, answer=answers.append)
+        self.world.shard.group_metadata_manager.classic_group_leave(
+            request, now_ms=self.world.clock.ms, answer=answers.append
+        )
         return answers[0]
 
 
@@ -112,7 +117,7 @@ def _alone(world: World, **options: Any) -> Classic:
     old = Classic(world, "old", "t", **options)
     old.join()
     old.sync({old.id: {"t": {0, 1, 2, 3}}})
-    assert world.machine.classic.groups[GROUP].state is GroupState.STABLE
+    assert world.shard.classic.groups[GROUP].state is ClassicGroupState.STABLE
     return old
 
 
@@ -121,12 +126,12 @@ def test_a_new_member_takes_a_share_of_a_classic_group(world: World, cooperative
     old = _alone(world, cooperative=cooperative)
     new = Client(world, "new", ("t",))
     new.join()
-    assert GROUP not in world.machine.classic.groups
-    assert (new.held, world.group.epoch) == ({}, 2)
+    assert GROUP not in world.shard.classic.groups
+    assert (new.owned, world.group.epoch) == ({}, 2)
     assert old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     old.follow()
-    new.beat()
-    assert (old.held, new.held) == ({"t": {0, 1}}, {"t": {2, 3}})
+    new.heartbeat()
+    assert (old.owned, new.owned) == ({"t": {0, 1}}, {"t": {2, 3}})
     assert (old.generation, old.heartbeat(), world.group.state) == (2, ErrorCode.NONE, "Stable")
 
 
@@ -135,10 +140,10 @@ def test_the_last_of_the_new_ones_leaves_a_classic_group_behind(world: World) ->
     new = Client(world, "new", ("t",))
     new.join()
     old.follow()
-    new.beat()
-    world.beat("new", -1)
+    new.heartbeat()
+    world.heartbeat("new", -1)
     assert GROUP not in world.protocol.groups
-    classic = world.machine.classic.groups[GROUP]
+    classic = world.shard.classic.groups[GROUP]
     assert (list(classic.members), classic.generation) == ([old.id], 2)
     assert old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS  # not ILLEGAL_GENERATION: it loses nothing
     reply = old.join()
@@ -153,7 +158,7 @@ def test_it_also_goes_back_when_the_new_one_falls_silent(world: World) -> None:
     for _ in range(9):
         old.follow()
         world.pass_time(5_000)
-    assert GROUP in world.machine.classic.groups
+    assert GROUP in world.shard.classic.groups
     assert GROUP not in world.protocol.groups
 
 
@@ -162,11 +167,11 @@ def test_classic_members_are_there_after_a_restart(world: World) -> None:
     new = Client(world, "new", ("t",))
     new.join()
     old.follow()
-    new.beat()
+    new.heartbeat()
     world.restart()
     assert old.heartbeat() is ErrorCode.NONE
     assert old.sync().error_code == 0
-    assert old.held == {"t": {0, 1}}
+    assert old.owned == {"t": {0, 1}}
 
 
 def test_who_waits_in_a_rebalance_is_told_to_join_again(world: World) -> None:
@@ -190,8 +195,8 @@ def test_a_silent_classic_member_is_out_after_its_own_session(world: World) -> N
     new.join()
     world.pass_time(10_000)
     assert list(world.group.members) == ["new"]
-    new.beat()
-    assert new.held == {"t": {0, 1, 2, 3}}
+    new.heartbeat()
+    assert new.owned == {"t": {0, 1, 2, 3}}
 
 
 def test_who_is_told_to_join_and_does_not_is_out(world: World) -> None:
@@ -200,7 +205,7 @@ def test_who_is_told_to_join_and_does_not_is_out(world: World) -> None:
     for _ in range(6):
         world.pass_time(5_000)
         old.heartbeat()
-        world.beat("new", 2)
+        world.heartbeat("new", 2)
     assert old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     world.pass_time(5_000)
     assert list(world.group.members) == ["new"]
@@ -208,7 +213,7 @@ def test_who_is_told_to_join_and_does_not_is_out(world: World) -> None:
 
 @pytest.mark.parametrize("policy", [{"upgrade": False}, {"downgrade": False}])
 def test_the_policy_decides(policy: dict[str, bool]) -> None:
-    world = World(settings=replace(ConsumerSettings(), **policy))
+    world = World(settings=replace(GroupConfig(), **policy))
     world.topic("t", 2)
     old = _alone(world)
     reply = world.join("new", "t")
@@ -217,7 +222,7 @@ def test_the_policy_decides(policy: dict[str, bool]) -> None:
         assert old.heartbeat() is ErrorCode.NONE
     else:
         assert reply.error_code == ErrorCode.NONE
-        world.beat("new", -1)
+        world.heartbeat("new", -1)
         assert list(world.group.members) == [old.id]  # it stays a consumer group
 
 
@@ -238,11 +243,11 @@ def test_a_consumer_group_takes_classic_members(world: World) -> None:
     old = Classic(world, "old", "t", cooperative=True)
     assert old.join().leader == ""
     old.sync()
-    assert old.held == {}
-    new.beat()
-    new.beat()
+    assert old.owned == {}
+    new.heartbeat()
+    new.heartbeat()
     old.follow()
-    assert (new.held, old.held) == ({"t": {0, 1}}, {"t": {2, 3}})
+    assert (new.owned, old.owned) == ({"t": {0, 1}}, {"t": {2, 3}})
     assert old.ask_to_join(protocol_type="other")[0].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     old.generation -= 1
     assert old.heartbeat() is ErrorCode.ILLEGAL_GENERATION
@@ -254,15 +259,15 @@ def test_a_classic_member_joins_again_for_new_partitions_only(world: World) -> N
     new = Client(world, "new", ("t",))
     new.join()
     old.follow()
-    new.beat()
+    new.heartbeat()
     world.pass_time(1_000)
     world.topic("another", 3)
     assert old.heartbeat() is ErrorCode.NONE
     world.topic("t", 6)
     assert old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     old.follow()
-    new.beat()
-    assert sorted(map(len, (old.held["t"], new.held["t"]))) == [3, 3]
+    new.heartbeat()
+    assert sorted(map(len, (old.owned["t"], new.owned["t"]))) == [3, 3]
 
 
 def test_who_was_put_out_is_told_so_unless_it_has_let_go_of_everything(world: World) -> None:
@@ -271,10 +276,10 @@ def test_who_was_put_out_is_told_so_unless_it_has_let_go_of_everything(world: Wo
     old.join()
     old.sync()
     world.pass_time(20_000)  # more than its session
-    old.held = {"t": {0}}
+    old.owned = {"t": {0}}
     (answer,) = old.ask_to_join()
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    old.held = {}
+    old.owned = {}
     old.join()
 
 
@@ -284,7 +289,7 @@ def test_a_static_member_restarts_with_the_other_protocol(world: World) -> None:
     seat = {"group_instance_id": "seat"}
     joined = old.ask_to_join(**seat)[0]
     old.id, old.generation = joined.member_id, joined.generation_id
-    world.machine.protocols.sync(
+    world.shard.group_metadata_manager.classic_group_sync(
         SyncGroupRequest(
             GROUP,
             old.generation,
@@ -307,7 +312,7 @@ def test_a_static_member_restarts_with_the_other_protocol(world: World) -> None:
     again = Classic(world, "old", "t")
     reply = again.ask_to_join(**seat)[0]
     assert reply.error_code == 0
-    assert list(world.machine.classic.groups[GROUP].members) == [reply.member_id]
+    assert list(world.shard.classic.groups[GROUP].members) == [reply.member_id]
     assert GROUP not in world.protocol.groups
 
 
@@ -318,19 +323,19 @@ def test_leaving_as_a_classic_member_does(world: World) -> None:
     assert old.leave().members[0].error_code == 0
     assert old.leave().members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     world.pass_time(1_000)
-    new.beat()
-    assert new.held == {"t": {0, 1, 2, 3}}
+    new.heartbeat()
+    assert new.owned == {"t": {0, 1, 2, 3}}
 
 
 def test_an_empty_group_becomes_what_its_next_member_is(world: World) -> None:
     world.join("new", "t")
-    world.beat("new", -1)
+    world.heartbeat("new", -1)
     old = _alone(world)
     assert GROUP not in world.protocol.groups
     old.leave()
-    assert world.machine.classic.groups[GROUP].state is GroupState.EMPTY
+    assert world.shard.classic.groups[GROUP].state is ClassicGroupState.EMPTY
     assert given(world.join("new", "t")) == {"t": {0, 1, 2, 3}}
-    assert GROUP not in world.machine.classic.groups
+    assert GROUP not in world.shard.classic.groups
 
 
 def test_an_id_that_was_given_and_not_used_keeps_nobody_out(world: World) -> None:

@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 
-from headrace.coordinators.group.consumer.consumer_group import slots
-from tests.coordinators.consumer.consumer_world import Client, World, settle, topic_id
+from headrace.coordinators.group.consumer.consumer_group import owned_partitions
+from tests.coordinators.consumer.consumer_world import Client, World, run_until_stable, topic_id
 
 TOPICS = ("t", "u")
 
@@ -31,7 +31,7 @@ class Play:
         moves = [self.join, self.leave, self.die, self.grow, self.restart, self.static_restart]
         weights = [4, 1, 1, 1, 1, 1]
         if self.clients and self.rng.random() < 0.8:
-            moves, weights = [self.beat, self.stay, self.let_go, self.wait], [4, 4, 3, 3]
+            moves, weights = [self.heartbeat, self.stay, self.let_go, self.wait], [4, 4, 3, 3]
         self.rng.choices(moves, weights)[0]()
         self.world.pass_time(0)
         for client in self.clients:
@@ -55,7 +55,7 @@ class Play:
             client = self._any()
             self.clients.remove(client)
             client.hear()
-            self.world.beat(client.id, -1)
+            self.world.heartbeat(client.id, -1)
 
     def die(self) -> None:
         if self.clients:
@@ -66,7 +66,7 @@ class Play:
         if static:
             client = self.rng.choice(static)
             client.hear()
-            self.world.beat(client.id, -2, **client.options)
+            self.world.heartbeat(client.id, -2, **client.options)
             client.id = f"m{next(self.names)}"
             client.target, client.epoch = {}, 0
             client.join()
@@ -82,8 +82,8 @@ class Play:
         for client in self.clients:
             client.kept, client.release = [], None
 
-    def beat(self) -> None:
-        self._any().beat()
+    def heartbeat(self) -> None:
+        self._any().heartbeat()
 
     def stay(self) -> None:
         self._any().stay()
@@ -99,11 +99,13 @@ class Play:
         readers: Counter[tuple[bytes, int]] = Counter()
         for client in self.clients:
             if client.id in members:
-                reads = {(topic_id(name), index) for name, each in client.held.items() for index in each}
-                assert reads <= set(slots(members[client.id])), f"{client.id} reads what is not its own"
+                reads = {(topic_id(name), index) for name, each in client.owned.items() for index in each}
+                assert reads <= set(owned_partitions(members[client.id])), (
+                    f"{client.id} reads what is not its own"
+                )
                 readers.update(reads)
         assert all(number == 1 for number in readers.values()), "two members read the same partition"
-        owned = Counter(slot for member in members.values() for slot in slots(member))
+        owned = Counter(slot for member in members.values() for slot in owned_partitions(member))
         assert all(number == 1 for number in owned.values()), "a partition has two owners"
 
     def quiet(self) -> None:
@@ -113,9 +115,9 @@ class Play:
         for _ in range(60):  # longer than a session: the dead are gone
             self.world.pass_time(1_000)
             for client in self.clients:
-                client.beat()
+                client.heartbeat()
             self.check()
-        settle(self.world, *self.clients, rounds=3)
+        run_until_stable(self.world, *self.clients, rounds=3)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -127,12 +129,12 @@ def test_one_reader_at_a_time_and_all_are_served_in_the_end(seed: int) -> None:
         play.join()
     play.quiet()
     wanted = {(name, index) for name in TOPICS for index in play.world.image.topics_by_name[name].partitions}
-    held = [
-        {(name, index) for name, each in client.held.items() for index in each} for client in play.clients
+    owned = [
+        {(name, index) for name, each in client.owned.items() for index in each} for client in play.clients
     ]
-    assert sum(map(len, held)) == len(wanted)
-    assert set().union(*held) == wanted
-    assert max(map(len, held)) - min(map(len, held)) <= 1
+    assert sum(map(len, owned)) == len(wanted)
+    assert set().union(*owned) == wanted
+    assert max(map(len, owned)) - min(map(len, owned)) <= 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -144,5 +146,5 @@ def test_a_restart_brings_back_the_same_group(seed: int) -> None:
     play.world.restart()
     after = play.world.protocol.groups
     for group in (*before.values(), *after.values()):
-        group.assigned_at_ms, group.is_stale = None, False  # not in the log
+        group.assigned_at_ms, group.needs_metadata_refresh = None, False  # not in the log
     assert after == before

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.server.beside_kafka.talk import Talk
+from tests.server.beside_kafka.talk import STRANGERS, Talk
 from tests.server.node_world import Client, NodeWorld
 
 HERE = Path(__file__).parent
@@ -31,7 +31,10 @@ class SimulatedNode:
         self._world = world
 
     async def connect(self, client_id: str) -> Client:
-        return await self._world.connect(client_id)
+        return await self._world.connect(client_id, machine=_machine(client_id))
+
+    def host_of(self, client_id: str) -> str:
+        return self._world.address_of(_machine(client_id))
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> bytes:
         return await self._world.create_topic(name, partitions, configs)
@@ -41,6 +44,11 @@ class SimulatedNode:
 
     async def pass_time(self, milliseconds: int) -> None:
         await self._world.pass_time(milliseconds)
+
+
+def _machine(client_id: str) -> str:
+    """Strangers come from machines of their own."""
+    return client_id if client_id in STRANGERS else "client"
 
 
 def answers_file(name: str) -> Path:

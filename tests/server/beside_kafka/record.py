@@ -7,19 +7,37 @@ own, and stay behind.
 """
 
 import asyncio
+import contextlib
 import random
+import socket
 import sys
 from collections.abc import Mapping
 
-from headrace.transport.system_network import SystemNetwork
+from headrace.transport.system_network import SystemNetwork, SystemSocket
 from headrace.wire.schemas.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headrace.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from tests.server.beside_kafka.compare import answers_file, load
-from tests.server.beside_kafka.talk import Talk
+from tests.server.beside_kafka.talk import STRANGERS, Talk
 from tests.server.node_world import Client, open_client
 
 READY_S = 0.02
+
+
+class _NetworkFrom(SystemNetwork):
+    """Connections from one address of this machine."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = host
+
+    def connect(self, host: str, port: int) -> SystemSocket:
+        sock = socket.socket()
+        sock.bind((self._host, 0))
+        sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            sock.connect((host, port))
+        return SystemSocket(sock, (host, port))
 
 
 class RunningKafka:
@@ -33,7 +51,11 @@ class RunningKafka:
 
     async def connect(self, client_id: str) -> Client:
         loop = asyncio.get_running_loop()
-        return await open_client(loop, SystemNetwork(), self._host, self._port, client_id)
+        network = _NetworkFrom(self.host_of(client_id))
+        return await open_client(loop, network, self._host, self._port, client_id)
+
+    def host_of(self, client_id: str) -> str:
+        return STRANGERS.get(client_id, "127.0.0.1")
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> bytes:
         topic = CreatableTopic(

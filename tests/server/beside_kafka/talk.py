@@ -19,12 +19,18 @@ RECORD_MS = 1_700_000_000_000
 """The timestamp of the first record of a script's batches: the same on every day."""
 
 
+STRANGERS = {"nobody": "127.0.0.2", "onlooker": "127.0.0.3"}
+"""Clients that come from addresses of their own."""
+
+
 class Broker(Protocol):
     """Where a conversation takes place. `prefix` keeps the names of one recording apart from another's."""
 
     prefix: str
 
     async def connect(self, client_id: str) -> Client: ...
+
+    def host_of(self, client_id: str) -> str: ...
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> bytes: ...
 

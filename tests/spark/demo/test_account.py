@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pyarrow
 import pytest
 
-from headrace.clients import ConsumedRecord
+from headrace.clients import ConsumerRecord
 from headrace.spark.demo.account import Line, account
-from headrace.spark.demo.events import Ledger, User
+from headrace.spark.demo.events import InputLedger, User
 from headrace.spark.demo.feeds import ERRORS, JOINED, LOGS, SESSIONS, TABLE, USERS
 from headrace.spark.demo.outcome import Outcome
 
 ADA = User("u-0", "Ada", "pro", "DE")
-LEDGER = Ledger(
+LEDGER = InputLedger(
     logs=4, users={"u-0": ADA}, sessions=["u-0", "u-0"], errors=Counter({("cart", 0): 2, ("edge", 60_000): 1})
 )
 
@@ -35,7 +35,7 @@ class World:
     def lines(self) -> dict[str, Line]:
         outcome = Outcome()
         for topic, value in self.records:
-            outcome.take(ConsumedRecord(topic, 0, 0, 0, None, json.dumps(value).encode(), ()))
+            outcome.take(ConsumerRecord(topic, 0, 0, 0, None, json.dumps(value).encode(), ()))
         numbers = pyarrow.chunked_array([self.numbers], type=pyarrow.int64())
         found = account(LEDGER, held=self.held, outcome=outcome, numbers=numbers)
         return {line.name: line for line in found}

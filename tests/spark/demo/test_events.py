@@ -5,13 +5,13 @@ import random
 from collections import Counter
 from typing import Any
 
-from headrace.spark.demo.events import SERVICES, Company, Event
+from headrace.spark.demo.events import SERVICES, Company, ServiceEvent
 from headrace.spark.demo.feeds import LATE_MS_MAX, LOGS, MINUTE_MS, SESSIONS, USERS, WATERMARK_MS
 
 BEGIN_MS = 1_700_000_000_000
 
 
-def _story(seed: int, lines: int = 20_000) -> tuple[Company, list[Event]]:
+def _story(seed: int, lines: int = 20_000) -> tuple[Company, list[ServiceEvent]]:
     """Twenty seconds at a thousand lines a second."""
     company = Company(random.Random(seed))
     events = list(company.open_for_business(BEGIN_MS))
@@ -20,7 +20,7 @@ def _story(seed: int, lines: int = 20_000) -> tuple[Company, list[Event]]:
     return company, [*events, company.close(BEGIN_MS + lines)]
 
 
-def _values(events: list[Event], topic: str) -> list[dict[str, Any]]:
+def _values(events: list[ServiceEvent], topic: str) -> list[dict[str, Any]]:
     return [json.loads(event.value) for event in events if event.topic == topic]
 
 

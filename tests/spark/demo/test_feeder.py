@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from headrace.spark.demo.events import Company
-from headrace.spark.demo.feeder import Feeder
+from headrace.spark.demo.events import Company, Feeder
 from headrace.spark.demo.feeds import LOGS, SESSIONS, USERS
 
 

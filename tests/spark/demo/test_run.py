@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.demo import table
 from headrace.spark.demo.feeds import ERRORS, JOINED, LOGS, SESSIONS, TABLE, USERS
+from headrace.spark.demo.outcome import committed_files, table_column
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 
@@ -16,7 +16,7 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 @pytest.mark.timeout(500)
 def test_it_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
     """With a node and the Spark program killed on the way."""
-    command = [HEADRACE, "demo", "--for", "12s", "--rate", "500", "--port", "0", "--seed", "1"]
+    command = [HEADRACE, "demo", "--for", "12s", "--rate", "100", "--port", "0", "--seed", "1"]
     done = subprocess.run(
         [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=450
     )
@@ -29,7 +29,7 @@ def test_it_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None
     assert all(into == out > 0 and spoiled == [0, 0, 0] for into, out, *spoiled in figures.values())
     # The same once more, from the table itself.
     (run,) = (tmp_path / "data").glob("run-*")
-    numbers = table.column(run / TABLE, "number").to_pylist()
+    numbers = table_column(run / TABLE, "number").to_pylist()
     assert sorted(numbers) == list(range(figures[LOGS][0]))
     assert "Spark: starting Spark's JVM" in done.stderr
     assert "a node was killed" in done.stderr
@@ -45,5 +45,5 @@ def test_files_of_batches_that_did_not_finish_are_no_part_of_the_table(tmp_path:
         (entries / name).write_text("\n".join(["v1", *lines]))
     (entries / ".3.tmp").write_text("v1\nhalf")
     (tmp_path / "part 4").write_text("")
-    assert table.committed_files(tmp_path) == [Path(f"/t/part {number}") for number in range(4)]
-    assert len(table.column(tmp_path / "empty", "number")) == 0
+    assert committed_files(tmp_path) == [Path(f"/t/part {number}") for number in range(4)]
+    assert len(table_column(tmp_path / "empty", "number")) == 0

@@ -7,19 +7,19 @@ has, so that a configuration can be carried over.
 from collections.abc import Callable
 from typing import Final
 
-from headrace.clients.assignors.base import Assignor
+from headrace.clients.assignors.consumer_partition_assignor import ConsumerPartitionAssignor
 from headrace.clients.assignors.range_assignor import RangeAssignor
-from headrace.clients.assignors.roundrobin import RoundRobinAssignor
-from headrace.clients.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from headrace.clients.assignors.round_robin_assignor import RoundRobinAssignor
+from headrace.clients.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
-_CLASSES: Final[tuple[type[Assignor], ...]] = (
+_CLASSES: Final[tuple[type[ConsumerPartitionAssignor], ...]] = (
     RangeAssignor,
     RoundRobinAssignor,
     StickyAssignor,
     CooperativeStickyAssignor,
 )
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
-ASSIGNORS: Final[dict[str, Callable[[], Assignor]]] = {
+ASSIGNORS: Final[dict[str, Callable[[], ConsumerPartitionAssignor]]] = {
     "range": RangeAssignor,
     "roundrobin": RoundRobinAssignor,
     "sticky": StickyAssignor,
@@ -27,7 +27,7 @@ ASSIGNORS: Final[dict[str, Callable[[], Assignor]]] = {
 }
 
 
-def make_assignor(name: str) -> Assignor:
+def make_assignor(name: str) -> ConsumerPartitionAssignor:
     """A fresh assignor for one consumer; ValueError for a name that none has."""
     found = ASSIGNORS.get(name)
     if found is None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.assignors.base import NO_GENERATION, Subscription
+from headrace.clients.assignors.consumer_partition_assignor import NO_GENERATION, Subscription
 from headrace.clients.assignors.orders import hashed_members
 
 
-class Memory(NamedTuple):
+class MemberData(NamedTuple):
     """One member's word: what it had, and since which generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -35,7 +35,7 @@ class Claims:
 def settle_claims(
     existing: frozenset[TopicPartition],
     subscriptions: Mapping[str, Subscription],
-    memories: Mapping[str, Memory],
+    memories: Mapping[str, MemberData],
 ) -> Claims:
     """Give each existing partition at most one owner."""
     members = hashed_members(subscriptions)
@@ -64,7 +64,7 @@ def settle_claims(
     return Claims(owned, contested, _earlier_owners(members, memories))
 
 
-def _earlier_owners(members: Iterable[str], memories: Mapping[str, Memory]) -> dict[TopicPartition, str]:
+def _earlier_owners(members: Iterable[str], memories: Mapping[str, MemberData]) -> dict[TopicPartition, str]:
     latest = max((memory.generation for memory in memories.values()), default=NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member in members:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.assignors.base import Subscription
+from headrace.clients.assignors.consumer_partition_assignor import Subscription
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ A member that names no rack is near everything, too.
 from collections.abc import Iterable, Mapping
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.assignors.base import PartitionInfo, Subscription, Topics
+from headrace.clients.assignors.consumer_partition_assignor import PartitionInfo, Subscription, Topics
 
 
 def member_racks(subscriptions: Mapping[str, Subscription]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.assignors.base import (
+from headrace.clients.assignors.consumer_partition_assignor import (
     Assignment,
     PartitionInfo,
     RebalanceProtocol,

@@ -1,1 +1,1 @@
-"""The transaction coordinator: who writes under a transactional id, and how each of its transactions ends."""
+"""The transaction coordinator: who owns a transactional id, and how each of its transactions ends."""

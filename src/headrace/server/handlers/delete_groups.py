@@ -9,8 +9,8 @@ from functools import partial
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
 from headrace.wire.schemas.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -26,7 +26,7 @@ def handle(
     if not results:
         return response
     future: Future[DeleteGroupsResponse] = context.parts.loop.create_future()
-    complete = settle(future)
+    complete = completer(future)
     left = len(results)
 
     def done(result: DeletableGroupResult, error: ErrorCode) -> None:
@@ -43,8 +43,8 @@ def handle(
 
 def _delete(context: RequestContext, group_id: str, done: Callable[[ErrorCode], None]) -> None:
     try:
-        machine = context.parts.groups.machine_of(group_id)
+        shard = context.parts.groups.shard_for(group_id)
     except ApiError as error:
         done(error.code)
     else:
-        machine.delete(group_id, done)
+        shard.delete(group_id, done)

@@ -65,21 +65,24 @@ def handle(
     if at_once is not None:
         return at_once
     keys = [each.partition.topic_partition for each in pending]
-    return context.parts.waiting.watch(keys, attempt, request.timeout_ms)
+    return context.parts.purgatory.watch(keys, attempt, request.timeout_ms)
 
 
 def _delete(
     context: RequestContext, topic: str, wish: DeleteRecordsPartition, pending: list[_Pending]
 ) -> DeleteRecordsPartitionResult:
     try:
-        partition = context.parts.replicas.find(topic, wish.partition_index)
+        partition = context.parts.replica_manager.find(topic, wish.partition_index)
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if "delete" not in partition.local_log().config.cleanup_policy:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
         start_offset = partition.delete_records(wish.offset)
     except ApiError as error:
-        return DeleteRecordsPartitionResult(wish.partition_index, -1, error.code)
+        # Also where another node holds it: asking that one would not help.
+        is_internal = topic in INTERNAL_TOPICS and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else error.code
+        return DeleteRecordsPartitionResult(wish.partition_index, -1, code)
     result = DeleteRecordsPartitionResult(wish.partition_index, start_offset)
     pending.append(_Pending(partition, start_offset, result))
     return result

@@ -1,12 +1,32 @@
-"""DescribeAcls (29), v1-v3: SECURITY_DISABLED, for no authorizer is configured."""
+"""DescribeAcls (29), v1-v3: the rules that a filter names, by resource.
+
+They are those that this node answers by now. SECURITY_DISABLED without an authorizer; INVALID_REQUEST for a
+filter with numbers that mean nothing, where Apache Kafka hangs up.
+"""
+
+from __future__ import annotations
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.controller.acl_control import filter_of
+from headrace.server.authorizer import is_configured
 from headrace.server.context import RequestContext
-from headrace.wire.schemas.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from headrace.wire.schemas.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    raise ApiError(
-        ErrorCode.SECURITY_DISABLED, "this cluster has no access rules: authorizer.class.name is not set"
-    )
+    if not is_configured(context.parts.authorizer):
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    wanted = filter_of(request)
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in context.parts.image.security.acls.values():
+        if wanted.matches(acl):
+            key = acl.resource_type, acl.resource_name, acl.pattern_type
+            resource = resources.setdefault(key, DescribeAclsResource(*key))
+            resource.acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type))
+    return DescribeAclsResponse(resources=list(resources.values()))

@@ -11,25 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.base.error_codes import ErrorCode
+from headrace.base.error_codes import MALFORMED_TEXT, ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.client_metrics import CLIENT_METRICS
-from headrace.metadata.resources import ResourceType
+from headrace.metadata.config_resource import ResourceType
 from headrace.metadata.topic_names import check_name
-from headrace.server.broker_loggers import logger_levels
+from headrace.server.config_admin import check_own_id, logger_levels
 from headrace.server.context import RequestContext
-from headrace.server.own_broker import check_own_id
-from headrace.settings.definition import render
+from headrace.server.long_requests import Slices, unless_short
+from headrace.settings.client_metrics import CLIENT_METRICS
+from headrace.settings.definition import ConfigSource, render
 from headrace.settings.describe import (
     KIND_NUMBERS,
-    ConfigEntry,
+    DescribedSetting,
     SynonymEntry,
     describe_broker,
     describe_broker_defaults,
     describe_group,
     describe_topic,
 )
-from headrace.settings.sources import Source
 from headrace.wire.schemas.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -40,12 +39,24 @@ from headrace.wire.schemas.describe_configs import (
 )
 
 UNKNOWN_KIND: Final = 0
+# Of one resource: a few resources are described at once.
+SETTINGS_USUALLY: Final = 50
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(context, request, resource) for resource in request.resources]
-    )
+def handle(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse | Slices[DescribeConfigsResponse]:
+    return unless_short(len(request.resources) * SETTINGS_USUALLY, _describe_all(context, request))
+
+
+def _describe_all(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> Slices[DescribeConfigsResponse]:
+    results = []
+    for resource in request.resources:
+        results.append(_describe(context, request, resource))
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(
@@ -62,51 +73,60 @@ def _describe(
     return result
 
 
-def _entries(context: RequestContext, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+def _entries(context: RequestContext, resource_type: int, name: str) -> Iterable[DescribedSetting]:
     image, config = context.parts.image, context.parts.config
     if resource_type == ResourceType.TOPIC:
         check_name(name)
         if name not in image.topics_by_name:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return describe_topic(config, image.topic_config_of(name))
     if resource_type == ResourceType.BROKER:
         if not name:
             return describe_broker_defaults(config)
-        check_own_id(context, name)
+        check_own_id(
+            context,
+            name,
+            what="Broker",
+            unexpected="Unexpected broker id, expected %s or empty string, but received %s",
+        )
         return describe_broker(config)
     if resource_type == ResourceType.BROKER_LOGGER:
-        check_own_id(context, name)
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        check_own_id(
+            context, name, what="Broker", unexpected="Unexpected broker id, expected %s but received %s"
+        )
         return _loggers()
     if resource_type == ResourceType.GROUP:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a group's settings need the group's id")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe_group(config, image.config_of(resource_type, name))
     if resource_type == ResourceType.CLIENT_METRICS:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return _client_metrics(image.config_of(resource_type, name))
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"there are no settings of resource type {resource_type}")
+    raise ApiError(ErrorCode.INVALID_REQUEST, MALFORMED_TEXT)
 
 
-def _loggers() -> list[ConfigEntry]:
+def _loggers() -> list[DescribedSetting]:
     return [
-        ConfigEntry(name, level, Source.BROKER_LOGGER, False, False, (), UNKNOWN_KIND, "")
+        DescribedSetting(name, level, ConfigSource.BROKER_LOGGER, False, False, (), UNKNOWN_KIND, "")
         for name, level in logger_levels().items()
     ]
 
 
-def _client_metrics(own: dict[str, str]) -> list[ConfigEntry]:
+def _client_metrics(own: dict[str, str]) -> list[DescribedSetting]:
     entries = []
     for name, setting in CLIENT_METRICS.items():
         value = own.get(name, render(setting.default_value))
-        synonyms = (SynonymEntry(name, value, Source.CLIENT_METRICS),) if name in own else ()
-        source = Source.CLIENT_METRICS if name in own else Source.DEFAULT
+        synonyms = (SynonymEntry(name, value, ConfigSource.CLIENT_METRICS),) if name in own else ()
+        source = ConfigSource.CLIENT_METRICS if name in own else ConfigSource.DEFAULT
         kind = KIND_NUMBERS[setting.kind]
-        entries.append(ConfigEntry(name, value, source, False, False, synonyms, kind, setting.doc))
+        entries.append(DescribedSetting(name, value, source, False, False, synonyms, kind, setting.doc))
     return entries
 
 
-def _told(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+def _told(request: DescribeConfigsRequest, entry: DescribedSetting) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,

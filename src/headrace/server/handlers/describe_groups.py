@@ -4,45 +4,44 @@ A group that is not known, or is not a classic one, is Dead, from v6 on with GRO
 Members show what they subscribe to only while the group is stable. v3: what the asker may do with the group.
 """
 
-from typing import Final
-
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.classic_group import ClassicGroup, GroupState, Member
-from headrace.coordinators.group.machine import GroupMachine
+from headrace.coordinators.group.classic.classic_group import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+)
+from headrace.coordinators.group.shard import GroupCoordinatorShard
+from headrace.server.authorizer import Resource, authorized_operations
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.describe_groups import (
+    AUTHORIZED_OPERATIONS_SINCE,
+    GROUP_ID_NOT_FOUND_SINCE,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 
-NOT_FOUND_SINCE: Final = 6
-OPERATIONS_SINCE: Final = 3
-# All that can be done with a group, as bits of Kafka's AclOperation: READ, DELETE, DESCRIBE,
-# DESCRIBE_CONFIGS, ALTER_CONFIGS.
-ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     described = [_describe(context, group_id) for group_id in request.groups]
-    if request.include_authorized_operations and context.api_version >= OPERATIONS_SINCE:
+    if request.include_authorized_operations and context.api_version >= AUTHORIZED_OPERATIONS_SINCE:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_OPERATIONS
+                group.authorized_operations = authorized_operations(context, Resource.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=described)
 
 
 def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     try:
-        machine = context.parts.groups.machine_of(group_id)
+        shard = context.parts.groups.shard_for(group_id)
     except ApiError as error:
         return DescribedGroup(error.code, group_id=group_id)
-    group = machine.classic.groups.get(group_id)
+    group = shard.classic.groups.get(group_id)
     if group is None:
-        return _without_members(context, machine, group_id)
-    stable = group.is_in(GroupState.STABLE)
+        return _without_members(context, shard, group_id)
+    stable = group.is_in(ClassicGroupState.STABLE)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
@@ -52,17 +51,17 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     )
 
 
-def _without_members(context: RequestContext, machine: GroupMachine, group_id: str) -> DescribedGroup:
-    is_consumer = group_id in machine.consumer.groups
-    state = GroupState.DEAD if is_consumer else machine.state_of(group_id)
+def _without_members(context: RequestContext, shard: GroupCoordinatorShard, group_id: str) -> DescribedGroup:
+    is_other = group_id in shard.consumer.groups or group_id in shard.share.groups
+    state = ClassicGroupState.DEAD if is_other else shard.state_of(group_id)
     answer = DescribedGroup(group_id=group_id, group_state=state.value)
-    if state is GroupState.DEAD and context.api_version >= NOT_FOUND_SINCE:
+    if state is ClassicGroupState.DEAD and context.api_version >= GROUP_ID_NOT_FOUND_SINCE:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"there is no classic group {group_id}"
+        answer.error_message = shard.why_not_found(group_id, "classic")
     return answer
 
 
-def _member(group: ClassicGroup, member: Member, stable: bool) -> DescribedGroupMember:
+def _member(group: ClassicGroup, member: ClassicGroupMember, stable: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member.id,
         member.instance_id,

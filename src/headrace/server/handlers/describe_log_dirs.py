@@ -6,8 +6,10 @@ of the volume and room left (KIP-827). v5: whether the directory takes no new pa
 """
 
 from headrace.base.ids import TopicPartition
-from headrace.log.partition_log import PartitionLog
+from headrace.log.log_directory import LogDirUsage
+from headrace.log.unified_log import UnifiedLog
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
 from headrace.wire.schemas.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -17,7 +19,17 @@ from headrace.wire.schemas.describe_log_dirs import (
 )
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(
+    context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse | Slices[DescribeLogDirsResponse]:
+    folders = context.parts.log_manager.usage()
+    items = sum(len(folder.logs) + len(folder.future_logs) for folder in folders)
+    return unless_short(items, _describe(context, request, folders))
+
+
+def _describe(
+    context: RequestContext, request: DescribeLogDirsRequest, folders: list[LogDirUsage]
+) -> Slices[DescribeLogDirsResponse]:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = {
@@ -25,14 +37,13 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
         }
     cordoned = context.parts.config.list("cordoned.log.dirs")
     results = []
-    for folder in context.parts.logs.usage():
-        logs = [log for log in folder.logs if wanted is None or log.topic_partition in wanted]
-        copies = [log for log in folder.future_logs if wanted is None or log.topic_partition in wanted]
+    for folder in folders:
+        topics = [] if folder.error else (yield from _by_topic(context, folder, wanted))
         results.append(
             DescribeLogDirsResult(
                 error_code=folder.error,
                 log_dir=folder.path,
-                topics=[] if folder.error else _by_topic(context, logs, copies),
+                topics=topics,
                 total_bytes=folder.total_bytes,
                 usable_bytes=folder.usable_bytes,
                 is_cordoned=folder.path in cordoned or "*" in cordoned,
@@ -42,20 +53,26 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 
 def _by_topic(
-    context: RequestContext, logs: list[PartitionLog], copies: list[PartitionLog]
-) -> list[DescribeLogDirsTopic]:
+    context: RequestContext, folder: LogDirUsage, wanted: set[TopicPartition] | None
+) -> Slices[list[DescribeLogDirsTopic]]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in logs:
-        name, index = log.topic_partition
-        entry = topics.setdefault(name, DescribeLogDirsTopic(name))
-        # The lag of a replica that is the current one is what consumers cannot see yet.
-        lag = max(0, log.log_end_offset - log.high_watermark)
-        entry.partitions.append(DescribeLogDirsPartition(index, log.size_bytes, lag))
-    for copy in copies:
-        name, index = copy.topic_partition
-        entry = topics.setdefault(name, DescribeLogDirsTopic(name))
-        # That of a replica that is being moved here is what the copy lacks still.
-        original = context.parts.logs.get(copy.topic_partition)
-        lag = 0 if original is None else max(0, original.log_end_offset - copy.log_end_offset)
-        entry.partitions.append(DescribeLogDirsPartition(index, copy.size_bytes, lag, is_future_key=True))
+    replicas = [(log, False) for log in folder.logs] + [(log, True) for log in folder.future_logs]
+    for number, (log, is_future) in enumerate(replicas, 1):
+        if not number % SLICE_ITEMS:
+            yield
+        if wanted is None or log.topic_partition in wanted:
+            name, index = log.topic_partition
+            entry = topics.setdefault(name, DescribeLogDirsTopic(name))
+            lag = _lag(context, log, is_future)
+            entry.partitions.append(DescribeLogDirsPartition(index, log.size_bytes, lag, is_future))
     return list(topics.values())
+
+
+def _lag(context: RequestContext, log: UnifiedLog, is_future: bool) -> int:
+    """Of a replica that is the current one, what consumers cannot see yet; of one that is being moved here,
+    what the copy lacks still.
+    """
+    if not is_future:
+        return max(0, log.log_end_offset - log.high_watermark)
+    original = context.parts.log_manager.get(log.topic_partition)
+    return 0 if original is None else max(0, original.log_end_offset - log.log_end_offset)

@@ -1,6 +1,7 @@
 """DescribeProducers (61), v0: the idempotent and transactional producers a partition remembers (KIP-664).
 
-Checks, in order: topic name valid? partition known? leader here?
+A follower knows them as well as its leader, and answers too, as in Kafka. Checks, in order: topic name
+valid? partition known? a replica here?
 """
 
 from headrace.base.errors import ApiError
@@ -29,7 +30,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
 def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         check_name(topic)
-        log = context.parts.replicas.find(topic, index).leading_log()
+        log = context.parts.replica_manager.find(topic, index).local_log()
     except ApiError as error:
         return PartitionResponse(index, error.code, error.message)
     producers = [
@@ -41,6 +42,6 @@ def _describe(context: RequestContext, topic: str, index: int) -> PartitionRespo
             coordinator_epoch=state.coordinator_epoch,
             current_txn_start_offset=state.txn_first_offset,
         )
-        for state in log.producers.producers.values()
+        for state in log.producer_state_manager.producers.values()
     ]
     return PartitionResponse(index, active_producers=producers)

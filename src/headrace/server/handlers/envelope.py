@@ -1,8 +1,10 @@
 """Envelope (58), v0: a broker forwards a client's request to the active controller (KIP-590).
 
-The request is carried out as if its client had sent it here: with its principal, address and version. Only
-what this listener serves can be forwarded: UNSUPPORTED_VERSION otherwise. NOT_CONTROLLER where this node is
-not active. An error within the forwarded request is in its reply, inside the envelope.
+The request is carried out as if its client had sent it here: with its principal, address and version, and
+with no more rights than those. Who forwards must be able to act for the cluster, or anybody could be anyone.
+Only what this listener serves can be forwarded: UNSUPPORTED_VERSION otherwise. NOT_CONTROLLER where this node
+is not active. INVALID_REQUEST for what is no request, or has no client. An error within the forwarded request
+is in its reply, inside the envelope.
 """
 
 import asyncio
@@ -12,26 +14,33 @@ from typing import Any, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.controller.drivers.active_controller import client_id_of
 from headrace.server.context import ANONYMOUS, Peer, RequestContext
 from headrace.server.error_replies import error_reply
-from headrace.server.own_controller import own_controller
-from headrace.wire.apis import API, Api
+from headrace.server.forwarding import own_controller
+from headrace.wire.apis import API, Api, ApiKey
 from headrace.wire.codec import decode, encode_chunks, join_chunks
 from headrace.wire.framing import RequestHeader, read_request_header, response_frame
 from headrace.wire.schemas.envelope import EnvelopeRequest, EnvelopeResponse
 from headrace.wire.schemas.principal import DefaultPrincipalData
 
-ENVELOPE: Final = 58
 FRAME_LENGTH: Final = 4
 
 
 def handle(context: RequestContext, request: EnvelopeRequest) -> Future[EnvelopeResponse]:
     if not own_controller(context).is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+    try:
+        return _forwarded(context, request)
+    except InvalidBytesError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a malformed envelope: {error}") from error
+
+
+def _forwarded(context: RequestContext, request: EnvelopeRequest) -> Future[EnvelopeResponse]:
     frame = memoryview(request.request_data)
     header = read_request_header(frame)
-    row = context.connection.table.find(header.api_key, header.api_version)
-    if row is None or header.api_key == ENVELOPE:
+    row = context.peer.table.find(header.api_key, header.api_version)
+    if row is None or header.api_key == ApiKey.ENVELOPE:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION, f"API {header.api_key} v{header.api_version} is not forwarded"
         )
@@ -40,7 +49,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
         header.api_key,
         header.api_version,
         header.correlation_id,
-        header.client_id,
+        client_id_of(header.client_id),
         _client(context, request),
         context.parts,
     )
@@ -57,7 +66,9 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
         if answer.done():
             return
         try:
-            answer.set_result(EnvelopeResponse(_bytes(api, header, _response(done, api, header, frame))))
+            answer.set_result(
+                EnvelopeResponse(_bytes(api, header, _response(inner, done, api, header, frame)))
+            )
         except Exception as error:  # whoever forwarded it waits, whatever is wrong with the reply
             answer.set_exception(error)
 
@@ -70,8 +81,8 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> Future[Envelope
 
 def _carry_out(context: RequestContext, inner: RequestContext, row: Any, asked: Any) -> "Future[Any]":
     try:
-        result = row.load()(inner, asked)
-    except ApiError as error:
+        result = row.load_guarded(context.parts.authorizer)(inner, asked)
+    except Exception as error:
         result = context.parts.loop.create_future()
         result.set_exception(error)
     if asyncio.isfuture(result):
@@ -89,7 +100,9 @@ def _is_decided(done: "Future[Any]") -> bool:
     return not (isinstance(error, ApiError) and error.code is ErrorCode.NOT_CONTROLLER)
 
 
-def _response(done: "Future[Any]", api: Api, header: RequestHeader, frame: memoryview) -> Any:
+def _response(
+    context: RequestContext, done: "Future[Any]", api: Api, header: RequestHeader, frame: memoryview
+) -> Any:
     if not done.cancelled() and done.exception() is None:
         return done.result()
     # This controller stops where it was cancelled; whoever asked it for somebody else asks the next one.
@@ -98,7 +111,12 @@ def _response(done: "Future[Any]", api: Api, header: RequestHeader, frame: memor
         if done.cancelled()
         else done.exception()
     )
-    failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert error is not None
+    if isinstance(error, ApiError):
+        failure = error
+    else:
+        context.parts.faults.note(f"{api.name} failed", error, context)
+        failure = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = decode(api.request, header.api_version, bytes(frame), header.body_at)
     return error_reply(asked, api.response, header.api_version, failure)
 
@@ -110,8 +128,9 @@ def _bytes(api: Api, header: RequestHeader, response: Any) -> bytes:
 
 def _client(context: RequestContext, request: EnvelopeRequest) -> Peer:
     """Whoever asked the broker, in place of the broker."""
-    asking = context.connection
+    asking = context.peer
     client = Peer(asking.connection, listener=asking.listener, table=asking.table)
+    client.is_forwarded = True
     client.principal = _principal(request.request_principal)
     try:
         client.host = str(ipaddress.ip_address(request.client_host_address))

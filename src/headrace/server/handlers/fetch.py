@@ -9,26 +9,35 @@ at once. Records are slices of segment files: the kernel sends them, this code n
 remote tier come from memory; while they are fetched the wait is `remote.fetch.max.wait.ms`, as in Kafka.
 
 A follower (its replica id is not negative) reads up to the end of the log, and by what it asks for tells how
-far it is: see `server/follower_reading.py`.
+far it is: see `server/delayed_follower_fetch.py`.
 
-Checks, in order: a follower that may act for the cluster, or an isolation level that there is? the session as
-the client believes? then of each partition: known? its leader epoch ours (v9, KIP-320)? leader here, or (v11,
-KIP-392) a follower that a consumer may read? the reader's last epoch not diverging (v12, KIP-595)? offset
-within the log (where it is past its end: this node sure to lead)? v13: topics by id. v15: a follower's broker
-epoch (KIP-903). v16: leaders are told (KIP-951).
+Checks, in order: an isolation level that there is? the session as the client believes? then of each
+partition: may be read, or (by a follower) may the asker act for the cluster? known? its leader epoch ours
+(v9, KIP-320)? leader here, or (v11, KIP-392) a follower that a consumer may read? the reader's last epoch not
+diverging (v12, KIP-595)? offset within the log (where it is past its end: this node sure to lead)? v13:
+topics by id. v15: a follower's broker epoch (KIP-903). v16: leaders are told (KIP-951).
 """
 
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Callable
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.replication.partition import READ_COMMITTED
-from headrace.server.authority import may_act_for_cluster
+from headrace.server.authorizer import (
+    CLUSTER_NAME,
+    Operation,
+    Resource,
+    allows,
+    is_configured,
+    may_act_for_cluster,
+    tell_denied,
+)
 from headrace.server.context import RequestContext
-from headrace.server.follower_reading import FollowerReading
-from headrace.server.reading import Reading
+from headrace.server.delayed_fetch import DelayedFetch
+from headrace.server.delayed_follower_fetch import DelayedFollowerFetch
 from headrace.wire.schemas.fetch import FetchRequest, FetchResponse
 
 FOLLOWERS_WAIT_MS: Final = 1000
@@ -40,8 +49,6 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     parts = context.parts
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     is_follower = replica_id >= 0
-    if is_follower and not may_act_for_cluster(context):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.isolation_level > READ_COMMITTED or request.isolation_level < 0:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     fetch = parts.sessions.begin(
@@ -49,7 +56,14 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     )
     if isinstance(fetch, FetchResponse):
         return fetch
-    reading = FollowerReading(context, request, fetch) if is_follower else Reading(context, request, fetch)
+    may_follow = is_follower and _may_follow(context)
+    reading = (
+        DelayedFollowerFetch(context, request, fetch)
+        if may_follow
+        else parts.quotas.new_fetch(context, request, fetch)
+    )
+    if is_configured(parts.authorizer) and not may_follow:
+        reading.may_read = _nothing if is_follower else _readable(context)
     answers = reading.read_all()
     wait_ms = request.max_wait_ms
     if reading.awaits_remote:
@@ -58,15 +72,39 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
         wait_ms = max(wait_ms, FOLLOWERS_WAIT_MS)
     if reading.is_enough or wait_ms <= 0:
         return reading.finish(answers)
-    waiting = parts.waiting.watch(reading.keys(), reading.attempt, wait_ms)
+    waiting = parts.purgatory.watch(reading.keys(), reading.attempt, wait_ms)
     if is_follower:
         fetch.on_next_request(lambda: _hurry(waiting, reading))
     else:
-        context.connection.on_hurry = lambda: _hurry(waiting, reading)
+        context.peer.add_long_poll(waiting, lambda: _hurry(waiting, reading))
     return waiting
 
 
-def _hurry(waiting: Future[FetchResponse], reading: Reading) -> None:
+def _may_follow(context: RequestContext) -> bool:
+    """Whoever says to be a follower must have the authority of a node (CVE-2018-1288)."""
+    if may_act_for_cluster(context):
+        return True
+    tell_denied(context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
+    return False
+
+
+def _nothing(topic: str) -> bool:
+    return False
+
+
+def _readable(context: RequestContext) -> Callable[[str], bool]:
+    """Which topics a consumer may read; one that is unknown by its id is told so."""
+
+    def may_read(topic: str) -> bool:
+        if not topic or allows(context, Operation.READ, Resource.TOPIC, topic):
+            return True
+        tell_denied(context, Operation.READ, Resource.TOPIC, topic)
+        return False
+
+    return may_read
+
+
+def _hurry(waiting: Future[FetchResponse], reading: DelayedFetch) -> None:
     """Who waits has more to ask, and replies leave in order: it shall not wait for this one.
 
     A consumer whose coordinator died asks for the next one behind its fetch. librdkafka needs to know within

@@ -11,18 +11,23 @@ from asyncio import Future
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.controller.configs import Operation
-from headrace.metadata.resources import ResourceType
-from headrace.server.broker_loggers import (
+from headrace.controller.configuration_control import ConfigOperation
+from headrace.metadata.config_resource import ResourceType
+from headrace.server.config_admin import (
     ROOT,
+    check_changeable,
+    check_cordons,
     check_level,
     check_logger,
+    check_own_id,
+    check_stores,
+    reassemble,
     set_logger_level,
+    tell_changes,
     unset_logger_level,
 )
 from headrace.server.context import RequestContext
-from headrace.server.merging import merge_results
-from headrace.server.own_broker import check_changeable, check_own_id
+from headrace.settings.changes import CORDONED
 from headrace.wire.schemas.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -41,10 +46,11 @@ def handle(
         if result is not None:
             here[place] = result
     left = [resource for place, resource in enumerate(request.resources) if place not in here]
-    decided = context.controller.incremental_alter_configs(
+    decided = context.controller.ask(
         IncrementalAlterConfigsRequest(resources=left, validate_only=request.validate_only)
     )
-    return merge_results(decided, here, loop=context.parts.loop)
+    answer = reassemble(decided, here, loop=context.parts.loop)
+    return tell_changes(context, request.resources, answer, validate_only=request.validate_only)
 
 
 def _handled_here(
@@ -54,11 +60,25 @@ def _handled_here(
     result = AlterConfigsResourceResponse(0, None, resource.resource_type, resource.resource_name)
     try:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            check_own_id(context, resource.resource_name)
+            check_own_id(
+                context,
+                resource.resource_name,
+                unexpected="Unexpected node id. Expected %s, but received %s",
+            )
             _alter_loggers(resource.configs, validate_only=validate_only)
             return result
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
             check_changeable(context, resource.resource_name)
+            for config in resource.configs:
+                adds = config.config_operation in (ConfigOperation.SET, ConfigOperation.APPEND)
+                if config.name == CORDONED and adds:
+                    check_cordons(context, resource.resource_name, config.value)
+            changes = {
+                each.name: each.value if each.config_operation == ConfigOperation.SET else None
+                for each in resource.configs
+                if each.config_operation in (ConfigOperation.SET, ConfigOperation.DELETE)
+            }
+            check_stores(context, changes, others_stay=True)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
@@ -69,9 +89,9 @@ def _alter_loggers(configs: list[AlterableConfig], *, validate_only: bool) -> No
     """All changes or none."""
     for config in configs:
         check_logger(config.name)
-        if config.config_operation == Operation.SET:
+        if config.config_operation == ConfigOperation.SET:
             check_level(config.name, config.value)
-        elif config.config_operation != Operation.DELETE:
+        elif config.config_operation != ConfigOperation.DELETE:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted only")
         elif config.name == ROOT:
             raise ApiError(
@@ -81,7 +101,7 @@ def _alter_loggers(configs: list[AlterableConfig], *, validate_only: bool) -> No
     if validate_only:
         return
     for config in configs:
-        if config.config_operation == Operation.SET and config.value is not None:
+        if config.config_operation == ConfigOperation.SET and config.value is not None:
             set_logger_level(config.name, config.value)
         else:
             unset_logger_level(config.name)

@@ -8,24 +8,26 @@ CONCURRENT_TRANSACTIONS until that is done. v6: two-phase commit (KIP-939), wher
 producer's transactions have no time-out, and `keep_prepared_txn` leaves an open transaction as it is, to be
 ended by the new user. Before v4 PRODUCER_FENCED is told as INVALID_PRODUCER_EPOCH.
 
-Checks, in order: may write under the id? id not empty? producer id and epoch given together? two-phase commit
+Checks, in order: id not empty? producer id and epoch given together? two-phase commit
 allowed? time-out within `transaction.max.timeout.ms`? then the coordinator's own.
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.txn.beginning import InitWish
-from headrace.coordinators.txn.coordinator import Begun
-from headrace.coordinators.txn.transaction import NEVER_MS, Owner
-from headrace.server.authority import Operation, Resource, allows
+from headrace.base.futures import completer, then
+from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
+from headrace.coordinators.drivers.transaction_coordinator import InitProducerIdResult
+from headrace.coordinators.txn.transaction_metadata import NEVER_MS
+from headrace.coordinators.txn.transitions import InitProducerIdParams
+from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
-from headrace.wire.schemas.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-FENCED_SINCE: Final = 4
+from headrace.wire.schemas.init_producer_id import (
+    PRODUCER_FENCED_SINCE,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 Answer = InitProducerIdResponse | Future[InitProducerIdResponse]
 
@@ -37,20 +39,15 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Answer:
     taken = context.parts.producer_ids.take()
     if isinstance(taken, int):
         return InitProducerIdResponse(producer_id=taken)
-    answer: Future[InitProducerIdResponse] = context.parts.loop.create_future()
-    complete = settle(answer)
-
-    def when_taken(done: Future[int]) -> None:
-        if done.exception() is not None:
-            # As Kafka has it: the producer asks again soon.
-            complete(
-                InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
-            )
-        else:
-            complete(InitProducerIdResponse(producer_id=done.result()))
-
-    taken.add_done_callback(when_taken)
-    return answer
+    # Where there are none, as Kafka has it: the producer asks again soon.
+    return then(
+        taken,
+        lambda producer_id: InitProducerIdResponse(producer_id=producer_id),
+        on_error=lambda _: InitProducerIdResponse(
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1
+        ),
+        loop=context.parts.loop,
+    )
 
 
 def _check_pair(request: InitProducerIdRequest) -> None:
@@ -60,8 +57,6 @@ def _check_pair(request: InitProducerIdRequest) -> None:
 
 def _begin_use(context: RequestContext, request: InitProducerIdRequest, transactional_id: str) -> Answer:
     parts = context.parts
-    if not allows(context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     _check_pair(request)
     if not transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
@@ -69,15 +64,17 @@ def _begin_use(context: RequestContext, request: InitProducerIdRequest, transact
         _check_two_phase_commit(context, transactional_id)
     elif not 0 < request.transaction_timeout_ms <= parts.config.int("transaction.max.timeout.ms"):
         raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    wish = InitWish(
+    params = InitProducerIdParams(
         transactional_id=transactional_id,
         timeout_ms=NEVER_MS if request.enable_2pc else request.transaction_timeout_ms,
-        expected=None if request.producer_id < 0 else Owner(request.producer_id, request.producer_epoch),
+        expected=None
+        if request.producer_id < 0
+        else ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         keep_prepared=request.keep_prepared_txn,
     )
     answer: Future[InitProducerIdResponse] = parts.loop.create_future()
-    complete = settle(answer)
-    parts.transactions.begin_use(wish, lambda begun: complete(_response(context, begun)))
+    complete = completer(answer)
+    parts.transactions.init_producer_id(params, lambda result: complete(_response(context, result)))
     return answer
 
 
@@ -94,14 +91,14 @@ def _check_two_phase_commit(context: RequestContext, transactional_id: str) -> N
         )
 
 
-def _response(context: RequestContext, begun: Begun) -> InitProducerIdResponse:
-    error = begun.error
-    if error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
+def _response(context: RequestContext, result: InitProducerIdResult) -> InitProducerIdResponse:
+    error = result.error
+    if error is ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
         error_code=error,
-        producer_id=begun.owner.producer_id,
-        producer_epoch=begun.owner.epoch,
-        ongoing_txn_producer_id=begun.ongoing.producer_id,
-        ongoing_txn_producer_epoch=begun.ongoing.epoch,
+        producer_id=result.owner.producer_id,
+        producer_epoch=result.owner.epoch,
+        ongoing_txn_producer_id=result.ongoing.producer_id,
+        ongoing_txn_producer_epoch=result.ongoing.epoch,
     )

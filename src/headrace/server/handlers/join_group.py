@@ -7,19 +7,20 @@ assignment (KIP-814). The answer comes when the rebalance is through.
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.classic_protocol import Caller
-from headrace.coordinators.group.classic_replies import JoinFeatures, join_error
+from headrace.base.futures import completer
+from headrace.coordinators.group.classic.classic_group import JoinFeatures, join_error
+from headrace.coordinators.group.classic.classic_group_manager import Caller
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
-from headrace.wire.schemas.join_group import JoinGroupRequest, JoinGroupResponse
-
-MEMBER_ID_REQUIRED_SINCE: Final = 4
-NO_PROTOCOL_SINCE: Final = 7
-SKIP_ASSIGNMENT_SINCE: Final = 9
+from headrace.wire.schemas.join_group import (
+    MEMBER_ID_REQUIRED_SINCE,
+    NULL_PROTOCOL_SINCE,
+    SKIP_ASSIGNMENT_SINCE,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 
 
 def handle(
@@ -28,23 +29,23 @@ def handle(
     parts = context.parts
     version = context.api_version
     answer: Future[JoinGroupResponse] = parts.loop.create_future()
-    complete = settle(answer)
+    complete = completer(answer)
 
     def reply(response: JoinGroupResponse) -> None:
-        if response.protocol_name is None and version < NO_PROTOCOL_SINCE:
+        if response.protocol_name is None and version < NULL_PROTOCOL_SINCE:
             response.protocol_name = ""
         complete(response)
 
     try:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        machine = parts.groups.machine_of(request.group_id)
+        shard = parts.groups.shard_for(request.group_id)
     except ApiError as error:
         reply(join_error(request.member_id, error.code))
         return answer
-    machine.protocols.join(
+    shard.group_metadata_manager.classic_group_join(
         request,
-        Caller(context.client_id or "", f"/{context.connection.host}"),
+        Caller(context.client_id or "", f"/{context.peer.host}"),
         features=JoinFeatures(version >= MEMBER_ID_REQUIRED_SINCE, version >= SKIP_ASSIGNMENT_SINCE),
         now_ms=parts.groups.now_ms(),
         answer=reply,

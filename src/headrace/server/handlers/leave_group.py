@@ -6,14 +6,16 @@ An administrator takes members of consumer groups out with it, too.
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
-from headrace.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-
-MANY_MEMBERS_SINCE: Final = 3
+from headrace.wire.schemas.leave_group import (
+    MEMBERS_SINCE,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 
 
 def handle(
@@ -21,20 +23,20 @@ def handle(
 ) -> LeaveGroupResponse | Future[LeaveGroupResponse]:
     groups = context.parts.groups
     try:
-        machine = groups.machine_of(request.group_id)
+        shard = groups.shard_for(request.group_id)
     except ApiError as error:
         return LeaveGroupResponse(error_code=error.code)
-    many = context.api_version >= MANY_MEMBERS_SINCE
+    many = context.api_version >= MEMBERS_SINCE
     if not many:
         request.members = [MemberIdentity(request.member_id)]
     future: Future[LeaveGroupResponse] = context.parts.loop.create_future()
-    complete = settle(future)
+    complete = completer(future)
 
     def answer(response: LeaveGroupResponse) -> None:
         if not many and response.members:
             response = LeaveGroupResponse(error_code=response.members[0].error_code)
         complete(response)
 
-    machine.protocols.leave(request, now_ms=groups.now_ms(), answer=answer)
+    shard.group_metadata_manager.classic_group_leave(request, now_ms=groups.now_ms(), answer=answer)
     groups.arm()
     return future

@@ -9,16 +9,16 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.resources import ResourceType
+from headrace.metadata.config_resource import ResourceType
+from headrace.metadata.image import MetadataImage
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.list_config_resources import (
+    RESOURCE_TYPES_SINCE,
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
-TYPES_SINCE: Final = 1
 ALL: Final = (
     ResourceType.TOPIC,
     ResourceType.BROKER,
@@ -30,7 +30,7 @@ ALL: Final = (
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     wanted = request.resource_types or [*ALL]
-    if context.api_version < TYPES_SINCE:
+    if context.api_version < RESOURCE_TYPES_SINCE:
         wanted = [ResourceType.CLIENT_METRICS]
     unknown = [number for number in wanted if number not in ALL]
     if unknown:
@@ -43,7 +43,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
     )
 
 
-def _names(image: ClusterImage, resource_type: int) -> list[str]:
+def _names(image: MetadataImage, resource_type: int) -> list[str]:
     if resource_type == ResourceType.TOPIC:
         return list(image.topics_by_name)
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

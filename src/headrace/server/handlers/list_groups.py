@@ -7,27 +7,47 @@ v4: filter by state (KIP-518). v5: filter by type (KIP-848). Filters do not mind
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
+from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
 from headrace.wire.schemas.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(
+    context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse | Slices[ListGroupsResponse]:
     runtime = context.parts.groups.runtime
     if runtime.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    ids = [(shard, shard.group_ids()) for shard in runtime.shards()]
+    return unless_short(sum(len(each) for _, each in ids), _list(request, ids))
+
+
+def _list(
+    request: ListGroupsRequest, ids: list[tuple[GroupCoordinatorShard, list[str]]]
+) -> Slices[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     listed = []
-    for machine in runtime.machines():
-        for group_id in machine.group_ids():
-            state = machine.state_of(group_id)
-            kind = CONSUMER if group_id in machine.consumer.groups else CLASSIC
+    for shard, group_ids in ids:
+        for number, group_id in enumerate(group_ids, 1):
+            if not number % SLICE_ITEMS:
+                yield
+            state = shard.state_of(group_id)
+            kind = _kind_of(shard, group_id)
             if (states and state.lower() not in states) or (types and kind not in types):
                 continue
-            group = machine.classic.groups.get(group_id)
-            protocol_type = CONSUMER if kind is CONSUMER else (group.protocol_type if group else None) or ""
+            group = shard.classic.groups.get(group_id)
+            protocol_type = kind if kind is not CLASSIC else (group.protocol_type if group else None) or ""
             listed.append(ListedGroup(group_id, protocol_type, state.value, kind))
     return ListGroupsResponse(groups=listed)
+
+
+def _kind_of(shard: GroupCoordinatorShard, group_id: str) -> str:
+    if group_id in shard.consumer.groups:
+        return CONSUMER
+    return SHARE if group_id in shard.share.groups else CLASSIC

@@ -30,10 +30,12 @@ from typing import Final, NamedTuple
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
-from headrace.log.partition_log import PartitionLog, TimestampOffset
+from headrace.log.unified_log import TimestampAndOffset, UnifiedLog
 from headrace.replication.partition import READ_COMMITTED, Partition
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.list_offsets import (
+    LEADER_EPOCH_SINCE,
+    OFFSET_NOT_AVAILABLE_SINCE,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -51,11 +53,9 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 # The first version of the request that knows the place.
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
-EPOCH_SINCE: Final = 4
 NOT_FOUND: Final = (-1, -1)
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
-OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 _TIMEOUT: Final = "remote.list.offsets.request.timeout.ms"
 
@@ -65,29 +65,29 @@ START_WAIT_MS: Final = 500
 logger = logging.getLogger(__name__)
 
 
-class _Wish(NamedTuple):
+class _OffsetLookup(NamedTuple):
     """What a reader of one kind asks of a partition that was found."""
 
     context: RequestContext
     partition: Partition
-    log: PartitionLog
+    log: UnifiedLog
     is_consumer: bool
-    wish: ListOffsetsPartition
+    query: ListOffsetsPartition
     end: int
 
 
 class _Pending(NamedTuple):
     """An answer that the remote tier has to give."""
 
-    wish: _Wish
-    found: asyncio.Future[TimestampOffset | None]
+    lookup: _OffsetLookup
+    found: asyncio.Future[TimestampAndOffset | None]
     result: ListOffsetsPartitionResponse
 
 
 def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-    if request.replica_id == CONSUMER and context.parts.remote_times is not None:
+    if request.replica_id == CONSUMER and context.parts.remote_log_offset_reader is not None:
         unsure = _unsure_of_start(context, request)
         if unsure:
             return context.parts.loop.create_task(_answer_when_sure(context, request, unsure))
@@ -97,10 +97,10 @@ def handle(
 def _unsure_of_start(context: RequestContext, request: ListOffsetsRequest) -> list[Partition]:
     """Partitions that do not know yet where they start, which a consumer asks about."""
     asked = (
-        context.parts.replicas.get(TopicPartition(topic.name, wish.partition_index))
+        context.parts.replica_manager.get(TopicPartition(topic.name, query.partition_index))
         for topic in request.topics
-        for wish in topic.partitions
-        if _depends_on_start(wish.timestamp)
+        for query in topic.partitions
+        if _depends_on_start(query.timestamp)
     )
     return [partition for partition in asked if partition is not None and _is_unsure(partition)]
 
@@ -115,7 +115,7 @@ async def _answer_when_sure(
     def attempt(expired: bool) -> bool | None:
         return True if expired or not any(_is_unsure(each) for each in unsure) else None
 
-    await context.parts.waiting.watch([each.topic_partition for each in unsure], attempt, START_WAIT_MS)
+    await context.parts.purgatory.watch([each.topic_partition for each in unsure], attempt, START_WAIT_MS)
     answer = _answer(context, request)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
@@ -124,21 +124,21 @@ def _answer(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
     named = Counter(
-        (topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions
+        (topic.name, query.partition_index) for topic in request.topics for query in topic.partitions
     )
     topics = []
     pending: list[_Pending] = []
     for topic in request.topics:
-        # A partition that is named twice is answered once: which of its wishes would the answer be to?
-        wishes = {wish.partition_index: wish for wish in topic.partitions}.values()
+        # A partition that is named twice is answered once: which of its queries would the answer be to?
+        queries = {query.partition_index: query for query in topic.partitions}.values()
         results = []
-        for wish in wishes:
-            result = ListOffsetsPartitionResponse(wish.partition_index)
+        for query in queries:
+            result = ListOffsetsPartitionResponse(query.partition_index)
             results.append(result)
             try:
-                if named[topic.name, wish.partition_index] > 1:
+                if named[topic.name, query.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
-                _look(_find(context, request, topic.name, wish), result, pending)
+                _look(_find(context, request, topic.name, query), result, pending)
             except ApiError as error:
                 result.error_code = error.code
         topics.append(ListOffsetsTopicResponse(topic.name, results))
@@ -147,31 +147,31 @@ def _answer(
 
 
 def _find(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
-) -> _Wish:
+    context: RequestContext, request: ListOffsetsRequest, topic: str, query: ListOffsetsPartition
+) -> _OffsetLookup:
     if request.isolation_level not in (0, READ_COMMITTED):
         raise ApiError(ErrorCode.INVALID_REQUEST)
-    if wish.timestamp < 0 and context.api_version < _SINCE.get(wish.timestamp, 0):
+    if query.timestamp < 0 and context.api_version < _SINCE.get(query.timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    if wish.timestamp < EARLIEST_PENDING_UPLOAD:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{wish.timestamp} names no place in a log")
-    partition = context.parts.replicas.find(topic, wish.partition_index)
+    if query.timestamp < EARLIEST_PENDING_UPLOAD:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{query.timestamp} names no place in a log")
+    partition = context.parts.replica_manager.find(topic, query.partition_index)
     if request.replica_id == DEBUGGING:
-        log = partition.following_log(wish.current_leader_epoch)
+        log = partition.following_log(query.current_leader_epoch)
     else:
-        log = partition.leading_log(wish.current_leader_epoch)
+        log = partition.leading_log(query.current_leader_epoch)
     is_consumer = request.replica_id == CONSUMER
     end = partition.end_for_consumer(request.isolation_level) if is_consumer else log.log_end_offset
-    return _Wish(context, partition, log, is_consumer, wish, end)
+    return _OffsetLookup(context, partition, log, is_consumer, query, end)
 
 
-def _look(wanted: _Wish, result: ListOffsetsPartitionResponse, pending: list[_Pending]) -> None:
+def _look(lookup: _OffsetLookup, result: ListOffsetsPartitionResponse, pending: list[_Pending]) -> None:
     """Answer, or have the remote tier asked first."""
-    timestamp, log = wanted.wish.timestamp, wanted.log
-    if wanted.is_consumer and _depends_on_start(timestamp) and not wanted.partition.knows_start:
-        raise _not_available(wanted.context.api_version)
+    timestamp, log = lookup.query.timestamp, lookup.log
+    if lookup.is_consumer and _depends_on_start(timestamp) and not lookup.partition.knows_start:
+        raise _not_available(lookup.context.api_version)
     if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        remote = wanted.context.parts.remote_times
+        remote = lookup.context.parts.remote_log_offset_reader
         found = None
         if remote is not None and timestamp >= 0:
             found = remote.find(log, timestamp)
@@ -179,11 +179,11 @@ def _look(wanted: _Wish, result: ListOffsetsPartitionResponse, pending: list[_Pe
             local = log.offset_of_max_timestamp()
             found = remote.largest(log, -1 if local is None else local.timestamp)
         if found is not None:
-            pending.append(_Pending(wanted, found, result))
+            pending.append(_Pending(lookup, found, result))
         else:
-            _tell(wanted, result, _local_record(log, timestamp))
+            _tell(lookup, result, _local_record(log, timestamp))
     else:
-        _tell(wanted, result, (-1, _place(wanted)))
+        _tell(lookup, result, (-1, _place(lookup)))
 
 
 def _wait(
@@ -192,7 +192,7 @@ def _wait(
     response: ListOffsetsResponse,
     pending: list[_Pending],
 ) -> asyncio.Future[ListOffsetsResponse]:
-    waiting, key = context.parts.waiting, object()
+    waiting, key = context.parts.purgatory, object()
 
     def attempt(expired: bool) -> ListOffsetsResponse | None:
         if not expired and not all(each.found.done() for each in pending):
@@ -218,7 +218,7 @@ def _give_up(pending: list[_Pending]) -> None:
 
 def _take(each: _Pending) -> None:
     """The remote tier's answer, or none in time. Where it has no such record the local part is asked."""
-    result, log = each.result, each.wish.log
+    result, log = each.result, each.lookup.log
     try:
         if not each.found.done() or each.found.cancelled():
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
@@ -228,21 +228,25 @@ def _take(each: _Pending) -> None:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         record = each.found.result()
         found = (record.timestamp, record.offset) if record is not None else None
-        _tell(each.wish, result, found or _local_record(log, each.wish.wish.timestamp))
+        _tell(each.lookup, result, found or _local_record(log, each.lookup.query.timestamp))
     except ApiError as error:
         result.error_code = error.code
 
 
-def _tell(wanted: _Wish, result: ListOffsetsPartitionResponse, found: tuple[int, int]) -> None:
+def _tell(lookup: _OffsetLookup, result: ListOffsetsPartitionResponse, found: tuple[int, int]) -> None:
     """(timestamp, offset) as this reader may hear of it."""
-    timestamp, log, version = wanted.wish.timestamp, wanted.log, wanted.context.api_version
+    timestamp, log, version = lookup.query.timestamp, lookup.log, lookup.context.api_version
     is_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
-    found_timestamp, offset = NOT_FOUND if is_record and found[1] >= wanted.end else found
-    if wanted.is_consumer and wanted.partition.is_catching_up and _depends_on_end(timestamp, offset):
+    found_timestamp, offset = NOT_FOUND if is_record and found[1] >= lookup.end else found
+    if lookup.is_consumer and lookup.partition.is_catching_up and _depends_on_end(timestamp, offset):
         raise _not_available(version)
     result.timestamp, result.offset = found_timestamp, offset
-    if version >= EPOCH_SINCE and offset >= 0:
-        result.leader_epoch = log.epochs.latest if offset >= wanted.end else log.epochs.epoch_at(offset)
+    if version >= LEADER_EPOCH_SINCE and offset >= 0:
+        result.leader_epoch = (
+            log.leader_epoch_cache.latest_epoch
+            if offset >= lookup.end
+            else log.leader_epoch_cache.epoch_for_offset(offset)
+        )
 
 
 def _not_available(version: int) -> ApiError:
@@ -260,11 +264,11 @@ def _depends_on_end(timestamp: int, offset: int) -> bool:
     return timestamp == LATEST or (offset < 0 and (timestamp >= 0 or timestamp == MAX_TIMESTAMP))
 
 
-def _place(wanted: _Wish) -> int:
+def _place(lookup: _OffsetLookup) -> int:
     """The offset of a named place."""
-    timestamp, log = wanted.wish.timestamp, wanted.log
+    timestamp, log = lookup.query.timestamp, lookup.log
     if timestamp == LATEST:
-        return wanted.end
+        return lookup.end
     if timestamp == EARLIEST:
         return log.log_start_offset
     if timestamp == EARLIEST_LOCAL:
@@ -280,7 +284,7 @@ def _place(wanted: _Wish) -> int:
     return log.log_start_offset if log.local_start_offset == log.log_start_offset else NOT_FOUND[1]
 
 
-def _local_record(log: PartitionLog, timestamp: int) -> tuple[int, int]:
+def _local_record(log: UnifiedLog, timestamp: int) -> tuple[int, int]:
     record = (
         log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     )

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
-from headrace.coordinators.group.consumer.patterns import matching
-from headrace.coordinators.txn.states import TITLES, TxnState
-from headrace.coordinators.txn.transaction import Transaction
-from headrace.server.authority import Operation, Resource, allows
+from headrace.coordinators.group.consumer.subscription import matching_topics
+from headrace.coordinators.txn.transaction_metadata import TITLES, TransactionMetadata
+from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
 from headrace.wire.schemas.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -23,31 +23,44 @@ from headrace.wire.schemas.list_transactions import (
 _BY_TITLE: Final = {title: state for state, title in TITLES.items()}
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(
+    context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse | Slices[ListTransactionsResponse]:
     runtime = context.parts.transactions.runtime
     if runtime.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    known = [txn for shard in runtime.shards() for txn in shard.transactions.values()]
+    return unless_short(len(known), _list(context, request, known))
+
+
+def _list(
+    context: RequestContext, request: ListTransactionsRequest, known: list[TransactionMetadata]
+) -> Slices[ListTransactionsResponse]:
     is_wanted = _filter(request, context.parts.clock.now_ms())
-    found = [txn for machine in runtime.machines() for txn in machine.transactions.values() if is_wanted(txn)]
-    if request.transactional_id_pattern:
-        names = matching(request.transactional_id_pattern, [txn.transactional_id for txn in found])
-        found = [txn for txn in found if txn.transactional_id in names]
+    found = []
+    for first in range(0, max(len(known), 1), SLICE_ITEMS):
+        some = [txn for txn in known[first : first + SLICE_ITEMS] if is_wanted(txn)]
+        if request.transactional_id_pattern:
+            names = matching_topics(request.transactional_id_pattern, [txn.transactional_id for txn in some])
+            some = [txn for txn in some if txn.transactional_id in names]
+        found += [
+            TransactionState(txn.transactional_id, txn.producer_id, txn.state.title)
+            for txn in some
+            if allows(context, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, txn.transactional_id)
+        ]
+        yield
     return ListTransactionsResponse(
         unknown_state_filters=[title for title in request.state_filters if title not in _BY_TITLE],
-        transaction_states=[
-            TransactionState(txn.transactional_id, txn.producer_id, txn.state.title)
-            for txn in found
-            if allows(context, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, txn.transactional_id)
-        ],
+        transaction_states=found,
     )
 
 
-def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
-    states: set[TxnState] = {_BY_TITLE[title] for title in request.state_filters if title in _BY_TITLE}
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[TransactionMetadata], bool]:
+    states = {_BY_TITLE[title] for title in request.state_filters if title in _BY_TITLE}
     producer_ids = set(request.producer_id_filters)
     duration_ms = request.duration_filter
 
-    def is_wanted(txn: Transaction) -> bool:
+    def is_wanted(txn: TransactionMetadata) -> bool:
         if request.state_filters and txn.state not in states:
             return False
         if producer_ids and txn.producer_id not in producer_ids:

@@ -6,32 +6,29 @@ group takes commits from outside, with generation -1)? no rebalance being comple
 of consumer groups (STALE_MEMBER_EPOCH); the error for an unknown group is GROUP_ID_NOT_FOUND. v10: topics by
 id.
 
-A commit that was overtaken by a newer one of the same member (`coordinators/group/commit_order.py`) ends the
-connection that it came over.
+A commit that was overtaken by a newer one of the same member
+(`coordinators/group/offset_metadata_manager.py`) ends the connection that it came over.
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import TopicId
-from headrace.coordinators.group.classic_records import OffsetToCommit
-from headrace.coordinators.group.machine import GroupMachine
+from headrace.coordinators.group.offset_metadata_manager import OffsetToCommit, within_metadata_limit
+from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.metadata.topics import TopicImage
 from headrace.server.context import NO_REPLY, NoReply, RequestContext
-from headrace.server.offset_wishes import offset_of, small_enough
-from headrace.server.pending import settle
 from headrace.wire.schemas.offset_commit import (
+    MEMBER_EPOCH_SINCE,
+    TOPIC_ID_SINCE,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-
-TOPIC_IDS_SINCE: Final = 10
-GROUP_NOT_FOUND_SINCE: Final = 9
 
 _Wanted = tuple[OffsetCommitResponsePartition, OffsetToCommit]
 
@@ -45,18 +42,18 @@ def handle(
         return response
     groups = context.parts.groups
     try:
-        machine = groups.machine_of(request.group_id)
-        _check_member(context, request, machine, wanted)
+        shard = groups.shard_for(request.group_id)
+        _check_member(context, request, shard, wanted)
     except ApiError as error:
         for result, _ in wanted:
             result.error_code = error.code
         return response
-    peer, commits = context.connection, [commit for _, commit in wanted]
-    if machine.is_overtaken(request.group_id, request.member_id, peer.opened_at, commits):
+    peer, commits = context.peer, [commit for _, commit in wanted]
+    if shard.offsets.is_overtaken(request.group_id, request.member_id, peer.opened_at, commits):
         peer.close("a commit came after newer ones of its member over a newer connection")
         return NO_REPLY
     groups.arm()
-    return _commit(context, request, machine, response, wanted)
+    return _commit(context, request, shard, response, wanted)
 
 
 def _sort_out(
@@ -64,33 +61,33 @@ def _sort_out(
 ) -> OffsetCommitResponseTopic:
     """The topic's part of the reply; what can be committed goes to `wanted`."""
     image = _topic_of(context, topic)
-    by_id = context.api_version >= TOPIC_IDS_SINCE
+    by_id = context.api_version >= TOPIC_ID_SINCE
     answer = OffsetCommitResponseTopic(topic.name, topic.topic_id)
-    for wish in topic.partitions:
-        result = OffsetCommitResponsePartition(wish.partition_index)
+    for partition in topic.partitions:
+        result = OffsetCommitResponsePartition(partition.partition_index)
         answer.partitions.append(result)
         if image is None and by_id:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        elif image is None or wish.partition_index not in image.partitions:
+        elif image is None or partition.partition_index not in image.partitions:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            wanted.append((result, offset_of(image, wish)))
+            wanted.append((result, OffsetToCommit.from_request(image, partition)))
     return answer
 
 
 def _check_member(
-    context: RequestContext, request: OffsetCommitRequest, machine: GroupMachine, wanted: list[_Wanted]
+    context: RequestContext, request: OffsetCommitRequest, shard: GroupCoordinatorShard, wanted: list[_Wanted]
 ) -> None:
-    error = machine.check_commit(
+    error = shard.offsets.validate_offset_commit(
         request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
         api_version=context.api_version,
-        slots=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
+        partitions=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
     )
-    unknown = error is ErrorCode.ILLEGAL_GENERATION and not machine.exists(request.group_id)
-    if unknown and context.api_version >= GROUP_NOT_FOUND_SINCE:
+    unknown = error is ErrorCode.ILLEGAL_GENERATION and not shard.exists(request.group_id)
+    if unknown and context.api_version >= MEMBER_EPOCH_SINCE:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE:
         raise ApiError(error)
@@ -99,25 +96,25 @@ def _check_member(
 def _commit(
     context: RequestContext,
     request: OffsetCommitRequest,
-    machine: GroupMachine,
+    shard: GroupCoordinatorShard,
     response: OffsetCommitResponse,
     wanted: list[_Wanted],
 ) -> Future[OffsetCommitResponse]:
-    small = small_enough(wanted, machine.limits.offset_metadata_bytes_max)
+    small = within_metadata_limit(wanted, shard.limits.offset_metadata_bytes_max)
     future: Future[OffsetCommitResponse] = context.parts.loop.create_future()
-    complete = settle(future)
+    complete = completer(future)
 
     def done(error: ErrorCode) -> None:
         for result, _ in small:
             result.error_code = error
         complete(response)
 
-    machine.commit(request.group_id, [commit for _, commit in small], done)
+    shard.offsets.commit(request.group_id, [commit for _, commit in small], done)
     return future
 
 
 def _topic_of(context: RequestContext, topic: OffsetCommitRequestTopic) -> TopicImage | None:
     image = context.parts.image
-    if context.api_version >= TOPIC_IDS_SINCE:
+    if context.api_version >= TOPIC_ID_SINCE:
         return image.topics_by_id.get(TopicId(topic.topic_id))
     return image.topics_by_name.get(topic.name)

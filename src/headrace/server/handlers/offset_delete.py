@@ -8,9 +8,9 @@ from asyncio import Future
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import TopicPartition
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
 from headrace.wire.schemas.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -25,8 +25,8 @@ def handle(
     try:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        machine = context.parts.groups.machine_of(request.group_id)
-        in_use = machine.topics_in_use(request.group_id)
+        shard = context.parts.groups.shard_for(request.group_id)
+        in_use = shard.topics_in_use(request.group_id)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     response = OffsetDeleteResponse()
@@ -39,18 +39,18 @@ def handle(
         for result in results:
             if image is None or result.partition_index not in image.partitions:
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif topic.name in in_use:
+            elif in_use is None or topic.name in in_use:
                 result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 doomed.append(TopicPartition(topic.name, result.partition_index))
                 deleted.append(result)
     future: Future[OffsetDeleteResponse] = context.parts.loop.create_future()
-    complete = settle(future)
+    complete = completer(future)
 
     def done(error: ErrorCode) -> None:
         for result in deleted:
             result.error_code = error
         complete(response)
 
-    machine.delete_offsets(request.group_id, doomed, done)
+    shard.offsets.delete_offsets(request.group_id, doomed, done)
     return future

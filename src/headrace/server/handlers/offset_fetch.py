@@ -8,7 +8,7 @@ an open transaction has committed too. The answer leaves once what it says is re
 just made, or found by a coordinator that just took over, may yet be lost; and once the followers have shown
 that nobody else coordinates by now: one that was replaced, and has not heard of it, would send the group
 back. Checks, in order: coordinator here? member of a consumer group known, epoch its own? topic known (by
-id)?
+id), and may be described? Where all are asked for, those that may not be are left out.
 """
 
 from asyncio import Future
@@ -19,12 +19,17 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
-from headrace.coordinators.group.offsets import CommittedOffset
+from headrace.coordinators.group.offset_metadata_manager import CommittedOffset
 from headrace.metadata.topics import TopicImage
+from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
+from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
 from headrace.wire.schemas.offset_fetch import (
+    GROUP_ERROR_SINCE,
+    GROUPS_SINCE,
+    TOPIC_ID_SINCE,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -36,20 +41,47 @@ from headrace.wire.schemas.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-GROUPS_SINCE: Final = 8
-TOPIC_IDS_SINCE: Final = 10
-GROUP_ERROR_SINCE: Final = 2
-
 Committed = dict[TopicPartition, CommittedOffset]
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
-def handle(
-    context: RequestContext, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Future[OffsetFetchResponse]:
+Outcome = OffsetFetchResponse | Future[OffsetFetchResponse]
+
+
+def handle(context: RequestContext, request: OffsetFetchRequest) -> Outcome | Slices[Outcome]:
+    return unless_short(_items(context, request), _fetch_all(context, request))
+
+
+def _items(context: RequestContext, request: OffsetFetchRequest) -> int:
+    """About how many partitions the reply has; a client that wants many names many, or all."""
+    if context.api_version >= GROUPS_SINCE:
+        asked = [(group.group_id, group.topics) for group in request.groups]
+    else:
+        asked = [(request.group_id, request.topics)]  # type: ignore[list-item]  # alike in what counts here
+    return sum(
+        _committed_count(context, group_id) if topics is None else _named(topics)
+        for group_id, topics in asked
+    )
+
+
+def _named(topics: list[OffsetFetchRequestTopics]) -> int:
+    return sum(1 + len(topic.partition_indexes) for topic in topics)
+
+
+def _committed_count(context: RequestContext, group_id: str) -> int:
+    try:
+        return len(context.parts.groups.shard_for(group_id).offsets.of(group_id))
+    except ApiError:
+        return 0
+
+
+def _fetch_all(context: RequestContext, request: OffsetFetchRequest) -> Slices[Outcome]:
     stable = request.require_stable
     if context.api_version >= GROUPS_SINCE:
-        groups = [_fetch(context, group, stable) for group in request.groups]
+        groups = []
+        for group in request.groups:
+            groups.append((yield from _fetch(context, group, stable)))
+            yield
         return _when_settled(context, groups, lambda: OffsetFetchResponse(groups=groups))
     topics = None
     if request.topics is not None:
@@ -57,7 +89,9 @@ def handle(
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    found = _fetch(context, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), stable)
+    found = yield from _fetch(
+        context, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), stable
+    )
     return _when_settled(context, [found], lambda: _one_group(context, found, topics or []))
 
 
@@ -76,10 +110,10 @@ def _when_settled(
         if error is not ErrorCode.NONE:
             group.error_code, group.topics = error, []
         if later is not None and not left:
-            settle(later)(reply())
+            completer(later)(reply())
 
     for group in waiting:
-        coordinator.when_settled(group.group_id, partial(settled, group))
+        coordinator.when_committed(group.group_id, partial(settled, group))
     if not left:
         return reply()
     later = context.parts.loop.create_future()
@@ -87,31 +121,60 @@ def _when_settled(
 
 
 def _fetch(
-    context: RequestContext, wish: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
+    context: RequestContext, request_group: OffsetFetchRequestGroup, require_stable: bool
+) -> Slices[OffsetFetchResponseGroup]:
     try:
-        machine = context.parts.groups.machine_of(wish.group_id)
+        shard = context.parts.groups.shard_for(request_group.group_id)
     except ApiError as error:
-        return OffsetFetchResponseGroup(wish.group_id, error_code=error.code)
-    error_code = machine.check_fetch(wish.group_id, member_id=wish.member_id, epoch=wish.member_epoch)
+        return OffsetFetchResponseGroup(request_group.group_id, error_code=error.code)
+    error_code = shard.offsets.validate_offset_fetch(
+        request_group.group_id, member_id=request_group.member_id, epoch=request_group.member_epoch
+    )
     if error_code is not ErrorCode.NONE:
-        return OffsetFetchResponseGroup(wish.group_id, error_code=error_code)
-    committed = machine.offsets.of(wish.group_id)
-    topics = _all_topics(context, committed) if wish.topics is None else wish.topics
-    unstable = machine.offsets.pending(wish.group_id) if require_stable else frozenset()
-    answers = [_topic(context, topic, committed, unstable) for topic in topics]
-    return OffsetFetchResponseGroup(wish.group_id, answers)
+        return OffsetFetchResponseGroup(request_group.group_id, error_code=error_code)
+    committed = shard.offsets.of(request_group.group_id)
+    topics = request_group.topics
+    if topics is None:
+        topics = yield from _all_topics(context, committed)
+    unstable = shard.offsets.pending(request_group.group_id) if require_stable else frozenset()
+    answers = []
+    for topic in topics:
+        if _may_describe(context, topic):
+            answers.append((yield from _topic(context, topic, committed, unstable)))
+        elif request_group.topics is not None:
+            answers.append(_refused(topic))
+        yield
+    return OffsetFetchResponseGroup(request_group.group_id, answers)
 
 
-def _all_topics(context: RequestContext, committed: Committed) -> list[OffsetFetchRequestTopics]:
+def _may_describe(context: RequestContext, topic: OffsetFetchRequestTopics) -> bool:
+    name: str | None = topic.name
+    if context.api_version >= TOPIC_ID_SINCE:
+        image = context.parts.image.topics_by_id.get(TopicId(topic.topic_id))
+        name = None if image is None else image.name
+    return not name or allows(context, Operation.DESCRIBE, Resource.TOPIC, name)
+
+
+def _refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return OffsetFetchResponseTopics(
+        topic.name,
+        topic.topic_id,
+        [OffsetFetchResponsePartitions(index, -1, -1, "", code) for index in topic.partition_indexes],
+    )
+
+
+def _all_topics(context: RequestContext, committed: Committed) -> Slices[list[OffsetFetchRequestTopics]]:
     by_name: dict[str, OffsetFetchRequestTopics] = {}
-    for (name, index), found in committed.items():
+    for number, ((name, index), found) in enumerate(list(committed.items()), 1):
+        if not number % SLICE_ITEMS:
+            yield
         topic = by_name.get(name)
         image = context.parts.image.topics_by_name.get(name)
         if _is_older(found, image):
             continue
         if topic is None:
-            if image is None and context.api_version >= TOPIC_IDS_SINCE:
+            if image is None and context.api_version >= TOPIC_ID_SINCE:
                 continue  # the topic is gone, and without an id there is no way to name it
             topic = by_name[name] = OffsetFetchRequestTopics(name=name)
             if image is not None:
@@ -130,16 +193,18 @@ def _topic(
     topic: OffsetFetchRequestTopics,
     committed: Committed,
     unstable: AbstractSet[TopicPartition],
-) -> OffsetFetchResponseTopics:
+) -> Slices[OffsetFetchResponseTopics]:
     name = topic.name
     image = context.parts.image.topics_by_name.get(name)
     error = ErrorCode.NONE
-    if context.api_version >= TOPIC_IDS_SINCE:
+    if context.api_version >= TOPIC_ID_SINCE:
         image = context.parts.image.topics_by_id.get(TopicId(topic.topic_id))
         name = image.name if image is not None else ""
         error = ErrorCode.NONE if image is not None else ErrorCode.UNKNOWN_TOPIC_ID
     results = []
-    for index in topic.partition_indexes:
+    for number, index in enumerate(topic.partition_indexes, 1):
+        if not number % SLICE_ITEMS:
+            yield
         if TopicPartition(name, index) in unstable:
             code = ErrorCode.UNSTABLE_OFFSET_COMMIT
             results.append(OffsetFetchResponsePartitions(index, -1, -1, "", code))

@@ -29,8 +29,8 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Off
 
 def _end_of(context: RequestContext, topic: str, wish: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = context.parts.replicas.find(topic, wish.partition).leading_log(wish.current_leader_epoch)
+        log = context.parts.replica_manager.find(topic, wish.partition).leading_log(wish.current_leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error.code, wish.partition)
-    epoch, end_offset = log.epochs.end_offset_for(wish.leader_epoch, log.log_end_offset)
+    epoch, end_offset = log.leader_epoch_cache.end_offset_for(wish.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, wish.partition, epoch, end_offset)

@@ -6,15 +6,12 @@ the leader's assignment is in the log.
 """
 
 from asyncio import Future
-from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.server.context import RequestContext
-from headrace.server.pending import settle
-from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
-
-PROTOCOL_SINCE: Final = 5
+from headrace.wire.schemas.sync_group import PROTOCOL_SINCE, SyncGroupRequest, SyncGroupResponse
 
 
 def handle(
@@ -24,12 +21,12 @@ def handle(
     if context.api_version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        machine = groups.machine_of(request.group_id)
+        shard = groups.shard_for(request.group_id)
     except ApiError as error:
         # What was joined before a coordinator moved is unknown to the new one: the member joins again.
         loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code)
     answer: Future[SyncGroupResponse] = context.parts.loop.create_future()
-    machine.protocols.sync(request, now_ms=groups.now_ms(), answer=settle(answer))
+    shard.group_metadata_manager.classic_group_sync(request, now_ms=groups.now_ms(), answer=completer(answer))
     groups.arm()
     return answer

@@ -5,7 +5,7 @@ when they are in the log. v3: who commits, so that a member that lost its partit
 the group's partition is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn has done
 so, and the coordinator is asked whether it has.
 
-Checks, in order: may write under the id, and read as the group? topic and partition known? group id given,
+Checks, in order: topic and partition known? group id given,
 and its coordinator here? member, instance and generation right, where they are given? metadata within
 `offset.metadata.max.bytes`? partition part of the transaction? then the log's: the producer's epoch.
 """
@@ -15,29 +15,25 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import OFFSETS_TOPIC
-from headrace.coordinators.group.classic_records import OffsetToCommit
-from headrace.coordinators.group.consumer.offset_checks import EPOCHS_SINCE
-from headrace.coordinators.group.machine import GroupMachine
-from headrace.coordinators.runtime import TxnWriter
-from headrace.coordinators.txn.transaction import Owner
-from headrace.log.producer_states import NO_OFFSET
-from headrace.server.authority import Operation, Resource, allows
+from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
+from headrace.coordinators.group.offset_metadata_manager import OffsetToCommit, within_metadata_limit
+from headrace.coordinators.group.shard import GroupCoordinatorShard
+from headrace.log.producer_state_manager import NO_OFFSET
 from headrace.server.context import RequestContext
-from headrace.server.offset_wishes import offset_of, small_enough
-from headrace.server.pending import settle
 from headrace.server.txn_partitions import Errors
+from headrace.wire.schemas.offset_commit import MEMBER_EPOCH_SINCE
 from headrace.wire.schemas.txn_offset_commit import (
+    TRANSACTION_ABORTABLE_SINCE,
+    TRANSACTION_V2_SINCE,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
-ADDS_SINCE: Final = 5
-ABORTABLE_SINCE: Final = 4
 
 _Wanted = tuple[TxnOffsetCommitResponsePartition, OffsetToCommit]
 
@@ -50,10 +46,6 @@ _PASSING: Final = frozenset(
 def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]:
-    if not allows(context, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not allows(context, Operation.READ, Resource.GROUP, request.group_id):
-        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     wanted: list[_Wanted] = []
     response = TxnOffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
     if not wanted:
@@ -61,12 +53,12 @@ def handle(
     try:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        machine = context.parts.groups.machine_of(request.group_id)
-        _check_member(request, machine, wanted)
+        shard = context.parts.groups.shard_for(request.group_id)
+        _check_member(request, shard, wanted)
     except ApiError as error:
         return _failed(response, wanted, error.code)
     context.parts.groups.arm()
-    small = small_enough(wanted, machine.limits.offset_metadata_bytes_max)
+    small = within_metadata_limit(wanted, shard.limits.offset_metadata_bytes_max)
     return _commit(context, request, response, small) if small else response
 
 
@@ -75,28 +67,27 @@ def _sort_out(
 ) -> TxnOffsetCommitResponseTopic:
     """The topic's part of the reply; what can be committed goes to `wanted`."""
     image = context.parts.image.topics_by_name.get(topic.name)
-    may_read = allows(context, Operation.READ, Resource.TOPIC, topic.name)
     answer = TxnOffsetCommitResponseTopic(topic.name)
-    for wish in topic.partitions:
-        result = TxnOffsetCommitResponsePartition(wish.partition_index)
+    for partition in topic.partitions:
+        result = TxnOffsetCommitResponsePartition(partition.partition_index)
         answer.partitions.append(result)
-        if not may_read:
-            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif image is None or wish.partition_index not in image.partitions:
+        if image is None or partition.partition_index not in image.partitions:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            wanted.append((result, offset_of(image, wish)))
+            wanted.append((result, OffsetToCommit.from_request(image, partition)))
     return answer
 
 
-def _check_member(request: TxnOffsetCommitRequest, machine: GroupMachine, wanted: list[_Wanted]) -> None:
-    error = machine.check_commit(
+def _check_member(
+    request: TxnOffsetCommitRequest, shard: GroupCoordinatorShard, wanted: list[_Wanted]
+) -> None:
+    error = shard.offsets.validate_offset_commit(
         request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
-        api_version=EPOCHS_SINCE,
-        slots=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
+        api_version=MEMBER_EPOCH_SINCE,
+        partitions=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
         transactional=True,
     )
     # This request has no word for a member epoch that is over: to the client it is a generation.
@@ -114,17 +105,17 @@ def _commit(
 ) -> Future[TxnOffsetCommitResponse]:
     parts = context.parts
     home = TopicPartition(OFFSETS_TOPIC, parts.groups.partition_of(request.group_id))
-    log = parts.replicas.find(*home).leading_log()
-    owner = Owner(request.producer_id, request.producer_epoch)
+    log = parts.replica_manager.find(*home).leading_log()
+    owner = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     future: Future[TxnOffsetCommitResponse] = parts.loop.create_future()
-    complete = settle(future)
+    complete = completer(future)
 
     def done(error: ErrorCode) -> None:
         complete(_failed(response, wanted, _told(context, error)))
 
     def write() -> None:
         commits = [commit for _, commit in wanted]
-        parts.groups.commit_in_transaction(request.group_id, commits, TxnWriter(*owner), done)
+        parts.groups.commit_in_transaction(request.group_id, commits, ProducerIdAndEpoch(*owner), done)
 
     def verified(errors: Errors) -> None:
         if error := errors[home]:
@@ -132,13 +123,13 @@ def _commit(
         else:
             write()
 
-    state = log.producers.producers.get(owner.producer_id)
+    state = log.producer_state_manager.producers.get(owner.producer_id)
     is_open = state is not None and state.epoch == owner.epoch and state.txn_first_offset != NO_OFFSET
-    adds = context.api_version >= ADDS_SINCE
+    adds = context.api_version >= TRANSACTION_V2_SINCE
     if is_open or not (adds or parts.config.bool("transaction.partition.verification.enable")):
         write()
     else:
-        asked = {home: log.producers}
+        asked = {home: log.producer_state_manager}
         parts.txn_partitions.ask(request.transactional_id, owner, asked, adds=adds, done=verified)
     return future
 
@@ -148,9 +139,9 @@ def _told(context: RequestContext, error: ErrorCode) -> ErrorCode:
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     if error in _PASSING or error is ErrorCode.CONCURRENT_TRANSACTIONS:
-        is_known = error is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version >= ADDS_SINCE
+        is_known = error is ErrorCode.CONCURRENT_TRANSACTIONS and context.api_version >= TRANSACTION_V2_SINCE
         return error if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < ABORTABLE_SINCE:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < TRANSACTION_ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

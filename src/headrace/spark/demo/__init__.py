@@ -5,9 +5,8 @@
                      sessions ──────┐
                      users ─────────┴─► sessions joined with users ──► sessions-with-users
 
-`events` invents what a company's services would write, from one seed, and remembers what must come out at
-the other end. `feeder` writes it to the cluster. `job` is the Spark program, in a process of its own
-(`job_process`). `outcome` reads what comes out with clients that know nothing of Spark, and `account`
-holds the two against each other. `running` does one after the other until time is up; how it looks is the
-command's affair.
+`events` invents what a company's services would write, from one seed, writes it to the cluster and remembers
+what must come out at the other end. `job` is the Spark program, in a process of its own. `outcome` reads what
+comes out with clients that know nothing of Spark, and `account` holds the two against each other.
+`demonstration` does one after the other until time is up; how it looks is the command's affair.
 """

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.spark.demo.events import Ledger
+from headrace.spark.demo.events import InputLedger
 from headrace.spark.demo.feeds import ERRORS, JOINED, LOGS, SESSIONS, TABLE, USERS
 from headrace.spark.demo.outcome import Outcome
 
@@ -33,7 +33,7 @@ class Line:
 
 
 def account(
-    ledger: Ledger, *, held: Counter[str], outcome: Outcome, numbers: "pyarrow.ChunkedArray"
+    ledger: InputLedger, *, held: Counter[str], outcome: Outcome, numbers: "pyarrow.ChunkedArray"
 ) -> list[Line]:
     """`held` is how many records each feed of the cluster has, `numbers` those of the table's log lines."""
     inputs = {LOGS: ledger.logs, SESSIONS: len(ledger.sessions), USERS: len(ledger.users)}
@@ -51,7 +51,7 @@ def _input_line(name: str, written: int, held: int) -> Line:
     )
 
 
-def _errors_line(ledger: Ledger, outcome: Outcome) -> Line:
+def _errors_line(ledger: InputLedger, outcome: Outcome) -> Line:
     """A count is missing as a whole, or wrong; the rows are errors, so that they add up."""
     missing = wrong = again = 0
     for key, errors in ledger.errors.items():
@@ -64,7 +64,7 @@ def _errors_line(ledger: Ledger, outcome: Outcome) -> Line:
     return Line(ERRORS, "errors logged, counted", sum(ledger.errors.values()), out, missing, wrong, again)
 
 
-def _sessions_line(ledger: Ledger, outcome: Outcome) -> Line:
+def _sessions_line(ledger: InputLedger, outcome: Outcome) -> Line:
     missing = sum(1 for number in range(len(ledger.sessions)) if number not in outcome.sessions)
     wrong = sum(1 for number in outcome.sessions if not _is_joined_right(ledger, outcome, number))
     again = outcome.sessions.total() - len(outcome.sessions)
@@ -74,7 +74,7 @@ def _sessions_line(ledger: Ledger, outcome: Outcome) -> Line:
     )
 
 
-def _is_joined_right(ledger: Ledger, outcome: Outcome, number: int) -> bool:
+def _is_joined_right(ledger: InputLedger, outcome: Outcome, number: int) -> bool:
     if not 0 <= number < len(ledger.sessions):
         return False
     user = ledger.users[ledger.sessions[number]]
@@ -82,7 +82,7 @@ def _is_joined_right(ledger: Ledger, outcome: Outcome, number: int) -> bool:
     return (got["user"], got["name"], got["plan"], got["country"]) == user
 
 
-def _table_line(ledger: Ledger, numbers: "pyarrow.ChunkedArray") -> Line:
+def _table_line(ledger: InputLedger, numbers: "pyarrow.ChunkedArray") -> Line:
     import pyarrow.compute as pc
 
     unique = pc.unique(numbers)

@@ -36,7 +36,7 @@ _FEED_TRIGGER: Final = "1 second"
 _TABLE_TRIGGER: Final = "3 seconds"
 _REPORT_S: Final = 0.5
 
-Tell = Callable[..., None]
+Publish = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def progress_of(query: "StreamingQuery") -> dict[str, Any] | None:
     }
 
 
-def run(plan: Plan, lines: Iterable[str], tell: Tell) -> None:
+def run(plan: Plan, lines: Iterable[str], tell: Publish) -> None:
     """Start, report, and end as `lines` say."""
     tell("step", text="starting Spark's JVM")
     config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -185,7 +185,7 @@ def run(plan: Plan, lines: Iterable[str], tell: Tell) -> None:
     tell("done")
 
 
-def _report(queries: "list[StreamingQuery]", tell: Tell, is_over: threading.Event) -> None:
+def _report(queries: "list[StreamingQuery]", tell: Publish, is_over: threading.Event) -> None:
     told: dict[str, Any] = {}
     while not is_over.wait(_REPORT_S):
         for query in queries:

@@ -82,6 +82,12 @@ class Picture:
         """Every query has run a batch."""
         return all(each.batch is not None for each in self.queries.values())
 
+    @property
+    def is_all_in_sync(self) -> bool:
+        """Every replica of every feed has everything."""
+        found = [each.in_sync.split("/") for each in self.feeds.values()]
+        return all(len(each) == 2 and each[0] == each[1] for each in found)
+
     def note_feed(self, name: str, records: int, in_sync: str | None = None) -> None:
         feed = self.feeds[name]
         feed.records = records

@@ -11,5 +11,6 @@ nothing is written twice. So data never passes through the driver, and all three
   into place; a repeated batch whose manifest is there only finishes the renaming.
 
 A load is named by the id of its streaming query, which lives in the checkpoint: whoever deletes the
-checkpoint begins a new load, from the feed's beginning.
+checkpoint begins a new load, from the feed's beginning, or where the table ends if it is a history
+(`headrace.spark.history`).
 """

@@ -5,23 +5,31 @@ folder: what was loaded is known, and the next load goes on from there. Batches 
 files.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 
+from headrace.spark.abilities import LIMITS_BATCHES, needs_newer
 from headrace.spark.loads.batches import BatchWriter, Loaded, TableTarget
-from headrace.spark.loads.tables import LoadError
+from headrace.spark.loads.folders import TableFolder
+from headrace.spark.loads.tables import HISTORY_KINDS, LoadError, arrow_schema, open_table
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import read_options
-from headrace.spark.pipeline.plan import FORMAT, OBSERVED, PlannedQuery, spark_reason
+from headrace.spark.pipeline.plan import FORMAT, OBSERVED, OBSERVED_IN, PlannedQuery, spark_reason
 from headrace.spark.pipeline.reports import BatchReport
-from headrace.spark.pipeline.runner import Stop, run_queries
+from headrace.spark.pipeline.runner import StoppedQuery, run_queries
 from headrace.spark.pipeline.spec import OutputSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.history.held import BatchOffsets
+    from headrace.spark.loads.compaction import CompactionThread
+
+log = logging.getLogger(__name__)
 
 ROWS_PER_BATCH: Final = 2_000_000
 _CHECKPOINT: Final = "_headrace/checkpoint"
@@ -42,9 +50,12 @@ class FeedLoad:
     start: str = "earliest"
     rows_per_batch: int = ROWS_PER_BATCH
     files: int | None = None
+    schema: str = "evolve"
     checkpoint: str | None = None
     every: str | None = None
     """How often to look for more; without it the load ends where the feed ended when it began."""
+    compact: int | None = None
+    """How many small files are joined into large ones beside the load; None leaves them."""
     options: Mapping[str, str] | None = None
 
     @property
@@ -60,7 +71,7 @@ def run_load(
     loaded: Callable[[Loaded], None],
     should_stop: Callable[[], bool],
     started: Callable[[Sequence[str]], None] = lambda _: None,
-) -> Stop:
+) -> StoppedQuery:
     """Load until the backlog is done, something fails, or `should_stop` says so.
 
     LoadError for what cannot be loaded as it was asked for.
@@ -68,6 +79,8 @@ def run_load(
     from pyspark.sql import functions as F  # noqa: N812
 
     names = tuple(name for name, _ in load.partition_by)
+    if not LIMITS_BATCHES:
+        log.warning("%s", needs_newer("a limit of rows", "4.2", "a batch of this load has all that is there"))
     try:
         rows = _rows(spark, load)
     except PySparkException as error:
@@ -78,35 +91,98 @@ def run_load(
     if missing:
         raise LoadError(f"there is no column {missing[0]!r} to partition by: say how it is made, NAME=EXPR")
     rows = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
+    offsets = _history_offsets(spark, load, rows)
+    compaction = _compaction(load)
+
+    def told(batch: Loaded) -> None:
+        loaded(batch)
+        if compaction is not None:
+            compaction.look()
+
     planned = PlannedQuery(
         f"load of {load.topic}",
         rows,
         OutputSpec(0, load.kind, load.path),
         load.checkpoint_path,
-        BatchWriter(TableTarget(load.kind, load.path, names, load.files), tell=loaded),
+        BatchWriter(
+            TableTarget(load.kind, load.path, names, load.files, load.schema),
+            tell=told,
+            offsets=offsets,
+        ),
     )
     trigger: dict[str, str | bool] = (
         {"availableNow": True} if load.every is None else {"processingTime": load.every}
     )
-    [stop] = run_queries(
-        [planned], trigger, load.brokers, tell=tell, should_stop=should_stop, started=started
-    )
+    try:
+        [stop] = run_queries(
+            [planned], trigger, load.brokers, tell=tell, should_stop=should_stop, started=started
+        )
+    finally:
+        if compaction is not None:
+            compaction.close()
     return stop
 
 
-def _rows(spark: "SparkSession", load: FeedLoad) -> "DataFrame":
+def _compaction(load: FeedLoad) -> "CompactionThread | None":
+    if load.compact is None:
+        return None
+    from headrace.spark.loads.compaction import CompactionThread
+
+    return CompactionThread(load.kind, load.path.removeprefix("file://"), least=load.compact)
+
+
+def _is_history(load: FeedLoad) -> bool:
+    """Whether all records are kept as they are, in a format whose commits can say which."""
+    return load.kind in HISTORY_KINDS and load.where is None and not load.select
+
+
+def _history_offsets(
+    spark: "SparkSession", load: FeedLoad, rows: "DataFrame"
+) -> "Callable[[int], BatchOffsets] | None":
+    from headrace.spark.history.snapshot import missing_columns
+
+    if not _is_history(load) or missing_columns(arrow_schema(rows.schema)):
+        return None
+    from headrace.spark.history.batch_offsets import CheckpointOffsets
+
+    return CheckpointOffsets(spark, load.checkpoint_path, read_options(_options(load), streaming=True))
+
+
+def _options(load: FeedLoad) -> dict[str, str]:
+    """Of the source."""
     options = {
         "kafka.bootstrap.servers": load.brokers,
         "subscribe": load.topic,
         "startingOffsets": load.start,
         "includeHeaders": "true",
-        "maxOffsetsPerTrigger": str(load.rows_per_batch),
+        **({"maxOffsetsPerTrigger": str(load.rows_per_batch)} if LIMITS_BATCHES else {}),
         **(load.options or {}),
     }
     if load.start.isdecimal():
         options["startingTimestamp"] = options.pop("startingOffsets")
+    return options
+
+
+def _behind_table(spark: "SparkSession", load: FeedLoad, options: dict[str, str]) -> dict[str, str]:
+    """Where the checkpoint is gone, a load goes on where its table ends."""
+    from headrace.spark.history.lost_checkpoint import start_behind
+
+    if load.start != "earliest" or TableFolder(spark, load.checkpoint_path).exists("offsets"):
+        return {}
+    start = start_behind(open_table(load.kind, TableFolder(spark, load.path), ()), options)
+    return {} if start is None else {"startingOffsets": start}
+
+
+def _rows(spark: "SparkSession", load: FeedLoad) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    options = _options(load)
     read_options(options, streaming=True)
+    if _is_history(load):
+        options |= _behind_table(spark, load, options)
     rows = spark.readStream.format(FORMAT).options(**options).load()
+    if "value" in rows.columns:
+        rows = rows.observe(f"{OBSERVED_IN}load", F.count_if(F.col("value").isNull()).alias("tombstones"))
     if load.where is not None:
         rows = rows.where(load.where)
     made = [f"{expression} AS `{name}`" for name, expression in load.partition_by if expression is not None]

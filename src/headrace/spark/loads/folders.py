@@ -18,7 +18,7 @@ class FileFact(NamedTuple):
     modified_ms: int
 
 
-class Folder:
+class TableFolder:
     """Paths are relative to `uri`, with slashes."""
 
     def __init__(self, spark: "SparkSession", path: str) -> None:
@@ -27,6 +27,9 @@ class Folder:
         given = self._path_class(path)
         configuration = spark._jsc.hadoopConfiguration()
         self._files = given.getFileSystem(configuration)
+        self._jvm = jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._configuration = configuration
         self.uri: str = self._files.makeQualified(given).toString().rstrip("/")
         """With its scheme; on a local disk `file:/…`."""
 
@@ -66,12 +69,35 @@ class Folder:
             self.delete(draft)
             raise FileExistsError(f"{self.uri}/{path} is there already")
 
+    def replace(self, path: str, content: bytes) -> None:
+        """A file with this content in place of what was there, if anything."""
+        draft = f"{path}.draft"
+        out = self._files.create(self._at(draft), True)
+        try:
+            out.write(bytearray(content))
+        finally:
+            out.close()
+        # The older FileSystem cannot rename onto a file that is there.
+        hadoop = self._jvm.org.apache.hadoop.fs
+        context = hadoop.FileContext.getFileContext(self._files.getUri(), self._configuration)
+        options = self._gateway.new_array(hadoop.Options.Rename, 1)
+        options[0] = hadoop.Options.Rename.OVERWRITE
+        context.rename(self._at(draft), self._at(path), options)
+
     def read(self, path: str) -> str:
         stream = self._files.open(self._at(path))
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
+
+    def opened(self, path: str) -> Any:
+        """A file for Arrow, which reads only the parts of it that it needs."""
+        from pyarrow.fs import FileSystem
+
+        uri = self.uri.replace("file:/", "file:///", 1) if self.is_local else self.uri
+        system, base = FileSystem.from_uri(uri)
+        return system.open_input_file(f"{base}/{path}")
 
     def children(self, path: str) -> list[str]:
         """The names in a folder; none where there is no such folder."""

@@ -8,18 +8,31 @@ A batch is one commit: its files are added as they are, and a table property say
 The property is in the table's metadata, so that it outlives the snapshots, which expire.
 """
 
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from headrace.spark.loads.folders import Folder
+import pyarrow as pa
+
+from headrace.base.ids import TopicPartition
+from headrace.spark.history.held import HELD_PROPERTY, Holdings, holdings_from_text, holdings_text
+from headrace.spark.loads.folders import TableFolder
+from headrace.spark.loads.schema_changes import FormatRules, plain_schema
 from headrace.spark.loads.staging import DataFile
-from headrace.spark.loads.tables import LoadBatch, LoadError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+from headrace.spark.loads.tables import LoadBatch, LoadError, TableLayout
+from headrace.spark.loads.upserts import Upsert
 
 IDENTIFIER: Final = "headrace.data"
 _PROPERTY: Final = "headrace.load."
+# Each refusal means that another commit was taken, and only compactions come beside a load.
+_COMMITS_MAX: Final = 5
+
+
+def widens(before: Any, after: Any) -> bool:
+    """Iceberg's type promotion (specification, "Schema Evolution")."""
+    if pa.types.is_decimal128(before) and pa.types.is_decimal128(after):
+        return bool(before.scale == after.scale and before.precision < after.precision)
+    return (before, after) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 class IcebergLoadTable:
@@ -27,8 +40,9 @@ class IcebergLoadTable:
 
     keeps_partition_columns = True
     keeps_staged_files = True
+    rules = FormatRules("Iceberg", widens, has_small_ints=False)
 
-    def __init__(self, folder: Folder, partition_by: Sequence[str]) -> None:
+    def __init__(self, folder: TableFolder, partition_by: Sequence[str]) -> None:
         if not folder.is_local:
             raise LoadError(
                 f"{folder.uri}: an Iceberg table's folder has its catalogue in it and must be on a local disk"
@@ -43,42 +57,124 @@ class IcebergLoadTable:
         catalog = iceberg_catalog(self._folder)
         if not catalog.table_exists(IDENTIFIER):
             return False
-        last = catalog.load_table(IDENTIFIER).properties.get(_PROPERTY + batch.load_id)
-        return last is not None and int(last) >= batch.number
+        return _has(catalog.load_table(IDENTIFIER), batch)
 
-    def add(self, batch: LoadBatch, files: Sequence[DataFile], schema: "StructType") -> None:
-        table = self._opened(schema)
+    def layout(self, batch: Any) -> TableLayout | None:
+        catalog = iceberg_catalog(self._folder)
+        if not catalog.table_exists(IDENTIFIER):
+            return None
+        table = catalog.load_table(IDENTIFIER)
+        return TableLayout(table.schema().as_arrow(), tuple(field.name for field in table.spec().fields))
+
+    def holdings(self, partitions: Sequence[TopicPartition]) -> Holdings:
+        catalog = iceberg_catalog(self._folder)
+        if not catalog.table_exists(IDENTIFIER):
+            return Holdings()
+        return holdings_from_text(catalog.load_table(IDENTIFIER).properties.get(HELD_PROPERTY), partitions)
+
+    def add(
+        self, batch: LoadBatch, files: Sequence[DataFile], schema: Any, held: Holdings | None = None
+    ) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        for left in reversed(range(_COMMITS_MAX)):
+            table = without_retries(self._opened(schema))
+            if _has(table, batch):
+                return
+            try:
+                self._commit(table, batch, files, schema, held)
+            except CommitFailedException:  # a compaction, or another run of this load, came first
+                if not left:
+                    raise
+            else:
+                return
+
+    def _commit(
+        self, table: Any, batch: LoadBatch, files: Sequence[DataFile], schema: Any, held: Holdings | None
+    ) -> None:
         paths = [f"{self._folder.location}/{each.path}" for each in files]
+        properties = {_PROPERTY + batch.load_id: str(batch.number)}
+        if held is not None:
+            properties[HELD_PROPERTY] = holdings_text(held, table.properties.get(HELD_PROPERTY))
         with table.transaction() as transaction:
+            self._evolve(table, transaction, schema)
+            transaction.set_properties(properties)
+            if files:
+                transaction.add_files(paths, snapshot_properties={"headrace.batch": str(batch)})
+
+    def merge(self, batch: LoadBatch, upsert: Upsert) -> None:
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        table = without_retries(self._opened(upsert.schema))
+        named = {"headrace.batch": str(batch)}
+        with table.transaction() as transaction:
+            self._evolve(table, transaction, upsert.schema)
             transaction.set_properties({_PROPERTY + batch.load_id: str(batch.number)})
-            transaction.add_files(paths, snapshot_properties={"headrace.batch": str(batch)})
+            if table.current_snapshot() is not None:
+                # pyiceberg warns where none of the keys is there, which is what new rows are.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    match = create_match_filter(upsert.changes(), list(upsert.key))
+                    transaction.delete(match, snapshot_properties=named)
+            if upsert.rows.num_rows:
+                transaction.append(upsert.rows, snapshot_properties=named)
 
-    def _opened(self, schema: "StructType") -> Any:
-        from headrace.spark.loads.schemas import arrow_schema
+    def _evolve(self, table: Any, transaction: Any, schema: Any) -> None:
+        if plain_schema(table.schema().as_arrow()) != schema:
+            with transaction.update_schema() as update:
+                update.union_by_name(schema)
 
+    def _opened(self, schema: Any) -> Any:
         catalog = iceberg_catalog(self._folder)
         if catalog.table_exists(IDENTIFIER):
-            table = catalog.load_table(IDENTIFIER)
-            found = [field.name for field in table.spec().fields]
-            if found != self._partition_by:
-                raise LoadError(
-                    f"the Iceberg table in {self._folder.location} is partitioned by {found}, not by "
-                    f"{self._partition_by}: ask for the same, or load into another folder"
-                )
-            return table
+            return catalog.load_table(IDENTIFIER)
         catalog.create_namespace_if_not_exists(IDENTIFIER.partition(".")[0])
         place = f"file://{self._folder.location}"
-        created = catalog.create_table_transaction(IDENTIFIER, arrow_schema(schema), place)
+        created = catalog.create_table_transaction(IDENTIFIER, schema, place)
         with created as creation, creation.update_spec() as update:
             for name in self._partition_by:
                 update.add_identity(name)
         return catalog.load_table(IDENTIFIER)
 
 
-def iceberg_catalog(folder: Folder) -> Any:
+def _has(table: Any, batch: LoadBatch) -> bool:
+    last = table.properties.get(_PROPERTY + batch.load_id)
+    return last is not None and int(last) >= batch.number
+
+
+def without_retries(table: Any) -> Any:
+    """pyiceberg repeats a refused commit by itself, and does not ask whether the batch came meanwhile. How
+    often it takes from the table that it has in memory, which no commit writes."""
+    table.metadata.properties["commit.retry.num-retries"] = "0"
+    return table
+
+
+def iceberg_catalog(folder: TableFolder) -> Any:
     """The catalogue inside the folder; made where there is none."""
+    folder.make("")
+    return catalog_in(folder.location)
+
+
+def catalog_in(place: str, **more: str) -> Any:
+    """The catalogue in a local folder that is there."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    folder.make("")
-    place = folder.location
-    return SqlCatalog("headrace", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+    return SqlCatalog("headrace", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}", **more)
+
+
+def table_in(place: str) -> Any:
+    """The table in a local folder, for whoever does not make one; None where there is none yet.
+
+    Who only reads must not make the catalogue's own tables: a load that makes them at the same time fails.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+    from sqlalchemy.exc import OperationalError
+
+    try:
+        return catalog_in(place, init_catalog_tables="false").load_table(IDENTIFIER)
+    except NoSuchTableError:
+        return None
+    except OperationalError as error:
+        if "no such table" in str(error):
+            return None
+        raise

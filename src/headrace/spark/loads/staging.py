@@ -6,11 +6,13 @@ it; Iceberg wants them in the files too, so there the folders are named after co
 """
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from headrace.spark.loads.folders import Folder
+from headrace.spark.loads.folders import FileFact, TableFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,11 +30,13 @@ class DataFile(NamedTuple):
     modified_ms: int
     row_count: int
     partition: dict[str, str | None]
+    bounds: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
+    """The least and the greatest of columns with whole numbers and times, as far as its footer says them."""
 
 
 def stage(
     rows: "DataFrame",
-    folder: Folder,
+    folder: TableFolder,
     path: str,
     *,
     partition_by: Sequence[str],
@@ -56,28 +60,35 @@ def stage(
         rows = rows.coalesce(file_count)
     writer = rows.write.mode("overwrite")
     (writer.partitionBy(*columns) if columns else writer).parquet(f"{folder.uri}/{path}")
-    found = [
-        DataFile(
-            each.path, each.size_bytes, each.modified_ms, _row_count(folder, each.path), _partition(each.path)
-        )
-        for each in folder.files(path, ".parquet")
-    ]
+    found = [data_file(folder, each) for each in folder.files(path, ".parquet")]
     return [each for each in found if each.row_count]
 
 
-def _row_count(folder: Folder, path: str) -> int:
-    """From the file's own footer."""
-    from pyarrow.fs import FileSystem
+def data_file(folder: TableFolder, fact: FileFact) -> DataFile:
+    """With what the file's own footer says."""
     from pyarrow.parquet import read_metadata
 
-    system, base = FileSystem.from_uri(
-        folder.uri.replace("file:/", "file:///", 1) if folder.is_local else folder.uri
-    )
-    with system.open_input_file(f"{base}/{path}") as file:
-        return int(read_metadata(file).num_rows)
+    with folder.opened(fact.path) as file:
+        footer = read_metadata(file)
+    return DataFile(*fact, int(footer.num_rows), partition_of(fact.path), _bounds(footer))
 
 
-def _partition(path: str) -> dict[str, str | None]:
+def _bounds(footer: Any) -> dict[str, tuple[Any, Any]]:
+    """Of columns with whole numbers and times, where every group of rows says its own."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        groups = [footer.row_group(each).column(number).statistics for each in range(footer.num_row_groups)]
+        if "." in name or not groups or not all(each is not None and each.has_min_max for each in groups):
+            continue
+        least, greatest = min(each.min for each in groups), max(each.max for each in groups)
+        if isinstance(least, int | datetime) and not isinstance(least, bool):
+            found[name] = least, greatest
+    return found
+
+
+def partition_of(path: str) -> dict[str, str | None]:
+    """What the names of a file's folders say, with null as None."""
     pairs = re.findall(r"(?:^|/)([^/=]+)=([^/]*)(?=/)", path)
     return {
         unquote(name).removeprefix(_COPY): None if value == _NULL else unquote(value) for name, value in pairs

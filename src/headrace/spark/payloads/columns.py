@@ -7,6 +7,9 @@ they run, once for each process, from something small that can be pickled.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.spark.abilities import arrow_schema, needs_newer
+from headrace.spark.payloads.errors import PayloadError, RegistryError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
@@ -21,10 +24,9 @@ _REASON_CHARS_MAX: Final = 300
 def decoded(value: "Column", schema: "StructType", make_decoder: Callable[[], Decoder]) -> "Column":
     """Bytes as a struct of `data` and `error`."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructType
 
-    kind = to_arrow_type(schema, timezone="UTC")
+    kind = pa.struct(list(arrow_schema(schema)))
 
     def decode(values: pa.Array) -> pa.Array:
         decoder = make_decoder()
@@ -50,6 +52,8 @@ def _attempt(decoder: Decoder, value: bytes | None) -> tuple[dict[str, Any] | No
         return None, None
     try:
         return decoder(value), None
+    except RegistryError:
+        raise
     except Exception as error:
         # Whatever a poisoned record does to a parser, it is one row's error and not the query's.
         return None, f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
@@ -88,6 +92,9 @@ def encoded(fields: "Column", make_encoder: Callable[[], Encoder]) -> "Column":
 
 def _arrow_udf() -> Any:
     """Spark's decorator, whose declared types leave structs out."""
-    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas import functions
 
-    return arrow_udf
+    found = getattr(functions, "arrow_udf", None)
+    if found is None:
+        raise PayloadError(needs_newer("a payload by its schema", "4.1", "use that, or `json:` in its place"))
+    return found

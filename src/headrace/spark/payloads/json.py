@@ -11,6 +11,7 @@ from headrace.spark.payloads.errors import PayloadError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 # Where Spark puts the text that it could not parse.
 _CORRUPT: Final = "_corrupt_record"
@@ -20,18 +21,14 @@ _CORRUPT: Final = "_corrupt_record"
 class Json:
     """See above."""
 
-    schema: str = ""
-    """Wanted for parsing only."""
+    schema: "str | StructType" = ""
+    """Wanted for parsing only; fields in SQL's words, or as Spark has them."""
 
     def parse(self, value: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812
 
-        if not self.schema.strip():
-            raise PayloadError("the schema names no fields: write NAME TYPE, NAME TYPE, …")
         text = F.when(F.is_valid_utf8(value), value.cast("string"))
-        found = F.from_json(
-            text, f"{self.schema}, {_CORRUPT} STRING", {"columnNameOfCorruptRecord": _CORRUPT}
-        )
+        found = F.from_json(text, self._wanted(), {"columnNameOfCorruptRecord": _CORRUPT})
         is_bad = found[_CORRUPT].isNotNull() | (value.isNotNull() & found.isNull())
         fields = found.dropFields(_CORRUPT)
         return F.struct(
@@ -40,6 +37,16 @@ class Json:
             .when(is_bad, F.lit("not JSON, or a field has another type than the schema says"))
             .alias("error"),
         )
+
+    def _wanted(self) -> "str | StructType":
+        """The fields, and one for what cannot be parsed."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if isinstance(self.schema, StructType):
+            return StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
+        if not self.schema.strip():
+            raise PayloadError("the schema names no fields: write NAME TYPE, NAME TYPE, …")
+        return f"{self.schema}, {_CORRUPT} STRING"
 
     def format(self, fields: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812

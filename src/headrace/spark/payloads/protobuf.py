@@ -3,6 +3,11 @@
 `Protobuf(descriptor_set, "package.Message")`. Fields have the column types that fit them: enums are their
 names, unsigned numbers the next larger type, `google.protobuf.Timestamp` a timestamp, maps are maps. Fields
 that were not set are null where Protobuf can tell that, and their default where it cannot.
+
+`RegisteredProtobuf` takes schemas from a registry: a value's head says which schema and which of its messages
+it was written with. That must be the message wanted; its bytes are then read as the wanted version of it,
+which is how Protobuf means schemas to change: by the numbers of fields. Where a number has another kind of
+value there, which Protobuf would pass over in silence, the value is an error.
 """
 
 from collections.abc import Callable
@@ -13,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.spark.payloads.columns import Decoder, Encoder, decoded, encoded
 from headrace.spark.payloads.errors import PayloadError
+from headrace.spark.payloads.proto_schemas import descriptor_set, message_indexes, message_name
+from headrace.spark.payloads.registry import RegisteredSchema, Registry
+from headrace.spark.payloads.wire_format import head_bytes, indexes_bytes, read_head, read_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -30,7 +38,7 @@ class Protobuf:
 
     def spark_schema(self) -> "StructType":
         """The payload's fields; PayloadError where the descriptor lacks the message."""
-        return _struct_type(_message_class(self.descriptor_set, self.message).DESCRIPTOR, ())
+        return _struct_type(message_class(self.descriptor_set, self.message).DESCRIPTOR, ())
 
     def parse(self, value: "Column") -> "Column":
         return decoded(value, self.spark_schema(), partial(_decoder, self.descriptor_set, self.message))
@@ -40,12 +48,47 @@ class Protobuf:
         return encoded(fields, partial(_encoder, self.descriptor_set, self.message))
 
 
-@lru_cache(maxsize=64)
-def _message_class(descriptor_set: bytes, name: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class RegisteredProtobuf:
+    """See above. `schema` is the one that all are read as, and the one to write."""
+
+    registry: Registry
+    schema: RegisteredSchema
+    message: str | None = None
+    """The schema's first one without it."""
+
+    def spark_schema(self) -> "StructType":
+        message = registered_message(self.schema, self.message)
+        return _struct_type(message_class(descriptor_set(self.schema), message).DESCRIPTOR, ())
+
+    def parse(self, value: "Column") -> "Column":
+        made = partial(registered_decoder, self.registry, self.schema, self.message)
+        return decoded(value, self.spark_schema(), made)
+
+    def format(self, fields: "Column") -> "Column":
+        self.spark_schema()
+        return encoded(fields, partial(registered_encoder, self.schema, self.message))
+
+    def check_columns(self, columns: "StructType") -> None:
+        """PayloadError where the query's columns cannot be written with the schema."""
+        known = self.spark_schema().names
+        more = [each for each in columns.names if each not in known]
+        if more:
+            raise PayloadError(f"the schema has no field {more[0]!r}; it has {', '.join(known)}")
+
+
+def registered_message(schema: RegisteredSchema, name: str | None) -> str:
+    """The full name of a schema's message, which may be given without its package."""
+    files = descriptor_set(schema)
+    return message_name(files, (0,) if name is None else message_indexes(files, name))
+
+
+@lru_cache(maxsize=1024)
+def message_class(descriptors: bytes, name: str) -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, timestamp_pb2
 
     try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
         pool = descriptor_pool.DescriptorPool()
         named = {each.name for each in files.file}
         if timestamp_pb2.DESCRIPTOR.name not in named:
@@ -117,11 +160,11 @@ def _is_map(own: Any) -> bool:
 # Values
 
 
-def _decoder(descriptor_set: bytes, name: str) -> Decoder:
-    message_class = _message_class(descriptor_set, name)
+def _decoder(files: bytes, name: str) -> Decoder:
+    kind = message_class(files, name)
 
     def decode(value: bytes) -> dict[str, Any]:
-        return _row(message_class.FromString(value))
+        return _row(kind.FromString(value))
 
     return decode
 
@@ -155,11 +198,79 @@ def _single_value(value: Any, own: Any) -> Any:
     return Decimal(value) if own.cpp_type == own.CPPTYPE_UINT64 else value
 
 
-def _encoder(descriptor_set: bytes, name: str) -> Encoder:
-    message_class = _message_class(descriptor_set, name)
+def registered_decoder(registry: Registry, schema: RegisteredSchema, name: str | None) -> Decoder:
+    """Of values with ids; what it knows of an id it keeps for as long as it lives."""
+    wanted = registered_message(schema, name)
+    kind = message_class(descriptor_set(schema), wanted)
+    known: set[tuple[int, tuple[int, ...]]] = set()
+
+    def check(schema_id: int, indexes: tuple[int, ...]) -> None:
+        files = descriptor_set(registry.by_id(schema_id))
+        written = message_name(files, indexes)
+        if written != wanted:
+            raise ValueError(f"this is a {written}, not a {wanted}")
+        if schema_id != schema.id:
+            _check_fields(message_class(files, written).DESCRIPTOR, kind.DESCRIPTOR, schema_id, ())
+
+    def decode(value: bytes) -> dict[str, Any]:
+        head = read_head(value)
+        indexes, start = read_indexes(value, head.start)
+        if (head.schema_id, indexes) not in known:
+            check(head.schema_id, indexes)
+            known.add((head.schema_id, indexes))
+        return _row(kind.FromString(value[start:]))
+
+    return decode
+
+
+def _check_fields(written: Any, wanted: Any, schema_id: int, seen: tuple[str, ...]) -> None:
+    """ValueError where a number is of another kind of value in the two versions of a message."""
+    if written.full_name in seen:
+        return
+    for number, own in wanted.fields_by_number.items():
+        other = written.fields_by_number.get(number)
+        if other is None:
+            continue
+        if _wire_kind(own) != _wire_kind(other):
+            raise ValueError(
+                f"field {number} of {wanted.full_name} has another type in schema {schema_id}: {other.name}"
+            )
+        if own.message_type is not None:
+            _check_fields(other.message_type, own.message_type, schema_id, (*seen, written.full_name))
+
+
+def _wire_kind(own: Any) -> str:
+    """Types with the same one can be read as each other ("Updating A Message Type" of Protobuf's guide)."""
+    kinds = {
+        "varint": (
+            own.TYPE_INT32,
+            own.TYPE_INT64,
+            own.TYPE_UINT32,
+            own.TYPE_UINT64,
+            own.TYPE_BOOL,
+            own.TYPE_ENUM,
+        ),
+        "zigzag": (own.TYPE_SINT32, own.TYPE_SINT64),
+        "4 bytes": (own.TYPE_FIXED32, own.TYPE_SFIXED32),
+        "8 bytes": (own.TYPE_FIXED64, own.TYPE_SFIXED64),
+        "text": (own.TYPE_STRING, own.TYPE_BYTES),
+    }
+    return next((name for name, types in kinds.items() if own.type in types), str(own.type))
+
+
+def registered_encoder(schema: RegisteredSchema, name: str | None) -> Encoder:
+    """Values with the schema's id and the message's path."""
+    files, message = descriptor_set(schema), registered_message(schema, name)
+    inner = _encoder(files, message)
+    head = head_bytes(schema.id) + indexes_bytes(message_indexes(files, message))
+    return lambda row: head + inner(row)
+
+
+def _encoder(files: bytes, name: str) -> Encoder:
+    kind = message_class(files, name)
 
     def encode(row: dict[str, Any]) -> bytes:
-        message = message_class()
+        message = kind()
         _fill(message, row)
         return bytes(message.SerializeToString())
 

@@ -21,14 +21,14 @@ _INDENTED: Final = 2  # from how many blanks on a line belongs to the one above
 
 
 @dataclass(slots=True)
-class Entry:
+class HeaderEntry:
     """A line of the head, with those that belong to it."""
 
     line: int
     name: str
     argument: str | None
     value: str
-    details: "list[Entry]" = field(default_factory=list)
+    details: "list[HeaderEntry]" = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -40,7 +40,7 @@ class Header:
     """All entries, and what follows them."""
 
     path: str
-    entries: tuple[Entry, ...]
+    entries: tuple[HeaderEntry, ...]
     text: str
     """The whole file: what follows the head keeps its line numbers."""
     body_line: int
@@ -58,7 +58,7 @@ def read_header(path: str, text: str, names: Sequence[str], variables: Mapping[s
             path, None, "a pipeline's file is SQL or Python: its name must end with .sql or .py"
         )
     mark = _MARKS[suffix]
-    entries: list[Entry] = []
+    entries: list[HeaderEntry] = []
     number = 0
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -77,7 +77,7 @@ def _take(
     path: str,
     number: int,
     comment: str,
-    entries: list[Entry],
+    entries: list[HeaderEntry],
     names: Sequence[str],
     variables: Mapping[str, str],
 ) -> None:
@@ -88,7 +88,7 @@ def _take(
         return
     name, argument = _split(match["name"], match["argument"], names)
     value = _filled(path, number, match["value"].strip(), variables)
-    entry = Entry(number, name, argument, value)
+    entry = HeaderEntry(number, name, argument, value)
     if len(match["indent"]) < _INDENTED:
         entries.append(entry)
     elif entries:

@@ -1,11 +1,12 @@
 """What is told about a batch: rows in and out, lag, time, state. From Spark's progress, as plain numbers."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from headrace.spark.pipeline.plan import OBSERVED
+from headrace.spark.pipeline.expectations import COUNTED
+from headrace.spark.pipeline.plan import OBSERVED, OBSERVED_IN
+from headrace.spark.source_progress import told_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +25,26 @@ class BatchReport:
     """Dropped, as they came later than the watermark allows."""
     ends: Mapping[str, Mapping[str, int]]
     """Where the batch ended, by topic and partition."""
+    bad_rows: int = 0
+    """Records that could not be parsed, whether they went to dead letters or were left out."""
+    tombstones: int = 0
+    """Records without a value that came in."""
+    violations: Mapping[str, int] = field(default_factory=dict)
+    """Rows that were not as expected, by condition; those that went to dead letters are bad rows too."""
+    pipeline: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {"event": "batch", **asdict(self)}
 
 
-def batch_report(query: str, progress: Mapping[str, Any]) -> BatchReport:
+def batch_report(query: str, progress: Mapping[str, Any], pipeline: str = "") -> BatchReport:
     """A report of what Spark's `StreamingQueryProgress` says as JSON."""
     observed = (progress.get("observedMetrics") or {}).get(OBSERVED)
     state = progress.get("stateOperators") or []
     sources = progress.get("sources") or []
     ends: dict[str, Mapping[str, int]] = {}
     for source in sources:
-        ends.update(_topics(_parsed(source.get("endOffset"))))
+        ends.update(_topics(told_offset(source.get("endOffset"))))
     lags = [_lag(source) for source in sources]
     known = [each for each in lags if each is not None]
     return BatchReport(
@@ -50,13 +58,39 @@ def batch_report(query: str, progress: Mapping[str, Any]) -> BatchReport:
         sum(int(each.get("memoryUsedBytes", 0)) for each in state),
         sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in state),
         ends,
+        _counted(progress, "bad"),
+        _counted(progress, "tombstones"),
+        _violations(progress),
+        pipeline,
     )
 
 
-def _parsed(offset: Any) -> dict[str, Any]:
-    if isinstance(offset, str):
-        offset = json.loads(offset)
-    return offset if isinstance(offset, dict) else {}
+def _violations(progress: Mapping[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, counts in (progress.get("observedMetrics") or {}).items():
+        for what, count in _as_mapping(counts).items() if name.startswith(OBSERVED_IN) else ():
+            if what.startswith(COUNTED) and count:
+                condition = what.removeprefix(COUNTED)
+                found[condition] = found.get(condition, 0) + int(count)
+    return found
+
+
+def _counted(progress: Mapping[str, Any], what: str) -> int:
+    """The sum over all inputs of what was counted there."""
+    observed = progress.get("observedMetrics") or {}
+    counts = [dict(_as_mapping(each)) for name, each in observed.items() if name.startswith(OBSERVED_IN)]
+    return sum(int(each.get(what) or 0) for each in counts)
+
+
+def input_counts(progress: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """What was counted of one input; None where nothing was."""
+    observed = (progress.get("observedMetrics") or {}).get(OBSERVED_IN + name)
+    return None if observed is None else _as_mapping(observed)
+
+
+def _as_mapping(given: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = given.asDict() if hasattr(given, "asDict") else given
+    return found
 
 
 def _topics(offset: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
@@ -67,10 +101,10 @@ def _topics(offset: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
 
 def _lag(source: Mapping[str, Any]) -> int | None:
     """How far the batch's end is behind the feed's."""
-    latest = _parsed(source.get("latestOffset"))
+    latest = told_offset(source.get("latestOffset"))
     if not latest:
         return None
-    ends = _topics(_parsed(source.get("endOffset")))
+    ends = _topics(told_offset(source.get("endOffset")))
     lag = 0
     for topic, numbers in _topics(latest).items():
         for partition, number in numbers.items():

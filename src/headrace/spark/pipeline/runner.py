@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
+from headrace.spark.cluster_check import missing_on_worker
 from headrace.spark.pipeline.errors import PipelineError
 from headrace.spark.pipeline.plan import FORMAT, PlannedQuery, plan, sink_options, spark_reason
-from headrace.spark.pipeline.reports import BatchReport, batch_report
-from headrace.spark.pipeline.spec import PipelineSpec
-from headrace.spark.sink.updates import FeedWriter
+from headrace.spark.pipeline.reports import BatchReport, batch_report, input_counts
+from headrace.spark.pipeline.spec import TABLE_KINDS, PipelineSpec
+from headrace.spark.session import is_connected
+from headrace.spark.sink import FeedWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +30,14 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.2
 _STOPPING_LOOK_S: Final = 0.01
 _REASON_CHARS_MAX: Final = 1000
+NO_TABLES: Final = (
+    "tables are committed by the driver's JVM, which Spark Connect does not give: write a feed, or run it "
+    "with --master or spark-submit"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StoppedQuery:
     """Where a query ended."""
 
     query: str
@@ -53,12 +59,15 @@ class Stop:
 class _Running:
     """A query that was started, and how far it was told about."""
 
-    def __init__(self, name: str, query: "StreamingQuery") -> None:
-        self.name = name
+    def __init__(self, planned: PlannedQuery, query: "StreamingQuery") -> None:
+        self.name = planned.name
+        self.pipeline = planned.pipeline
         self.query = query
+        self._checked = planned.checked
         self.last: BatchReport | None = None
         self._told = -1
         self._seen: tuple[object, ...] = ()
+        self._noted: set[tuple[object, ...]] = set()
 
     def news(self) -> list[BatchReport]:
         """Reports of batches that ended since the last call."""
@@ -69,7 +78,8 @@ class _Running:
         self._seen = seen
         found = []
         for each in self.query.recentProgress:
-            report = batch_report(self.name, _plain(each))
+            report = batch_report(self.name, _plain(each), self.pipeline)
+            self._note(_plain(each))
             # Spark repeats the last number while nothing comes in: that is no batch.
             if report.batch > self._told and (report.rows_in or report.rows_out or _ran(each)):
                 self._told = report.batch
@@ -77,10 +87,19 @@ class _Running:
                 found.append(report)
         return found
 
-    def stopped(self) -> Stop:
+    def _note(self, progress: Mapping[str, Any]) -> None:
+        """Tell the queries of dead letters where there is something for them."""
+        key = progress["batchId"], progress["timestamp"]
+        if key in self._noted:
+            return
+        self._noted.add(key)
+        for each in self._checked:
+            each.note(progress, input_counts(progress, each.name), has_run=_ran(progress))
+
+    def stopped(self) -> StoppedQuery:
         failure = self.query.exception()
         ends = {} if self.last is None else {topic: dict(each) for topic, each in self.last.ends.items()}
-        return Stop(
+        return StoppedQuery(
             self.name,
             None if self.last is None else self.last.batch,
             ends,
@@ -96,20 +115,33 @@ def run(
     tell: Callable[[BatchReport], None],
     should_stop: Callable[[], bool],
     started: Callable[[Sequence[str]], None] = lambda _: None,
-) -> list[Stop]:
+) -> list[StoppedQuery]:
     """Run a file's pipeline until it ends by itself, fails, or `should_stop` says so."""
-    planned = plan(spark, spec, brokers)
+    return run_all(spark, [spec], brokers, tell=tell, should_stop=should_stop, started=started)
+
+
+def run_all(
+    spark: "SparkSession",
+    specs: Sequence[PipelineSpec],
+    brokers: str,
+    *,
+    tell: Callable[[BatchReport], None],
+    should_stop: Callable[[], bool],
+    started: Callable[[Sequence[str]], None] = lambda _: None,
+) -> list[StoppedQuery]:
+    """The same of several files, in one session."""
+    planned: list[PlannedQuery] = []
+    for spec in specs:
+        for output in spec.outputs if is_connected(spark) else ():
+            if output.kind in TABLE_KINDS:
+                raise PipelineError(spec.header.path, output.line, NO_TABLES)
+        planned += plan(spark, spec, brokers)
     try:
-        return run_queries(
-            planned,
-            spec.trigger,
-            spec.brokers or brokers,
-            tell=tell,
-            should_stop=should_stop,
-            started=started,
-        )
+        return run_queries(planned, {}, brokers, tell=tell, should_stop=should_stop, started=started)
     except PySparkException as error:  # what Spark only checks when a query starts
-        raise PipelineError(spec.header.path, spec.header.body_line, spark_reason(error)) from error
+        header = specs[0].header
+        line = header.body_line if len(specs) == 1 else None
+        raise PipelineError(header.path, line, spark_reason(error)) from error
 
 
 def run_queries(
@@ -120,22 +152,29 @@ def run_queries(
     tell: Callable[[BatchReport], None],
     should_stop: Callable[[], bool],
     started: Callable[[Sequence[str]], None] = lambda _: None,
-) -> list[Stop]:
+) -> list[StoppedQuery]:
     """Run until all queries end by themselves, one fails, or `should_stop` says so.
 
     The others are stopped with one that fails: half a pipeline is worse than none.
     """
     running: list[_Running] = []
+    # What the main queries tell their dead letters is all there when they have read what there was and ended.
+    later = [each for each in planned if each.is_after_main and _is_bounded(each, trigger)]
     try:
         for each in planned:
-            query = _start(each, trigger, brokers)
-            running.append(_Running(each.name, query))
-        started([each.name for each in running])
-        while any(each.query.isActive for each in running):
+            if each not in later:
+                query = _start(each, trigger, brokers)
+                running.append(_Running(each, query))
+        started([each.name for each in planned])
+        while later or any(each.query.isActive for each in running):
+            active = {each.pipeline for each in running if each.query.isActive}
             _tell_all(running, tell)
             if should_stop() or any(each.query.exception() for each in running):
                 _stop_all(running, tell)
                 break
+            ready = [each for each in later if each.pipeline not in active]
+            running += [_Running(each, _start(each, trigger, brokers)) for each in ready]
+            later = [each for each in later if each not in ready]
             time.sleep(_LOOK_S)
     finally:
         for each_running in running:
@@ -144,9 +183,18 @@ def run_queries(
     return [each.stopped() for each in running]
 
 
+def _is_bounded(planned: PlannedQuery, trigger: Mapping[str, str | bool]) -> bool:
+    own = trigger if planned.trigger is None else planned.trigger
+    return bool(own.get("availableNow"))
+
+
 def _start(planned: PlannedQuery, trigger: Mapping[str, str | bool], brokers: str) -> "StreamingQuery":
     output = planned.output
-    writer: Any = planned.rows.writeStream.outputMode(output.mode).queryName(planned.name)
+    trigger = trigger if planned.trigger is None else planned.trigger
+    brokers = planned.brokers or brokers
+    writer: Any = planned.rows.writeStream.outputMode(
+        "update" if output.mode == "upsert" else output.mode
+    ).queryName(planned.name)
     writer = writer.option("checkpointLocation", planned.checkpoint)
     if trigger:
         writer = writer.trigger(**trigger)
@@ -200,6 +248,9 @@ def _ran(progress: Any) -> bool:
 
 def failure_reason(error: Any) -> str:
     """The cause of a failed query, without the JVM's and Python's stacks."""
+    missing = missing_on_worker(str(error))
+    if missing is not None:
+        return missing
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if _is_raised(line)]
     reason = own[-1] if own else spark_reason(error)

@@ -7,22 +7,38 @@ topic has in a remote store is added where the user says how to reach it.
 """
 
 import contextlib
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
-from headrace.clients.places import Place
+from headrace.clients import OffsetAndTimestamp, OffsetSpec
+from headrace.clients.errors import RefusedError
+from headrace.clients.remote_logs import ClusterRemoteLogs
 from headrace.log.disk import Disk
 from headrace.spark.options import ReadOptions
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.folders import partition_folders
 from headrace.spark.segments.manifest import PartitionManifest
-from headrace.spark.segments.remote_manifests import RemoteTiers
+from headrace.spark.segments.remote_tier import (
+    RemoteLineages,
+    RemoteTier,
+    StoreAddress,
+    open_remote,
+    without_gaps,
+)
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache
+from headrace.tiered.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 
 if TYPE_CHECKING:  # tasks have no use for an administrator
-    from headrace.clients import Admin
-    from headrace.clients.administering.topics import PartitionDescription
+    from headrace.clients import Admin, TopicPartitionInfo
+
+log = logging.getLogger(__name__)
 
 
 class BrokerManifests:
@@ -38,10 +54,10 @@ class BrokerManifests:
         self, admin: "Admin", partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, PartitionManifest]:
         """What can be read of these partitions now."""
-        bounds = admin.find_offsets(
-            dict.fromkeys(partitions, Place.LATEST), is_committed=self._options.is_committed
+        bounds = admin.list_offsets(
+            dict.fromkeys(partitions, OffsetSpec.LATEST), is_committed=self._options.is_committed
         )
-        starts = admin.find_offsets(dict.fromkeys(partitions, Place.EARLIEST))
+        starts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         tiers = {} if self._remote is None else self._remote.of(admin, starts)
         found = {}
         for topic in admin.describe_topics(sorted({each.topic for each in partitions})):
@@ -64,7 +80,7 @@ class BrokerManifests:
         self,
         admin: "Admin",
         partition: TopicPartition,
-        described: "PartitionDescription",
+        described: "TopicPartitionInfo",
         manifest: PartitionManifest,
     ) -> PartitionManifest:
         """The manifest with its folder, and with the segments in it where they can be seen from here."""
@@ -103,3 +119,56 @@ class BrokerManifests:
         with contextlib.suppress(NotInFilesError):
             return manifest.listed(self._disk)
         return manifest
+
+
+class RemoteTiers:
+    """Which segments of tiered partitions are in the remote store, and are the ones to be read.
+
+    ListOffsets tells where a partition's local part starts and how far the remote one reaches, with the epoch
+    of its last record; the records of `__remote_log_metadata` tell the segments, and the epochs beside the
+    last one in the store which of them are this log's.
+
+    It asks through an administrator that somebody else keeps, and remembers what it has read.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._address = StoreAddress(options.store_url, options.store_class, options.store_settings)
+        self._lineages = RemoteLineages(open_remote(self._address))
+        self._logs = ClusterRemoteLogs(options.settings)
+
+    def of(
+        self, admin: "Admin", starts: Mapping[TopicPartition, OffsetAndTimestamp]
+    ) -> dict[TopicPartition, RemoteTier]:
+        """What lies in front of the local parts of partitions whose logs start there."""
+        try:
+            local_starts = admin.list_offsets(dict.fromkeys(starts, OffsetSpec.EARLIEST_LOCAL))
+            tiered = [each for each in starts if starts[each].offset < local_starts[each].offset]
+            ends = admin.list_offsets(dict.fromkeys(tiered, OffsetSpec.LATEST_TIERED)) if tiered else {}
+        except RefusedError as error:
+            log.warning("brokers do not tell of tiers, records are read without the store: %s", error)
+            return {}
+        wanted = [each for each in tiered if ends[each].offset >= 0]
+        if not wanted:
+            return {}
+        topics = admin.describe_topics(sorted({each.topic for each in wanted}))
+        ids = {topic.name: topic.topic_id for topic in topics}
+        whole = {each: TopicIdPartition(TopicId(uuid_bytes(ids[each.topic])), each) for each in wanted}
+        logs = self._logs.of(admin, whole.values())
+        found = {}
+        for partition, with_id in whole.items():
+            segments = self._readable(logs[with_id], ends[partition])
+            kept = without_gaps(segments, local_starts[partition].offset)
+            if kept:
+                found[partition] = RemoteTier(self._address, kept)
+        return found
+
+    def _readable(
+        self, remote: RemoteLogMetadataCache, end: OffsetAndTimestamp
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Those of the log whose remote part ends with this record."""
+        last = [
+            each
+            for each in remote.in_states(RemoteLogSegmentState.COPY_FINISHED)
+            if each.start_offset <= end.offset <= each.end_offset and each.epoch_at(end.offset) == end.epoch
+        ]
+        return self._lineages.readable(remote, last[-1]) if last else []

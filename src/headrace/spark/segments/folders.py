@@ -7,20 +7,41 @@ How far records may be read is said by the high watermark. A broker writes it do
 it stops (`replication-offset-checkpoint` of the log directory), so what a killed broker wrote last may lie
 behind it and is not shown: nobody knows whether it was replicated. Where there is no such file, as in a copy
 of a single partition's folder, the log is read to the end of its last whole batch.
+
+Of a tiered topic a folder holds the end only. Where the user names the store, what is in front of it is read
+there (`folder_tiers.py`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from headrace.base.errors import InvalidBytesError
-from headrace.base.ids import TopicPartition
-from headrace.log.checkpoints import decode_offsets
+from headrace.base.ids import TopicPartition, uuid_text
+from headrace.base.internal_topics import REMOTE_LOG_TOPIC
+from headrace.clients import OffsetSpec
+from headrace.log.batch_scan import OldFormatError, scan_headers
+from headrace.log.checkpoints import decode_offsets, decode_partition_metadata
 from headrace.log.disk import Disk
-from headrace.log.file_names import CLUSTER_METADATA, HIGH_WATERMARKS, LOG_STARTS, parse_partition_folder
+from headrace.log.file_names import (
+    CLUSTER_METADATA,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    TIME_INDEX,
+    parse_partition_folder,
+)
+from headrace.log.system_disk import SystemDisk
+from headrace.log.time_index import TimeIndex, without_reserve
+from headrace.records.batch import find_record
+from headrace.spark.offsets import Offsets, PartitionOffsets, TopicPartitions
 from headrace.spark.option_values import OptionError
-from headrace.spark.segments.listing import ListedSegment, list_segments
+from headrace.spark.options import ReadOptions
+from headrace.spark.segments.errors import DamagedSegmentError
+from headrace.spark.segments.folder_tiers import FolderTiers
+from headrace.spark.segments.listing import ListedSegment, list_segments, segment_stem
 from headrace.spark.segments.manifest import PartitionManifest
-from headrace.spark.segments.places import end_of_batches
+from headrace.spark.segments.places import end_of_batches, open_segment, position_of
 from headrace.spark.segments.transactions import decide
 
 INTERNAL_PREFIX: Final = "__"
@@ -87,23 +108,40 @@ def _offsets(disk: Disk, log_dir: str, name: str) -> Mapping[TopicPartition, int
 class FolderManifests:
     """Says what can be read of folders; it remembers where logs ended that have not grown since."""
 
-    def __init__(self, disk: Disk, *, is_committed: bool) -> None:
-        self._disk, self._is_committed = disk, is_committed
+    def __init__(self, disk: Disk, *, is_committed: bool, tiers: FolderTiers | None = None) -> None:
+        self._disk, self._is_committed, self._tiers = disk, is_committed, tiers
         self._ends: dict[str, tuple[ListedSegment, tuple[int, bool]]] = {}
 
-    def of(self, places: Iterable[FoundFolder]) -> PartitionManifest:
+    def of(self, partition: TopicPartition, places: Iterable[FoundFolder]) -> PartitionManifest:
         """Of a partition, from that of its folders that reaches furthest."""
-        return max(map(self._manifest, places), key=lambda each: each.bound)
+        return max((self._manifest(partition, each) for each in places), key=lambda each: each.bound)
 
-    def _manifest(self, place: FoundFolder) -> PartitionManifest:
-        segments = list_segments(self._disk, place.path)
-        start = max(place.log_start or 0, segments[0].base_offset if segments else 0)
-        bound = max(start, self._bound(place, segments))
+    def _manifest(self, partition: TopicPartition, place: FoundFolder) -> PartitionManifest:
+        local = list_segments(self._disk, place.path)
+        first = local[0].base_offset if local else 0
+        # A log that begins before its first file is a tiered one: what is missing is in the brokers' store,
+        # and who reads it here without that is told so.
+        start = first if place.log_start is None else place.log_start
+        bound = max(start, self._bound(place, local))
+        found = PartitionManifest(place.path, start, bound, local)
+        if self._tiers is not None and (place.log_start is None or start < first):
+            found = self._with_remote(self._tiers, partition, found, first)
         if not self._is_committed:
-            return PartitionManifest(place.path, start, bound, segments)
-        decided = decide(self._disk, place.path, segments, bound)
-        stable = max(start, decided.last_stable_offset)
-        return PartitionManifest(place.path, start, stable, segments, decided.aborted)
+            return found
+        decided = decide(found.disk(self._disk), place.path, found.segments, bound)
+        stable = max(found.start, decided.last_stable_offset)
+        return replace(found, bound=stable, aborted=decided.aborted)
+
+    def _with_remote(
+        self, tiers: FolderTiers, partition: TopicPartition, local: PartitionManifest, first: int
+    ) -> PartitionManifest:
+        remote = tiers.of(partition, local.folder, first)
+        if remote is None:
+            return local
+        start, begins = local.start, remote.segments[0].start_offset
+        if start == first or start < begins <= tiers.removed_to(partition, local.folder):
+            start = begins  # nobody wrote it down, or the store has let go of more since then
+        return replace(local, start=start, remote=remote).listed(self._disk)
 
     def _bound(self, place: FoundFolder, segments: tuple[ListedSegment, ...]) -> int:
         """The high watermark, or where the batches end if that is known to be less, or all there is to know.
@@ -123,3 +161,135 @@ class FolderManifests:
         if known is None or known[0] != last:
             known = self._ends[path] = last, end_of_batches(self._disk, path, last.base_offset)
         return known[1]
+
+
+class FolderOffsets(PartitionOffsets):
+    """Looks into the folders each time it is asked: a broker that runs elsewhere may write on."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        assert options.path is not None
+        self._path = options.path
+        self._disk = SystemDisk()
+        self._tiers = FolderTiers(options, self._disk) if options.has_store else None
+        self._manifests = FolderManifests(self._disk, is_committed=options.is_committed, tiers=self._tiers)
+
+    def _topics(self, names: Sequence[str] | None = None) -> dict[str, TopicPartitions]:
+        numbers: dict[str, list[int]] = {}
+        ids: dict[str, str | None] = {}
+        for (topic, number), places in sorted(partition_folders(self._disk, self._path).items()):
+            numbers.setdefault(topic, []).append(number)
+            if topic not in ids:
+                ids[topic] = self._topic_id(places[0].path)
+        return {
+            topic: TopicPartitions(found, topic.startswith(INTERNAL_PREFIX), ids[topic])
+            for topic, found in numbers.items()
+        }
+
+    def _topic_id(self, folder: str) -> str | None:
+        """As the broker has written it down; None in a copy that leaves that out."""
+        try:
+            return uuid_text(
+                decode_partition_metadata(self._disk.read_file(f"{folder}/{PARTITION_METADATA}"))
+            )
+        except (OSError, InvalidBytesError):
+            return None
+
+    def _at(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        manifests = self.manifests(times)
+        return {partition: self._find(manifests[partition], time) for partition, time in times.items()}
+
+    def manifests(
+        self, partitions: Mapping[TopicPartition, object]
+    ) -> dict[TopicPartition, PartitionManifest]:
+        """What can be read of these partitions now."""
+        folders = partition_folders(self._disk, self._path)
+        missing = set(partitions).difference(folders)
+        if missing:
+            raise OptionError(f"option path: {self._path} has no partition {min(missing)}")
+        if self._tiers is not None:
+            self._tiers.read(self._remote_log_metadata(folders))
+        return {each: self._manifests.of(each, folders[each]) for each in partitions}
+
+    def _remote_log_metadata(
+        self, folders: Mapping[TopicPartition, Sequence[FoundFolder]]
+    ) -> dict[TopicPartition, PartitionManifest]:
+        """To the last whole batch, wherever the high watermark is."""
+        manifests = FolderManifests(self._disk, is_committed=False)
+        found = {
+            each: manifests.of(each, [place._replace(high_watermark=None) for place in places])
+            for each, places in folders.items()
+            if each.topic == REMOTE_LOG_TOPIC
+        }
+        if not found:
+            raise OptionError(
+                f"option path: {self._path} has no partition of {REMOTE_LOG_TOPIC}, which tells what is in "
+                "the store: name a whole log directory, or kafka.bootstrap.servers to ask the brokers"
+            )
+        return found
+
+    def _find(self, manifest: PartitionManifest, time: int) -> int:
+        if time == OffsetSpec.EARLIEST:
+            return manifest.start
+        if time == OffsetSpec.LATEST:
+            return manifest.bound
+        found = first_at(
+            manifest.disk(self._disk),
+            manifest.folder,
+            manifest.segments,
+            time,
+            start=manifest.start,
+            bound=manifest.bound,
+        )
+        return -1 if found is None else found[0]
+
+
+def first_at(
+    disk: Disk, folder: str, segments: Sequence[ListedSegment], timestamp: int, *, start: int, bound: int
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record in [start, bound) that is not older; None without one.
+
+    Found as a broker does it: by the time indexes, then over a few batches.
+    """
+    for number, segment in enumerate(segments):
+        if segment.base_offset >= bound:
+            return None
+        index = _load(disk, folder, segment.base_offset)
+        is_last = number + 1 == len(segments)
+        if not is_last and (segments[number + 1].base_offset <= start or 0 <= index.last()[0] < timestamp):
+            continue
+        # No record before this offset is young enough. Records of the same time may precede the entry's.
+        search_from = max(index.lookup(timestamp - 1)[1], start)
+        found = _search(disk, folder, segment.base_offset, timestamp, search_from, start)
+        if found is not None:
+            return found if found[0] < bound else None
+    return None
+
+
+def _load(disk: Disk, folder: str, base_offset: int) -> TimeIndex:
+    """A segment's time index, empty where it is missing or not one."""
+    try:
+        data = without_reserve(disk.read_file(segment_stem(folder, base_offset) + TIME_INDEX))
+        index = TimeIndex(base_offset, data)
+        index.check()
+    except (OSError, InvalidBytesError):
+        return TimeIndex(base_offset, b"")
+    return index
+
+
+def _search(
+    disk: Disk, folder: str, base_offset: int, timestamp: int, search_from: int, start: int
+) -> tuple[int, int] | None:
+    file = open_segment(disk, folder, base_offset)
+    position = position_of(disk, folder, base_offset, file, search_from)
+    try:
+        for at, header in scan_headers(file, position, file.size()):
+            if header.max_timestamp < timestamp or header.last_offset < start:
+                continue
+            batch = file.read(at, header.size)
+            found = find_record(batch, timestamp_min=timestamp, offset_min=start)
+            if found is not None:
+                return found
+    except (InvalidBytesError, OldFormatError) as error:
+        raise DamagedSegmentError(f"{file.path}, searched for time {timestamp}: {error}") from None
+    return None

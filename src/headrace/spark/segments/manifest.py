@@ -12,7 +12,7 @@ from headrace.log.checkpoints import decode_partition_metadata
 from headrace.log.disk import Disk
 from headrace.log.file_names import META_PROPERTIES, PARTITION_METADATA
 from headrace.log.meta_properties import decode_meta_properties
-from headrace.log.txn_index import AbortedTxn
+from headrace.log.transaction_index import AbortedTxn
 from headrace.spark.segments.errors import NotInFilesError
 from headrace.spark.segments.listing import ListedSegment, list_segments, number_of
 from headrace.spark.segments.remote_tier import RemoteTier, TieredDisk, open_remote

@@ -10,6 +10,7 @@ and deleted, only the remote ones are shown; the rest is then not in the files, 
 """
 
 import builtins
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,19 +18,30 @@ from functools import cache
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
+from headrace.log.checkpoints import decode_epochs
 from headrace.log.disk import Disk, File
-from headrace.log.file_names import INDEX, LOG, SNAPSHOT, TXN_INDEX, offset_name, parse_segment_file
-from headrace.log.producer_snapshot import decode_snapshot
+from headrace.log.file_names import (
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    offset_name,
+    parse_segment_file,
+)
+from headrace.log.leader_epoch_file_cache import LeaderEpochFileCache
+from headrace.log.producer_snapshots import decode_snapshot
 from headrace.log.system_disk import SystemDisk
-from headrace.node.store_opening import STORE_CLASS, STORE_PREFIX, open_broker_store
 from headrace.spark.segments.errors import NotInFilesError
-from headrace.tiered.custom_metadata import store_of
-from headrace.tiered.remote_segment import RemoteSegment
-from headrace.tiered.store import RemoteStore, RemoteStoreError, read_whole
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache, lineage_end
+from headrace.tiered.remote_storage import RemoteStorageError, RemoteStorageManager, read_whole, store_of
+from headrace.tiered.segment_metadata import EPOCHS, RemoteLogSegmentMetadata, TopicIdPartition
 from headrace.tiered.stores.object_disk import PIECE_BYTES, ObjectDisk, ObjectFile
-from headrace.tiered.stores.opening import open_url
+from headrace.tiered.stores.opening import STORE_CLASS, STORE_PREFIX, open_broker_store, open_url
 
-_SUFFIXES: Final = (LOG, INDEX, TXN_INDEX)
+log = logging.getLogger(__name__)
+
+_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 # As much as is unpacked at a time: one such range is on its way while the one before it is worked on.
 _AHEAD_BYTES: Final = 8 << 20
 
@@ -48,7 +60,7 @@ class StoreAddress:
 
 
 @cache
-def open_remote(address: StoreAddress) -> RemoteStore:
+def open_remote(address: StoreAddress) -> RemoteStorageManager:
     """A store, opened once in a process; SettingError where what names it is wrong."""
     settings = dict(address.settings)
     if address.class_name is None:
@@ -65,7 +77,7 @@ class RemoteTier:
     """Segments of one partition in a store: in order, each from where the one before it ends, or earlier."""
 
     store: StoreAddress
-    segments: tuple[RemoteSegment, ...]
+    segments: tuple[RemoteLogSegmentMetadata, ...]
 
     @property
     def end_offset(self) -> int:
@@ -74,7 +86,7 @@ class RemoteTier:
     def within(self, start: int, end: int, *, is_committed: bool) -> "RemoteTier | None":
         """What a task needs that reads [start, end): its segments; and where it reads only what is committed,
         later ones that tell of transactions."""
-        kept: list[RemoteSegment] = []
+        kept: list[RemoteLogSegmentMetadata] = []
         later = 0
         for each in self.segments:
             if each.end_offset < start:
@@ -86,7 +98,7 @@ class RemoteTier:
             kept.append(each)
         return replace(self, segments=tuple(kept)) if kept else None
 
-    def decides(self, store: RemoteStore, upto: int) -> bool:
+    def decides(self, store: RemoteStorageManager, upto: int) -> bool:
         """Whether the lists beside these segments have all aborted transactions with records below `upto`: so
         it is where no such transaction was open at the end of one of them, as its snapshot tells.
         """
@@ -94,16 +106,18 @@ class RemoteTier:
         for segment in behind[:_SNAPSHOTS_MAX]:
             try:
                 entries = decode_snapshot(read_whole(store_of(store, segment), segment.object_name(SNAPSHOT)))
-            except (RemoteStoreError, InvalidBytesError):
+            except (RemoteStorageError, InvalidBytesError):
                 continue
             if not any(0 <= each.txn_first_offset < upto for each in entries):
                 return True
         return False
 
 
-def without_gaps(segments: Sequence[RemoteSegment], upto: int) -> tuple[RemoteSegment, ...]:
+def without_gaps(
+    segments: Sequence[RemoteLogSegmentMetadata], upto: int
+) -> tuple[RemoteLogSegmentMetadata, ...]:
     """Of segments in order, the last ones that follow each other and reach `upto`; none where they do not."""
-    kept: list[RemoteSegment] = []
+    kept: list[RemoteLogSegmentMetadata] = []
     for segment in reversed(segments):
         if segment.end_offset + 1 < upto:
             break
@@ -112,13 +126,46 @@ def without_gaps(segments: Sequence[RemoteSegment], upto: int) -> tuple[RemoteSe
     return tuple(reversed(kept))
 
 
+class RemoteLineages:
+    """The epochs that logs had when their segments were copied: a file beside each segment in the store.
+
+    A copy that a deposed leader made of records that the log lost since must not be read.
+    """
+
+    def __init__(self, store: RemoteStorageManager) -> None:
+        self._store = store
+        self._known: dict[TopicIdPartition, tuple[bytes, LeaderEpochFileCache]] = {}
+
+    def readable(
+        self, remote: RemoteLogMetadataCache, last: RemoteLogSegmentMetadata
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Segments up to a last one, all of whose records are those of the log that has it; in order."""
+        lineage = self._of(last)
+        return [
+            each for each in remote.readable(lineage) if lineage_end(lineage, each) == each.end_offset + 1
+        ]
+
+    def _of(self, segment: RemoteLogSegmentMetadata) -> LeaderEpochFileCache:
+        """A log's epochs up to this segment; none where they cannot be read."""
+        segment_id, known = self._known.get(segment.partition, (b"", LeaderEpochFileCache()))
+        if segment_id != segment.segment_id:
+            name = segment.object_name(EPOCHS)
+            try:
+                known = LeaderEpochFileCache(decode_epochs(read_whole(store_of(self._store, segment), name)))
+            except (RemoteStorageError, InvalidBytesError) as error:
+                log.warning("records are read without the remote store: %s: %s", name, error)
+                return LeaderEpochFileCache()
+            self._known[segment.partition] = segment.segment_id, known
+        return known
+
+
 class TieredDisk(ObjectDisk):
     """A disk on which some folders show what is in a store as well. It is only read."""
 
-    def __init__(self, disk: Disk, store: RemoteStore, tiers: Mapping[str, RemoteTier]) -> None:
+    def __init__(self, disk: Disk, store: RemoteStorageManager, tiers: Mapping[str, RemoteTier]) -> None:
         super().__init__(store)
         self._disk = disk
-        self._objects: dict[str, RemoteSegment] = {
+        self._objects: dict[str, RemoteLogSegmentMetadata] = {
             f"{folder}/{offset_name(segment.start_offset)}": segment
             for folder, tier in tiers.items()
             for segment in tier.segments
@@ -139,7 +186,7 @@ class TieredDisk(ObjectDisk):
             raise FileNotFoundError(path)
         try:
             return read_whole(store_of(self._store, segment), segment.object_name(path[path.rindex(".") :]))
-        except RemoteStoreError as error:
+        except RemoteStorageError as error:
             raise NotInFilesError(f"it cannot be read: {error}") from error
 
     def size(self, path: str) -> int:
@@ -176,7 +223,7 @@ class TieredDisk(ObjectDisk):
         except OSError:  # on another machine
             return []
 
-    def _segment(self, path: str) -> RemoteSegment | None:
+    def _segment(self, path: str) -> RemoteLogSegmentMetadata | None:
         stem, dot, suffix = path.rpartition(".")
         return self._objects.get(stem) if dot + suffix in _SUFFIXES else None
 
@@ -186,7 +233,7 @@ class AheadFile(ObjectFile):
     NotInFilesError where the store fails: a broker may do better.
     """
 
-    def __init__(self, store: RemoteStore, name: str, size: int) -> None:
+    def __init__(self, store: RemoteStorageManager, name: str, size: int) -> None:
         super().__init__(store, name, size)
         self._last, self._last_start = b"", 0
         self._ahead: Future[bytes] | None = None

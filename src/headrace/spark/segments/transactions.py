@@ -16,9 +16,9 @@ from headrace.base.errors import InvalidBytesError
 from headrace.log.batch_scan import OldFormatError, scan_headers
 from headrace.log.disk import Disk, File
 from headrace.log.file_names import SNAPSHOT, TXN_INDEX, parse_segment_file
-from headrace.log.producer_snapshot import SnapshotEntry, decode_snapshot
-from headrace.log.producer_states import ProducerStates
-from headrace.log.txn_index import ENTRY_BYTES, AbortedTxn, read_aborted
+from headrace.log.producer_snapshots import ProducerEntry, decode_snapshot
+from headrace.log.producer_state_manager import ProducerStateManager
+from headrace.log.transaction_index import ENTRY_BYTES, AbortedTxn, read_aborted
 from headrace.records.batch import BatchHeader
 from headrace.spark.segments.errors import DamagedSegmentError, NotInFilesError
 from headrace.spark.segments.listing import ListedSegment, number_of, segment_stem
@@ -65,7 +65,7 @@ def _listed(disk: Disk, folder: str, segment: ListedSegment) -> list[AbortedTxn]
 
 def decide(disk: Disk, folder: str, segments: Sequence[ListedSegment], bound: int) -> Decided:
     """Follow the transactions from the latest snapshot up to `bound`, the high watermark."""
-    producers = ProducerStates()
+    producers = ProducerStateManager()
     start = _restore(disk, folder, producers, segments, bound)
     aborted = []
     for header, batch in _batches_of_producers(disk, folder, segments, start, bound):
@@ -79,7 +79,7 @@ def decide(disk: Disk, folder: str, segments: Sequence[ListedSegment], bound: in
 
 
 def _restore(
-    disk: Disk, folder: str, producers: ProducerStates, segments: Sequence[ListedSegment], bound: int
+    disk: Disk, folder: str, producers: ProducerStateManager, segments: Sequence[ListedSegment], bound: int
 ) -> int:
     """Producers of the latest usable snapshot not behind `bound`; the offset from which to follow them."""
     parsed = [parse_segment_file(name) for name in disk.list(folder)]
@@ -93,7 +93,7 @@ def _restore(
     return first
 
 
-def _snapshot(disk: Disk, path: str) -> list[SnapshotEntry] | None:
+def _snapshot(disk: Disk, path: str) -> list[ProducerEntry] | None:
     try:
         return decode_snapshot(disk.read_file(path))
     except (FileNotFoundError, InvalidBytesError):

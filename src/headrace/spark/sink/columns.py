@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink import SinkError
 
 _BYTES: Final = (StringType, BinaryType)
 _HEADERS: Final = ArrayType(

@@ -13,11 +13,10 @@ wait for transaction.timeout.ms: a batch that was decided and is not finished in
 is an error.
 """
 
-import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from typing import Final
 
 import pyarrow as pa
@@ -26,13 +25,13 @@ from headrace.base.error_codes import ErrorCode
 from headrace.clients import Producer
 from headrace.clients.errors import ClientError, RefusedError, UnsupportedError
 from headrace.spark.options import WriteOptions
+from headrace.spark.sink import SinkError
 from headrace.spark.sink.columns import WriteColumns
-from headrace.spark.sink.decision_log import DecisionLog
-from headrace.spark.sink.decisions import PREFIX, Decision, SinkTransaction
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.commit_message import TaskCommitMessage, TaskIdentity
+from headrace.spark.sink.decision_log import PREFIX, BatchDecision, DecisionLog, SinkTransaction
 from headrace.spark.sink.producers import opened_producer, producer_settings
-from headrace.spark.sink.receipts import Receipt, TaskIdentity
-from headrace.spark.sink.sending import send_rows
+from headrace.spark.sink.rows import send_rows
+from headrace.spark.worker import WorkerClients
 
 # Batches that share transactional ids are so far apart: a stray attempt of one cannot meet the other.
 _SLOTS: Final = 8
@@ -49,8 +48,8 @@ _REFUSES_TWO_PHASE: Final = frozenset(
 )
 _ENDING_THREADS: Final = 8
 
-_logs: dict[tuple[object, ...], DecisionLog] = {}
-_without_two_phase: set[str] = set()
+# The decision logs that no task of this worker uses now.
+_LOGS: Final = WorkerClients(DecisionLog.close)
 
 
 class ExactlyOnce:
@@ -65,41 +64,43 @@ class ExactlyOnce:
         self._sink_id = options.sink_id
         self._job = uuid.uuid4().hex  # of a batch write, which has no query
 
-    def write(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> Receipt:
+    def write(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> TaskCommitMessage:
         sink, query, run, batch = self._names(task)
-        log = self._log(sink)
-        decision = log.claim(run).decision
-        if decision is not None and decision.is_about(query, batch):
-            return Receipt(task, {})
-        name = f"{PREFIX}{sink}/{run}/{batch % _SLOTS}/{task.partition}/{task.attempt}"
-        with self._producer(name) as producer:
+        with self._log(sink) as log:
+            decision = log.claim(run).decision
+            if decision is not None and decision.is_about(query, batch):
+                return TaskCommitMessage(task, {})
+            name = f"{PREFIX}{sink}/{run}/{batch % _SLOTS}/{task.partition}/{task.attempt}"
+            opened = self._opened(log, name)
+        with closing(opened) as producer:  # what was prepared stays open, all else is aborted
             producer.begin_transaction()
             written = send_rows(producer, batches, self._columns, self._topic)
             if not written:
-                return Receipt(task, {})
-            return Receipt(task, written, SinkTransaction(name, *producer.prepare_transaction()))
+                return TaskCommitMessage(task, {})
+            return TaskCommitMessage(task, written, SinkTransaction(name, *producer.prepare_transaction()))
 
-    def commit(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
-        tasks = [receipt.task for receipt in receipts if receipt is not None]
+    def commit(self, messages: Sequence[TaskCommitMessage | None], batch_id: int | None) -> None:
+        tasks = [message.task for message in messages if message is not None]
         if not tasks:
             return
         sink, query, run, batch = self._names(tasks[0])
-        log = self._log(sink)
-        before = log.claim(run).decision
-        is_repeat = before is not None and before.is_about(query, batch)
-        if before is not None and (is_repeat or before.run != run):
-            self._finish(log, before)  # who decided that may have died before it was done
-        found = tuple(each.transaction for each in receipts if each is not None and each.transaction)
-        if found and not is_repeat:
-            self._finish(log, log.decide(Decision(run, query, batch, found)))
-        self._sweep(log, sink, run)
+        with self._log(sink, is_last=sink == self._job) as log:
+            before = log.claim(run).decision
+            is_repeat = before is not None and before.is_about(query, batch)
+            if before is not None and (is_repeat or before.run != run):
+                self._finish(log, before)  # who decided that may have died before it was done
+            found = tuple(each.transaction for each in messages if each is not None and each.transaction)
+            if found and not is_repeat:
+                self._finish(log, log.decide(BatchDecision(run, query, batch, found)))
+            self._sweep(log, sink, run)
 
-    def abort(self, receipts: Sequence[Receipt | None], batch_id: int | None) -> None:
+    def abort(self, messages: Sequence[TaskCommitMessage | None], batch_id: int | None) -> None:
         """Give up what is not decided. What fails here is left to the next run, which sweeps too."""
-        tasks = [receipt.task for receipt in receipts if receipt is not None]
+        tasks = [message.task for message in messages if message is not None]
         if tasks:
             sink, _, run, _ = self._names(tasks[0])
-            self._sweep(self._log(sink), sink, run)
+            with self._log(sink, is_last=sink == self._job) as log:
+                self._sweep(log, sink, run)
 
     def _names(self, task: TaskIdentity) -> tuple[str, str, str, int]:
         """Sink, query, run and batch."""
@@ -107,41 +108,29 @@ class ExactlyOnce:
             return self._sink_id or self._job, self._job, self._job, 0
         return self._sink_id or task.query_id, task.query_id, task.run_id or self._job, task.batch_id or 0
 
-    def _log(self, sink: str) -> DecisionLog:
-        # A fork has its parent's table and none of its threads.
-        key = (os.getpid(), sink, *sorted(self._settings.items()))
-        if key not in _logs:
-            _logs[key] = DecisionLog(self._settings, sink)
-        return _logs[key]
+    def _log(self, sink: str, *, is_last: bool = False) -> AbstractContextManager[DecisionLog]:
+        """The sink's log for one task, or for one commit, which is a batch write's last use of it."""
+        key = (sink, *sorted(self._settings.items()))
+        return _LOGS.lent(key, lambda: DecisionLog(self._settings, sink), is_last=is_last)
 
     # A task's transaction
 
-    @contextmanager
-    def _producer(self, name: str) -> Iterator[Producer]:
-        producer = self._opened(name)
-        try:
-            yield producer
-        finally:
-            # What was prepared stays open, all else is aborted.
-            producer.close()
-
-    def _opened(self, name: str) -> Producer:
-        brokers = self._settings["bootstrap.servers"]
+    def _opened(self, log: DecisionLog, name: str) -> Producer:
         settings = {**self._settings, "transactional.id": name}
-        if _TWO_PHASE not in settings and brokers not in _without_two_phase:
+        if _TWO_PHASE not in settings and log.allows_two_phase:
             try:
                 return _begun({**_without_timeout(settings), _TWO_PHASE: "true"})
             except (UnsupportedError, RefusedError) as error:
                 if isinstance(error, RefusedError) and error.code not in _REFUSES_TWO_PHASE:
                     raise
-                _without_two_phase.add(brokers)
+                log.allows_two_phase = False
         if settings.get(_TWO_PHASE) == "true":
             return _begun(_without_timeout(settings))
         return _begun({"transaction.timeout.ms": str(_TIMEOUT_MS), **settings})
 
     # After a decision
 
-    def _finish(self, log: DecisionLog, decision: Decision) -> None:
+    def _finish(self, log: DecisionLog, decision: BatchDecision) -> None:
         """Commit what was decided on. Again is harmless."""
 
         def commit(each: SinkTransaction) -> None:

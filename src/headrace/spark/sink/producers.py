@@ -1,25 +1,22 @@
-"""The producers of a Python worker.
+"""The producers of the sink: which settings they have, and one that is kept for a worker's next task."""
 
-Spark keeps its Python workers and gives them one task after another. Making a producer means a connection, a
-look at the cluster and a producer id from the controller, for every task of every micro-batch; so one that
-served a task well is kept for the next with the same settings. One whose task failed is closed at once,
-whatever is still on its way: the task will be run again, and nobody waits for the rest of this attempt.
-"""
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
-
-from headrace.clients import Producer
 from headrace.settings.definition import SettingError
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink import SinkError
+from headrace.spark.worker import WorkerClients
+
+if TYPE_CHECKING:
+    from headrace.clients import Producer
 
 # At least once means that the in-sync replicas have it, and that a retry inside a task doubles nothing.
 _FIXED: Final = {"acks": "all", "enable.idempotence": "true"}
 _SAME: Final = {"acks": {"all", "-1"}, "enable.idempotence": {"true"}}
 
-_idle: dict[tuple[object, ...], list[Producer]] = {}
+# Those that no task of this worker uses now. All they have sent is acknowledged: nothing to wait for.
+_PRODUCERS: "Final[WorkerClients[Producer]]" = WorkerClients(lambda producer: producer.close(timeout_ms=0))
 
 
 def producer_settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -33,23 +30,15 @@ def producer_settings(given: Mapping[str, str]) -> dict[str, str]:
     return {"client.id": "headrace-spark", **given, **_FIXED}
 
 
-@contextmanager
-def lent_producer(settings: Mapping[str, str]) -> Iterator[Producer]:
+def lent_producer(settings: Mapping[str, str]) -> "AbstractContextManager[Producer]":
     """A producer for one task."""
-    # A fork has its parent's table and none of its threads.
-    key = (os.getpid(), *sorted(settings.items()))
-    idle = _idle.setdefault(key, [])
-    producer = idle.pop() if idle else opened_producer(settings)
-    try:
-        yield producer
-    except BaseException:
-        producer.close(timeout_ms=0)
-        raise
-    idle.append(producer)
+    return _PRODUCERS.lent(tuple(sorted(settings.items())), lambda: opened_producer(settings))
 
 
-def opened_producer(settings: Mapping[str, str]) -> Producer:
+def opened_producer(settings: Mapping[str, str]) -> "Producer":
     """SinkError where settings are wrong."""
+    from headrace.clients import Producer  # only tasks need one
+
     try:
         return Producer(settings)
     except SettingError as error:

@@ -1,4 +1,4 @@
-"""Spark's Arrow batches as pieces of one topic, of a size that suits the producer.
+"""A task's rows to a producer: Spark's Arrow batches as pieces of one topic, and what became of them.
 
 Spark cuts its batches by rows (10,000 at most), so they can be a few bytes or a gigabyte. Large ones are
 cut, so that a task's memory stays bounded; that copies nothing. Small ones are put together, which does:
@@ -6,16 +6,26 @@ where all go to one topic only very small ones, since the producer's batches go 
 rows name their topics all that are below that limit, because each topic's part of a piece is sent by itself.
 Rows of several topics are brought into topic order by one stable sort of dictionary codes, and each topic's
 rows keep their order.
+
+Rows for one topic are a stream to the producer. Where rows name their topics, each piece is sent by itself:
+there may be any number of topics, and a stream holds a batch for each partition of its own.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.base.ids import TopicPartition
+from headrace.clients.errors import ClientError
+from headrace.spark.sink import SinkError
 from headrace.spark.sink.columns import WriteColumns
-from headrace.spark.sink.errors import SinkError
+from headrace.spark.sink.commit_message import PartitionWrites
+
+if TYPE_CHECKING:
+    from headrace.clients import ArrowStream, Delivery, Producer
 
 # What is encoded at once. A producer keeps 32 MiB (buffer.memory) on its way at most, and goes on encoding
 # meanwhile, so this is small against it.
@@ -27,6 +37,67 @@ KEYLESS_PIECE_BYTES: Final = 512 * 1024
 SMALL_BYTES: Final = 128 * 1024
 
 Rows: TypeAlias = pa.RecordBatch
+
+
+def send_rows(
+    producer: "Producer", batches: Iterable[pa.RecordBatch], columns: WriteColumns, topic: str | None
+) -> dict[TopicPartition, PartitionWrites]:
+    """Returns when all rows are acknowledged; raises what went wrong with any of them."""
+    ledger = _Ledger()
+    stream: ArrowStream | None = None
+    for name, rows in pieces(batches, columns, topic):
+        _check_partitions(producer, name, rows)
+        if columns.has_topic:
+            ledger.enter(producer.send_arrow(name, rows))
+        else:
+            stream = stream or producer.arrow_stream(name)
+            ledger.enter(stream.send(rows))
+    if stream is not None:
+        ledger.enter(stream.finish())
+    producer.flush()
+    return ledger.closed()
+
+
+class _Ledger:
+    """Deliveries on their way. Those that are decided are booked and let go, and their bytes with them."""
+
+    def __init__(self) -> None:
+        self._open: deque[Delivery] = deque()
+        self._written: dict[TopicPartition, PartitionWrites] = {}
+
+    def enter(self, deliveries: "Iterable[Delivery]") -> None:
+        self._open.extend(deliveries)
+        while self._open and self._open[0].done():
+            self._book(self._open.popleft())
+
+    def closed(self) -> dict[TopicPartition, PartitionWrites]:
+        """What was written, once all is decided; raises what went wrong with any of it."""
+        while self._open:
+            self._book(self._open.popleft())
+        return self._written
+
+    def _book(self, delivery: "Delivery") -> None:
+        for first, count in delivery.batch_results():
+            partition = TopicPartition(first.topic, first.partition)
+            own = PartitionWrites(count, first.offset + count - 1 if first.offset >= 0 else -1)
+            before = self._written.get(partition)
+            self._written[partition] = own if before is None else before + own
+
+
+def _check_partitions(producer: "Producer", topic: str, rows: pa.RecordBatch) -> None:
+    bounds = partition_bounds(rows)
+    if bounds is None:
+        return
+    least, most = bounds
+    if least < 0:
+        raise SinkError(
+            f"a row for topic {topic!r} has {least} in the column `partition`: partitions go from 0, and "
+            "null leaves the choice to the row's key"
+        )
+    try:
+        producer.partitions_for(topic, at_least=most + 1)
+    except ClientError as error:
+        raise SinkError(f"a row has {most} in the column `partition`: {error}") from error
 
 
 def pieces(batches: Iterable[Rows], columns: WriteColumns, topic: str | None) -> Iterator[tuple[str, Rows]]:

@@ -3,12 +3,23 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.testing.scenarios import cluster, compaction, echo, log, node, quorum, replication, tiers
+from headrace.testing.scenarios import (
+    attackers,
+    cluster,
+    compaction,
+    echo,
+    log,
+    node,
+    quorum,
+    replication,
+    tiers,
+)
 from headrace.testing.world import World
 
 Scenario = Callable[[World], None]
 
 SCENARIOS: Final[dict[str, Scenario]] = {
+    "attackers": attackers.play,
     "cluster": cluster.play,
     "compaction": compaction.play,
     "echo": echo.play,

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering.face import AsyncAdmin
+from headrace.clients import AsyncAdmin
 from headrace.clients.errors import ClientError
 from headrace.testing.conditions import Conditions
 from headrace.testing.machine import SimulatedMachine, Surroundings
@@ -33,7 +33,7 @@ from headrace.testing.scenarios.cluster_clients import (
     GROUP,
     TOPIC,
     Group,
-    Member,
+    GroupMember,
     Operator,
     Reader,
     Writer,
@@ -86,11 +86,11 @@ class ClusterRun:
         world.network.conditions = replace(Conditions.drawn(rng), short_rate=0.05, split_rate=0.05)
         self.cluster = NodeCluster(world, nodes=NODES, settings=self._draw_settings(rng))
         self.rules = ClusterRules(self.cluster, self.partitions)
-        ledger = self.rules.promises
+        ledger = self.rules.committed_records
         self.writers = [Writer(world, n, ledger, self._producer_settings(rng)) for n in range(WRITERS)]
         self.group = Group(ledger)
         settings = self._consumer_settings(rng)
-        self.members = [Member(world, self.group, settings) for _ in range(MEMBERS)]
+        self.members = [GroupMember(world, self.group, settings) for _ in range(MEMBERS)]
         self.operator = Operator(world, self._client_settings())
         self.reader = Reader(
             ledger, self._client_settings() | SMALL_FETCHES | {"auto.offset.reset": "earliest"}
@@ -193,20 +193,24 @@ class ClusterRun:
         operator.boot(self.operator.run)
 
     async def _create_topic(self, own: Surroundings) -> None:
-        async with AsyncAdmin(self._client_settings(), world=surroundings(own)) as admin:
+        async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
             while TOPIC not in {topic.name for topic in await admin.list_topics()}:
                 try:
-                    await admin.create_topic(TOPIC, partitions=PARTITIONS, replication=NODES)
+                    await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=NODES)
                 except ClientError as error:
                     self.world.note(f"the operator hears: {error}")
                     await asyncio.sleep(0.1)
 
     async def recover(self) -> None:
         """Faults have stopped: everything moves again."""
-        before = {where: len(promises.acknowledged) for where, promises in self.rules.promises.items()}
+        before = {
+            where: len(committed_records.acknowledged)
+            for where, committed_records in self.rules.committed_records.items()
+        }
         await self.until(
             lambda: all(
-                len(promises.acknowledged) > before[where] for where, promises in self.rules.promises.items()
+                len(committed_records.acknowledged) > before[where]
+                for where, committed_records in self.rules.committed_records.items()
             ),
             "every partition takes writes after faults stopped",
         )
@@ -231,7 +235,8 @@ class ClusterRun:
         owned = [where for member in self.members for where in member.owned]
         shared = sorted(owned) == self.partitions and all(member.owned for member in self.members)
         return shared and all(
-            self.group.read_to[where] >= promises.end for where, promises in self.rules.promises.items()
+            self.group.read_to[where] >= committed_records.end
+            for where, committed_records in self.rules.committed_records.items()
         )
 
     async def end(self) -> None:

@@ -13,16 +13,18 @@ from itertools import pairwise
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering.face import AsyncAdmin
-from headrace.clients.consuming.async_face import AsyncConsumer
-from headrace.clients.consuming.listener import RebalanceListener
-from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients import (
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    ConsumerRecord,
+    Delivery,
+    RebalanceListener,
+)
 from headrace.clients.errors import ClientError, UnreachableError
-from headrace.clients.producing.batch import Delivery
-from headrace.clients.producing.face import AsyncProducer
-from headrace.clients.world import World as ClientSurroundings
+from headrace.clients.internals.environment import ClientEnvironment
 from headrace.testing.machine import Surroundings
-from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.committed_records import CommittedRecords
 from headrace.testing.world import CheckFailedError, World
 
 TOPIC: Final = "events"
@@ -34,11 +36,11 @@ UNDECIDED_MAX: Final = 30
 # A scratch topic is one of so many names, so that some are made again.
 SCRATCH_NAMES: Final = 3
 
-Ledger = dict[TopicPartition, Promises]
+Ledger = dict[TopicPartition, CommittedRecords]
 
 
-def surroundings(own: Surroundings) -> ClientSurroundings:
-    return ClientSurroundings(own.loop, own.network, own.clock, own.rng)
+def surroundings(own: Surroundings) -> ClientEnvironment:
+    return ClientEnvironment(own.loop, own.network, own.clock, own.rng)
 
 
 class Writer:
@@ -58,7 +60,7 @@ class Writer:
 
     async def run(self, own: Surroundings) -> None:
         rng = own.rng
-        async with AsyncProducer(self._settings, world=surroundings(own)) as producer:
+        async with AsyncProducer(self._settings, environment=surroundings(own)) as producer:
             while not self.stopping:
                 for _ in range(rng.randint(1, 5)):
                     if self._undecided < UNDECIDED_MAX:
@@ -115,7 +117,7 @@ class Group:
         self.read_to = dict.fromkeys(ledger, 0)
 
 
-class Member(RebalanceListener):
+class GroupMember(RebalanceListener):
     """One place in the group: a consumer, and another one in its place whenever it is killed."""
 
     def __init__(self, world: World, group: Group, settings: dict[str, Any]) -> None:
@@ -135,7 +137,7 @@ class Member(RebalanceListener):
 
     async def _read(self, own: Surroundings) -> None:
         rng = own.rng
-        consumer = AsyncConsumer(self._settings, world=surroundings(own))
+        consumer = AsyncConsumer(self._settings, environment=surroundings(own))
         consumer.subscribe([TOPIC], listener=self)
         while True:
             for record in await consumer.poll(rng.choice([0.1, 0.5])):
@@ -167,7 +169,7 @@ class Member(RebalanceListener):
         for where in partitions:
             self.owned.pop(where, None)
 
-    def _take(self, record: ConsumedRecord) -> None:
+    def _take(self, record: ConsumerRecord) -> None:
         where = TopicPartition(record.topic, record.partition)
         expected = self.owned[where]
         if expected is None:
@@ -202,7 +204,7 @@ class Operator:
 
     async def run(self, own: Surroundings) -> None:
         rng = own.rng
-        async with AsyncAdmin(self._settings, world=surroundings(own)) as admin:
+        async with AsyncAdmin(self._settings, environment=surroundings(own)) as admin:
             while not self.stopping:
                 await asyncio.sleep(rng.expovariate(1.0))
                 try:
@@ -221,7 +223,7 @@ class Operator:
             self.there[name] = False
         else:
             self.there[name] = None
-            await admin.create_topic(name, partitions=1, replication=3)
+            await admin.create_topic(name, partitions=1, replication_factor=3)
             self.there[name] = True
         self.world.note(f"the operator is done with {name}: {self.there.get(name)}")
 
@@ -246,7 +248,7 @@ class Reader:
         self.found: dict[TopicPartition, list[tuple[int, bytes]]] = {where: [] for where in ledger}
 
     async def run(self, own: Surroundings) -> None:
-        async with AsyncConsumer(self._settings, world=surroundings(own)) as consumer:
+        async with AsyncConsumer(self._settings, environment=surroundings(own)) as consumer:
             consumer.assign(self.ledger)
             ends = await consumer.end_offsets(self.ledger)
             for where, end in ends.items():
@@ -256,23 +258,25 @@ class Reader:
                 for record in await consumer.poll(1.0):
                     where = TopicPartition(record.topic, record.partition)
                     self.found[where].append((record.offset, record.value))
-        for where, promises in self.ledger.items():
-            check_reading(where, self.found[where], promises)
+        for where, committed_records in self.ledger.items():
+            check_reading(where, self.found[where], committed_records)
 
 
-def check_reading(where: TopicPartition, found: list[tuple[int, bytes]], promises: Promises) -> None:
+def check_reading(
+    where: TopicPartition, found: list[tuple[int, bytes]], committed_records: CommittedRecords
+) -> None:
     """The checker: every offset once and in order, nothing foreign, nothing twice, nothing lost."""
     numbers: dict[bytes, int] = {}
     for expected, (offset, value) in enumerate(found):
         if offset != expected:
             raise CheckFailedError(f"{where}: offset {offset} where {expected} should be")
-        if promises.committed.get(offset) != value:
+        if committed_records.committed.get(offset) != value:
             raise CheckFailedError(f"{where}: offset {offset} holds what was not committed there")
         writer, _, number, _ = value.split(b"/", 3)
         if int(number) <= numbers.get(writer, -1):
             raise CheckFailedError(f"{where}: {value[:20]!r} is there twice or out of order")
         numbers[writer] = int(number)
     there = dict(found)
-    for offset, value in promises.acknowledged:
+    for offset, value in committed_records.acknowledged:
         if there.get(offset) != value:
             raise CheckFailedError(f"{where}: what was acknowledged at offset {offset} is lost")

@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.base.ids import NO_EPOCH, TopicId, TopicPartition
-from headrace.log.partition_log import PartitionLog
+from headrace.log.unified_log import UnifiedLog
 from headrace.metadata.topics import PartitionImage
 from headrace.node.assembly import Node
 from headrace.replication.partition import Partition
 from headrace.testing.loop import SimulatedLoop
 from headrace.testing.node_cluster import NodeCluster
-from headrace.testing.scenarios.replica_promises import Promises
+from headrace.testing.scenarios.committed_records import CommittedRecords
 from headrace.testing.world import CheckFailedError
 
 # Jobs of threads change files between the rounds of a process.
@@ -32,25 +32,25 @@ LOOK_AT_ALL_STEPS: Final = 50
 class _Replica:
     """What was last seen of one replica: of a process, so it never outlives that."""
 
-    __slots__ = ("generation", "high_watermark", "judged_epoch", "log", "promises")
+    __slots__ = ("committed_records", "generation", "high_watermark", "judged_epoch", "log")
 
-    def __init__(self, promises: Promises | None) -> None:
-        self.promises = promises
+    def __init__(self, committed_records: CommittedRecords | None) -> None:
+        self.committed_records = committed_records
         self.judged_epoch = NO_EPOCH
         """The newest epoch in which it was seen to lead, and nobody else."""
-        self.log: PartitionLog | None = None
+        self.log: UnifiedLog | None = None
         self.high_watermark = self.generation = -1
 
 
 class _Process:
     """What was last seen of one node's process."""
 
-    __slots__ = ("delivered", "driver", "judged_quorum_epoch", "loop", "node", "replicas")
+    __slots__ = ("delivered", "judged_quorum_epoch", "loop", "node", "raft", "replicas")
 
     def __init__(self, node: Node, loop: SimulatedLoop) -> None:
         self.node = node
         self.loop = loop
-        self.driver = node.quorum.driver
+        self.raft = node.quorum.client
         self.delivered = 0
         self.judged_quorum_epoch = NO_EPOCH
         self.replicas: dict[Partition, _Replica] = {}
@@ -61,7 +61,7 @@ class ClusterRules:
 
     def __init__(self, cluster: NodeCluster, partitions: Iterable[TopicPartition]) -> None:
         self.cluster = cluster
-        self.promises = {where: Promises(where) for where in partitions}
+        self.committed_records = {where: CommittedRecords(where) for where in partitions}
         self._quorum_leaders: dict[int, int] = {}
         self._leaders: dict[tuple[TopicId, int, int], int] = {}
         self._newest_epoch: dict[TopicPartition, int] = {}
@@ -87,33 +87,33 @@ class ClusterRules:
         if process is None:
             return
         node = process.node
-        core = process.driver.core
+        core = process.raft.core
         if core.is_leader and core.epoch != process.judged_quorum_epoch:
             self._check_quorum(node_id, core.epoch)
             process.judged_quorum_epoch = core.epoch
-        if process.driver.delivered != process.delivered:
+        if process.raft.delivered != process.delivered:
             self._check_metadata(node_id, process)
-        for partition in node.parts.replicas:
+        for partition in node.parts.replica_manager:
             seen = process.replicas.get(partition)
             if seen is None:
-                seen = _Replica(self.promises.get(partition.topic_partition))
+                seen = _Replica(self.committed_records.get(partition.topic_partition))
                 process.replicas[partition] = seen
             leads = partition.leader_id == node_id
             if leads and seen.judged_epoch != partition.leader_epoch:
                 self._check_leader(partition, node_id)
                 seen.judged_epoch = partition.leader_epoch
-            promises, log = seen.promises, partition.log
-            if promises is None or log is None or log.failure is not None:
+            committed_records, log = seen.committed_records, partition.log
+            if committed_records is None or log is None or log.failure is not None:
                 continue
             if (
                 log.high_watermark != seen.high_watermark
                 or log.generation != seen.generation
                 or log is not seen.log
             ):
-                promises.check_replica(node_id, log)
+                committed_records.check_replica(node_id, log)
                 seen.log, seen.high_watermark, seen.generation = log, log.high_watermark, log.generation
-            if leads and log.log_end_offset < promises.end:
-                self._check_end(node_id, partition, log.log_end_offset, promises.end)
+            if leads and log.log_end_offset < committed_records.end:
+                self._check_end(node_id, partition, log.log_end_offset, committed_records.end)
 
     def _process(self, node_id: int) -> _Process | None:
         """The process of a node, if it is one that runs."""
@@ -150,12 +150,12 @@ class ClusterRules:
 
     def _check_metadata(self, node_id: int, process: _Process) -> None:
         """What was delivered since the last look is what others were delivered."""
-        driver = process.driver
-        end = driver.delivered
-        log = driver.log.log
+        raft = process.raft
+        end = raft.delivered
+        log = raft.log.log
         first = max(process.delivered, log.log_start_offset)
         if log.failure is None and first < end:
-            for header, batch in driver.log.batches_between(first, end):
+            for header, batch in raft.log.batches_between(first, end):
                 told = self._metadata.setdefault(header.base_offset, bytes(batch))
                 if told != batch:
                     raise CheckFailedError(
@@ -165,7 +165,7 @@ class ClusterRules:
         self._follow_epochs(process.node)
 
     def _follow_epochs(self, node: Node) -> None:
-        for where in self.promises:
+        for where in self.committed_records:
             image = partition_in(node, where)
             if image is not None and image.leader_epoch > self._newest_epoch.get(where, -1):
                 self._newest_epoch[where] = image.leader_epoch
@@ -174,11 +174,11 @@ class ClusterRules:
 
     def check_replicas(self) -> None:
         """Every replica has all that was acknowledged, once and in order."""
-        for where, promises in self.promises.items():
+        for where, committed_records in self.committed_records.items():
             for node_id, node in self.cluster.nodes.items():
-                partition = node.parts.replicas.get(where)
+                partition = node.parts.replica_manager.get(where)
                 if partition is not None:
-                    promises.check_whole(node_id, partition.log)
+                    committed_records.check_whole(node_id, partition.log)
 
     def all_in_sync(self) -> bool:
         """Whether all nodes are there and every replica is in sync and as long as its leader's."""
@@ -186,14 +186,14 @@ class ClusterRules:
         if set(nodes) != set(self.cluster.ids):
             return False
         newest = max(nodes.values(), key=lambda node: node.image.offset)
-        return all(self._is_in_sync(where, partition_in(newest, where)) for where in self.promises)
+        return all(self._is_in_sync(where, partition_in(newest, where)) for where in self.committed_records)
 
     def _is_in_sync(self, where: TopicPartition, image: PartitionImage | None) -> bool:
         if image is None or set(image.isr) != set(image.replicas):
             return False
         ends = set()
         for node_id in image.replicas:
-            partition = self.cluster.nodes[node_id].parts.replicas.get(where)
+            partition = self.cluster.nodes[node_id].parts.replica_manager.get(where)
             if partition is None or partition.log is None or partition.leader_epoch != image.leader_epoch:
                 return False
             ends |= {partition.log.log_end_offset, partition.log.high_watermark}

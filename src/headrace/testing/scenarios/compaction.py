@@ -15,16 +15,16 @@ from typing import Final
 
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.log_moves import home_of_copy
-from headrace.log.partition_log import PartitionLog
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.publisher import everything_in
+from headrace.log.compaction.drivers.log_cleaner import LogCleaner
+from headrace.log.future_logs import future_log_dir
+from headrace.log.unified_log import UnifiedLog
+from headrace.metadata.image import MetadataImage
+from headrace.metadata.metadata_loader import everything_in
 from headrace.records.batch import Record, build_batch, read_records
 from headrace.records.header import batches
-from headrace.replication.cleaning import Cleaning
-from headrace.replication.flushing import Flushing
-from headrace.replication.moves import ReplicaMoves
-from headrace.replication.replicas import Replicas
+from headrace.replication.drivers.log_flusher import LogFlusher
+from headrace.replication.drivers.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
+from headrace.replication.replica_manager import ReplicaManager
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import LONG_MAX
 from headrace.settings.topic import TopicConfig
@@ -62,7 +62,7 @@ class Truth:
         if how is Crash.POWER_CUT:
             self.required_to = min(self.required_to, self.synced_to)
 
-    def reopened(self, log: PartitionLog | None) -> None:
+    def reopened(self, log: UnifiedLog | None) -> None:
         end = 0 if log is None else log.log_end_offset
         if end < self.required_to:
             raise CheckFailedError(f"{self.name} ends at {end}, {self.required_to} was promised")
@@ -73,7 +73,7 @@ class Truth:
         if log is not None:
             self.check(log)
 
-    def check(self, log: PartitionLog) -> None:
+    def check(self, log: UnifiedLog) -> None:
         found: dict[bytes | None, int] = {}
         for record in _records(log):
             if record != self.written[record.offset]:
@@ -88,7 +88,7 @@ class Truth:
                 )
 
 
-def _records(log: PartitionLog) -> list[Record]:
+def _records(log: UnifiedLog) -> list[Record]:
     records: list[Record] = []
     offset = log.log_start_offset
     while True:
@@ -175,21 +175,25 @@ class _Life(OneLife):
     def __init__(self, run: _Run, own: Surroundings) -> None:
         super().__init__(run.where, own)
         self.run_ = run
-        self.cleaning = Cleaning(
-            loop=own.loop, store=self.store, config=run.where.broker, rng=own.rng, on_cleaned=self.cleaned
+        self.log_cleaner = LogCleaner(
+            loop=own.loop,
+            log_manager=self.log_manager,
+            config=run.where.broker,
+            rng=own.rng,
+            on_cleaned=self.cleaned,
         )
-        self.flushing = Flushing(loop=own.loop, clock=own.clock, on_durable=lambda where: None)
-        self.replicas = Replicas(
+        self.log_flusher = LogFlusher(loop=own.loop, clock=own.clock, on_durable=lambda where: None)
+        self.replicas = ReplicaManager(
             node_id=NODE,
-            store=self.store,
+            store=self.log_manager,
             topic_config=lambda topic: run.where.config,
             on_advance=lambda where: None,
         )
-        self.moves = ReplicaMoves(
-            self.store,
+        self.alter_log_dirs = ReplicaAlterLogDirsManager(
+            self.log_manager,
             self.replicas,
             loop=own.loop,
-            request_flush=self.flushing.request,
+            request_flush=self.log_flusher.request,
             bytes_per_second=lambda: run.move_bytes_per_s,
         )
 
@@ -199,28 +203,28 @@ class _Life(OneLife):
     def open(self) -> None:
         self.own.disk.faults.read_error_rate = 0.0
         super().open()
-        image = ClusterImage("cluster")
+        image = MetadataImage("cluster")
         image.replay_all(_topic(self.where.machine.boots))
         self.replicas.apply(image, everything_in(image))
-        for log in self.store.logs():
-            log.advance_high_watermark(log.log_end_offset)
-        self.cleaning.start()
-        self.moves.resume()
+        for log in self.log_manager.logs():
+            log.maybe_increment_high_watermark(log.log_end_offset)
+        self.log_cleaner.start()
+        self.alter_log_dirs.resume()
 
     async def stop(self) -> None:
-        self.moves.stop()
-        await self.cleaning.stop()
-        await self.flushing.settle()
+        self.alter_log_dirs.stop()
+        await self.log_cleaner.stop()
+        await self.log_flusher.wait_idle()
         await super().stop()
 
     def need_disk(self) -> None:
         super().need_disk()
-        if self.cleaning.uncleanable:
-            raise CheckFailedError(f"nothing was damaged, but: {self.cleaning.uncleanable}")
+        if self.log_cleaner.uncleanable:
+            raise CheckFailedError(f"nothing was damaged, but: {self.log_cleaner.uncleanable}")
 
     async def step(self) -> None:
         partition = self.rng.choice(PARTITIONS)
-        log, truth = self.store.get(partition), self.run_.truths[partition]
+        log, truth = self.log_manager.get(partition), self.run_.truths[partition]
         assert log is not None
         luck = self.rng.random()
         if luck < 0.7:
@@ -239,11 +243,11 @@ class _Life(OneLife):
         reads_fail = Trouble.DISK_ERRORS in self.run_.kinds and more.random() < 0.02
         self.own.disk.faults.read_error_rate = more.choice([0.1, 1.0]) if reads_fail else 0.0
         if more.random() < 0.05:
-            is_moving = home_of_copy(self.store, partition) is not None
+            is_moving = future_log_dir(self.log_manager, partition) is not None
             if not is_moving or more.random() < 0.1:
-                self.moves.move(partition, more.choice(self.store.folders).path)
+                self.alter_log_dirs.move(partition, more.choice(self.log_manager.log_dirs).path)
 
-    def append(self, log: PartitionLog, truth: Truth) -> None:
+    def append(self, log: UnifiedLog, truth: Truth) -> None:
         now_ms, first = self.own.clock.now_ms(), log.log_end_offset
         rows = [
             Record(
@@ -266,7 +270,7 @@ class _Life(OneLife):
         truth.written |= truth.pending
         truth.pending = {}
         truth.required_to = log.log_end_offset
-        log.advance_high_watermark(log.log_end_offset)
+        log.maybe_increment_high_watermark(log.log_end_offset)
 
     def key(self) -> bytes:
         number, more = self.rng.randrange(KEYS), self.run_.more
@@ -274,14 +278,14 @@ class _Life(OneLife):
             number = KEYS + more.randrange(RARE_KEYS)  # so that some stay deleted for a while
         return b"key %d" % number
 
-    async def flush(self, log: PartitionLog, truth: Truth) -> None:
+    async def flush(self, log: UnifiedLog, truth: Truth) -> None:
         flush = log.begin_flush()
         if flush is None:
             return
 
         def sync() -> None:
             flush.sync()
-            if not flush.is_short:
+            if not flush.lacks_room:
                 truth.synced_to = max(truth.synced_to, flush.offset)
 
         try:
@@ -294,10 +298,10 @@ class _Life(OneLife):
 
     async def regular_work(self) -> None:
         loop = self.own.loop
-        for log in list(self.store.logs()):
+        for log in list(self.log_manager.logs()):
             if log.failure is None:  # else it was moved meanwhile
                 await self.flush(log, self.run_.truths[log.topic_partition])
-        for write in self.store.begin_checkpoint():
+        for write in self.log_manager.begin_checkpoint():
             await loop.run_in_executor(None, write.write)
-        for removal in self.store.take_removals():
+        for removal in self.log_manager.take_removals():
             await loop.run_in_executor(None, removal.run)

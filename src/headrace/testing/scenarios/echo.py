@@ -12,11 +12,11 @@ from collections import deque
 from typing import Final
 
 from headrace.base.chunks import Chunk, Chunks, FileSlice
+from headrace.telemetry.limited_log import LimitedLog
 from headrace.testing.conditions import Conditions
 from headrace.testing.machine import SimulatedMachine, Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.world import CheckFailedError, World
-from headrace.transport.complaints import Complaints
 from headrace.transport.connection import Connection
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits, ReceiveLimits
@@ -117,7 +117,7 @@ class _Client:
                 on_frame=self._on_frame,
                 on_close=self._on_close,
                 idle=idle,
-                complaints=Complaints(own.loop, log, logging.INFO),
+                limited_log=LimitedLog(own.loop.time, log, logging.INFO),
             )
             self._expected.clear()
             self._connection.start()

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -18,12 +19,14 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.node.assembly import start_node
+from headrace.records.batch import batches
 from headrace.settings.broker_config import BrokerConfig
 from headrace.testing.conditions import Conditions
-from headrace.testing.machine import Program, Surroundings
+from headrace.testing.disk import VirtualDisk
+from headrace.testing.machine import Program, SimulatedMachine, Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
-from headrace.testing.scenarios.node_clients import HOST, PORT, Link, Producer, create_topic
-from headrace.testing.scenarios.node_damage import LOG_DIR, Damage
+from headrace.testing.scenarios.log import UNCOVERED
+from headrace.testing.scenarios.node_clients import HOST, PORT, TOPIC, Link, ScenarioProducer, create_topic
 from headrace.testing.scenarios.node_readers import DamageSeenError, LiveConsumer, read_partition
 from headrace.testing.world import CheckFailedError, World
 
@@ -43,6 +46,9 @@ ALWAYS: Final = (
     Trouble.SLOW_DISK,
     Trouble.DISK_FULL,
 )
+LOG_DIR: Final = "/mount/data"
+METADATA: Final = f"{LOG_DIR}/__cluster_metadata-0/"
+DERIVED: Final = (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata")
 
 
 class NodeFailedError(Exception):
@@ -69,7 +75,7 @@ class NodeRun:
         self.node = world.machine(HOST)
         self.node.disk.make_folder("/mount")
         self.node.disk.sync_folder("/")
-        self.producers = [Producer(number) for number in range(PARTITIONS)]
+        self.producers = [ScenarioProducer(number) for number in range(PARTITIONS)]
         self.consumer = LiveConsumer(PARTITIONS, self.is_settled)
         self._ask_to_stop: Callable[[], object] = _nothing
 
@@ -190,7 +196,7 @@ class NodeRun:
             return error
         return NodeFailedError(str(error))
 
-    def _client(self, producer: Producer) -> Program:
+    def _client(self, producer: ScenarioProducer) -> Program:
         async def run(own: Surroundings) -> None:
             link = Link(own, f"producer-{producer.partition}")
             configs = {"segment.bytes": "1048576", "message.timestamp.after.max.ms": str(10**12)}
@@ -209,7 +215,7 @@ class NodeRun:
             return False
         return not self.loses_power or offset in self.producers[partition].acknowledged
 
-    def _is_excused(self, producer: Producer) -> bool:
+    def _is_excused(self, producer: ScenarioProducer) -> bool:
         """Damage may cut the log, and then the sequence that follows is refused."""
         is_damaged = producer.partition in self.damage.partitions
         return is_damaged and producer.refusal is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -230,7 +236,7 @@ class NodeRun:
             check_seen(producer.partition, settled, found)
 
 
-def check_partition(producer: Producer, found: list[tuple[int, bytes]], *, is_damaged: bool) -> None:
+def check_partition(producer: ScenarioProducer, found: list[tuple[int, bytes]], *, is_damaged: bool) -> None:
     """The checker: no gap, nothing foreign, nothing twice, nothing out of order, nothing lost."""
     name = f"partition {producer.partition}"
     if producer.refusal is not None and not is_damaged:
@@ -263,3 +269,80 @@ def check_seen(partition: int, seen: dict[int, bytes], found: list[tuple[int, by
 
 def _nothing() -> None:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Flip:
+    path: str
+    position: int
+    before: int
+    after: int
+
+
+class Damage:
+    """Bits that flip in a node's files in one run, and what may follow from each.
+
+    A batch of a partition may be lost with what lies behind it: that partition is excused from then on, and
+    only that one. Whatever the log can be had again from (indexes, snapshots of producers, checkpoints, a
+    partition's topic id) may lose nothing at all. The metadata log has no second source: the node may refuse
+    to start, in which case somebody puts the bit right, but it must not come up with other content.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: set[int] = set()
+        self._repairable: list[_Flip] = []
+
+    def flip(self, victim: SimulatedMachine, rng: random.Random) -> None:
+        """Flip one bit in a file of a kind that is chosen first: there are many more of some than of
+        others."""
+        kind = rng.choice([self._flip_batch, self._flip_batch, self._flip_derived, self._flip_source])
+        kind(victim.disk, rng)
+
+    def _flip_batch(self, disk: VirtualDisk, rng: random.Random) -> None:
+        paths = [path for path in disk.files() if path.endswith(".log") and f"/{TOPIC}-" in path]
+        if not paths:
+            return
+        path = rng.choice(paths)
+        found = list(batches(bytes(disk.tree.file(path).data)))
+        if found:
+            start, header = rng.choice(found)
+            position = start + rng.choice([at for at in range(header.size) if at not in UNCOVERED])
+            disk.flip_bit(path, position)
+            self.partitions.add(int(path.split("/")[-2].rpartition("-")[2]))
+
+    def _flip_derived(self, disk: VirtualDisk, rng: random.Random) -> None:
+        suffix = rng.choice([*DERIVED, "-offset-checkpoint"])
+        paths = [
+            path
+            for path in disk.files()
+            if path.endswith(suffix) and (f"/{TOPIC}-" in path or path.count("/") == LOG_DIR.count("/") + 1)
+        ]
+        if paths:
+            disk.flip_bit(rng.choice(paths))
+
+    def _flip_source(self, disk: VirtualDisk, rng: random.Random) -> None:
+        """One at a time: several flips in one batch look like a batch that was never written whole."""
+        if self._repairable:
+            return
+        paths = [
+            path
+            for path in disk.files()
+            if path.startswith(METADATA) and path.endswith((".log", ".checkpoint"))
+        ]
+        path = rng.choice(paths) if paths else ""
+        if path and disk.tree.file(path).data:
+            before = bytes(disk.tree.file(path).data)
+            disk.flip_bit(path)
+            after = bytes(disk.tree.file(path).data)
+            at = next(at for at, byte in enumerate(after) if byte != before[at])
+            self._repairable.append(_Flip(path, at, before[at], after[at]))
+
+    def repair(self, disk: VirtualDisk) -> bool:
+        """Put right what the node refused to start with; False where there is nothing to put right."""
+        flips, self._repairable = self._repairable, []
+        for flip in reversed(flips):
+            if flip.path in disk.files():
+                data = disk.tree.file(flip.path).data
+                if flip.position < len(data) and data[flip.position] == flip.after:
+                    data[flip.position] = flip.before
+        return bool(flips)

@@ -52,7 +52,7 @@ class Link:
         self._connection: ClientConnection | None = None
 
     async def connected(self) -> ClientConnection | None:
-        """The connection, made anew where it broke; None where that fails just now."""
+        """The connection, opened again where it broke; None where that fails just now."""
         if self._connection is None or not self._connection.is_open:
             try:
                 self._connection = await connect(
@@ -112,7 +112,7 @@ class _Batch:
     data: bytes
 
 
-class Producer:
+class ScenarioProducer:
     """Writes to one partition; `acknowledged` is offset -> value, `sent` every value that may be there."""
 
     def __init__(self, partition: int) -> None:

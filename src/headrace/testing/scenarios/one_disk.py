@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.log_moves import adopt_abandoned
-from headrace.log.log_store import LogStore
-from headrace.log.partition_log import PartitionLog
+from headrace.log.future_logs import recover_abandoned_future_logs
+from headrace.log.log_manager import LogManager
+from headrace.log.unified_log import UnifiedLog
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.topic import TopicConfig
 from headrace.testing.disk import Crash
@@ -27,12 +27,12 @@ class DiskFailedError(Exception):
     """Log directories went offline: the process gives up, and its supervisor starts another."""
 
 
-class Promises(Protocol):
-    """What was promised of one partition."""
+class ExpectedLog(Protocol):
+    """What must be true of one partition's log, whatever happens to the process."""
 
     def crashed(self, how: Crash) -> None: ...
 
-    def reopened(self, log: PartitionLog | None) -> None: ...
+    def reopened(self, log: UnifiedLog | None) -> None: ...
 
 
 class OneDisk:
@@ -43,12 +43,12 @@ class OneDisk:
         machine: SimulatedMachine,
         broker: BrokerConfig,
         config: TopicConfig,
-        promises: Mapping[TopicPartition, Promises],
+        expected_logs: Mapping[TopicPartition, ExpectedLog],
     ) -> None:
         self.machine = machine
         self.broker = broker
         self.config = config
-        self.promises = promises
+        self.expected_logs = expected_logs
         self._crashes_seen = 0
         # The mount point is the operator's.
         machine.disk.make_folder("/mount")
@@ -66,7 +66,7 @@ class OneDisk:
 
         async def program(own: Surroundings) -> None:
             for how in self.machine.crashes[self._crashes_seen :]:
-                for each in self.promises.values():
+                for each in self.expected_logs.values():
                     each.crashed(how)
             self._crashes_seen = len(self.machine.crashes)
             await new_life(own).run()
@@ -89,7 +89,7 @@ class OneLife(ABC):
         self.where = where
         self.own = own
         self.rng = own.rng
-        self.store = LogStore(own.disk, where.broker, own.clock, own.rng)
+        self.log_manager = LogManager(own.disk, where.broker, own.clock, own.rng)
 
     async def run(self) -> None:
         try:
@@ -107,20 +107,20 @@ class OneLife(ABC):
             raise DiskFailedError from error
 
     def open(self) -> None:
-        self.store.lock()
-        self.store.identify("cluster", 1, lambda: self.rng.randbytes(16))
-        self.store.open_all(lambda topic: self.where.config)
-        adopt_abandoned(self.store)
+        self.log_manager.lock()
+        self.log_manager.identify("cluster", 1, lambda: self.rng.randbytes(16))
+        self.log_manager.load_logs(lambda topic: self.where.config)
+        recover_abandoned_future_logs(self.log_manager)
         self.need_disk()
-        for partition, promises in self.where.promises.items():
-            log = self.store.get(partition)
-            promises.reopened(log)
+        for partition, expected in self.where.expected_logs.items():
+            log = self.log_manager.get(partition)
+            expected.reopened(log)
             if log is None:
                 topic_id = TopicId(partition.partition.to_bytes(16, "big"))
-                self.store.create(partition, topic_id, self.where.config)
+                self.log_manager.create(partition, topic_id, self.where.config)
 
     def need_disk(self) -> None:
-        if len(self.store.online_folders()) < len(self.store.folders):
+        if len(self.log_manager.live_log_dirs()) < len(self.log_manager.log_dirs):
             raise DiskFailedError
 
     @abstractmethod
@@ -128,5 +128,5 @@ class OneLife(ABC):
         """Do one thing to one partition."""
 
     async def stop(self) -> None:
-        self.store.close()
+        self.log_manager.close()
         self.need_disk()

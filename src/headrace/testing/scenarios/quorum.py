@@ -3,17 +3,20 @@
 What must hold: never two leaders in one epoch; nobody decides before it knows what was decided before; what
 somebody was told to be written stays, and is in the image of every node once faults stop; below what each has
 delivered, the logs of all nodes are the same bytes; no controller believes in what it decided in vain; and
-once faults stop there is one that decides again.
+once faults stop there is one that decides again. All that while a stranger, who can reach the controllers,
+sends them votes and announcements of its own, with epochs next to theirs and far from them.
 """
 
 import asyncio
 from typing import Final
 
 from headrace.base.errors import ApiError
+from headrace.base.internal_topics import METADATA_TOPIC
 from headrace.node.assembly import Node
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.world import CheckFailedError, CrashedError, World
+from headrace.wire.schemas import begin_quorum_epoch, end_quorum_epoch, vote
 from headrace.wire.schemas.controller_registration import ControllerRegistrationRequest
 
 NODES: Final = 3
@@ -22,6 +25,9 @@ WRITERS: Final = 2
 FIRST_NAME: Final = 1_000
 RAGE_S: Final = 20.0
 QUIET_S: Final = 60.0
+STRANGER: Final = 99
+JUMPS: Final = (0, 1, 2, 5_000_000, 2**31 - 1)
+STRANGE_EPOCH: Final = 1_000_000
 KINDS: Final = (
     *NETWORK,
     *(Trouble.KILL, Trouble.POWER_CUT, Trouble.CRASH_WITHIN, Trouble.PAUSE),
@@ -60,10 +66,12 @@ class QuorumScenario:
             # A node whose disk "fails" in a crash within an operation ends by itself and comes back.
             cluster.keep_running(node_id, may_end_with=(OSError, ApiError))
         await cluster.until(lambda: cluster.controller_id() is not None, timeout_s=QUIET_S)
+        stranger = self.world.driver.create_task(self._deceive())
         writers = [self.world.driver.create_task(self._write(n)) for n in range(WRITERS)]
         nemesis = Nemesis(self.world, machines, KINDS)
         await nemesis.rage(RAGE_S)
         nemesis.calm()
+        stranger.cancel()
         self.world.note("calm")
         await cluster.until(self._is_whole, "all nodes run, one leads and has decided", timeout_s=QUIET_S)
         before = len(self.made)
@@ -102,7 +110,7 @@ class QuorumScenario:
         asked = own if own is not None and is_stubborn else node.parts.controller
 
         async def ask() -> None:
-            await asked.register_controller(request)
+            await asked.ask(request)
 
         try:
             await self.world.result(machine, machine.process.loop.create_task(ask()))
@@ -110,11 +118,28 @@ class QuorumScenario:
             return False
         return True
 
+    async def _deceive(self) -> None:
+        """Be a stranger. Votes and leaders that it invents hold up, but must not do harm that stays."""
+        rng = self.world.scheduler.random_for("stranger")
+        while True:
+            await asyncio.sleep(rng.uniform(0.05, 3.0))
+            node_id = rng.choice(self.cluster.ids)
+            node, machine = self.cluster.nodes.get(node_id), self.cluster.machine(node_id)
+            if node is None or machine.process is None:
+                continue
+            sender = rng.choice([*self.cluster.ids, STRANGER])
+            epoch = node.quorum.client.core.epoch + rng.choice(JUMPS)
+            kind = rng.choice((_vote, _begin_quorum_epoch, _end_quorum_epoch))
+            self.world.note(f"a stranger sends {node_id} {kind.__name__} of {sender} for epoch {epoch}")
+            machine.process.loop.call_soon(kind, node, sender, min(epoch, 2**31 - 1))
+
     # --- rules ---
 
     def _check_leaders(self) -> None:
         for node_id, node in self._running():
-            core = node.quorum.driver.core
+            core = node.quorum.client.core
+            if core.epoch > STRANGE_EPOCH:
+                raise CheckFailedError(f"node {node_id} let a stranger lead it to epoch {core.epoch}")
             if core.is_leader:
                 other = self.leaders.setdefault(core.epoch, node_id)
                 if other != node_id:
@@ -123,10 +148,10 @@ class QuorumScenario:
 
     def _check_knows(self, node_id: int, node: Node) -> None:
         """Who decides has taken in all that was decided before its time."""
-        driver, own = node.quorum.driver, node.parts.own_controller
-        assert driver.core.leadership is not None
-        if own is not None and own.is_active and driver.delivered <= driver.core.leadership.start_offset:
-            raise CheckFailedError(f"controller {node_id} is active, but has replayed to {driver.delivered}")
+        member, own = node.quorum.client, node.parts.own_controller
+        assert member.core.leader_state is not None
+        if own is not None and own.is_active and member.delivered <= member.core.leader_state.start_offset:
+            raise CheckFailedError(f"controller {node_id} is active, but has replayed to {member.delivered}")
 
     def _running(self) -> list[tuple[int, Node]]:
         return [
@@ -153,14 +178,37 @@ class QuorumScenario:
 
     def _check_logs(self) -> None:
         """What two nodes both have and have delivered is the same to the byte."""
-        drivers = [node.quorum.driver for node in self.cluster.nodes.values()]
-        first = max(driver.log.log.log_start_offset for driver in drivers)
-        end = min(driver.delivered for driver in drivers)
+        members = [node.quorum.client for node in self.cluster.nodes.values()]
+        first = max(member.log.log.log_start_offset for member in members)
+        end = min(member.delivered for member in members)
         logs = set()
-        for driver in drivers:
+        for member in members:
             data = b""
-            for _, batch in driver.log.batches_between(first, end) if first < end else ():
+            for _, batch in member.log.batches_between(first, end) if first < end else ():
                 data += bytes(batch)
             logs.add(data)
         if len(logs) > 1:
             raise CheckFailedError(f"the logs differ between offsets {first} and {end}")
+
+
+def _vote(node: Node, sender: int, epoch: int) -> None:
+    asked = vote.RequestPartitionData(
+        replica_epoch=epoch, replica_id=sender, last_offset_epoch=2**31 - 1, last_offset=2**40
+    )
+    request = vote.VoteRequest(None, -1, [vote.RequestTopicData(METADATA_TOPIC, [asked])])
+    node.quorum.request_handler.vote(request, api_version=1)
+
+
+def _begin_quorum_epoch(node: Node, sender: int, epoch: int) -> None:
+    began = begin_quorum_epoch.RequestPartitionData(leader_id=sender, leader_epoch=epoch)
+    endpoints = [begin_quorum_epoch.LeaderEndpoint("CONTROLLER", "nowhere", 1)]
+    topics = [begin_quorum_epoch.RequestTopicData(METADATA_TOPIC, [began])]
+    request = begin_quorum_epoch.BeginQuorumEpochRequest(None, -1, topics, endpoints)
+    node.quorum.request_handler.begin_quorum_epoch(request, api_version=1)
+
+
+def _end_quorum_epoch(node: Node, sender: int, epoch: int) -> None:
+    ended = end_quorum_epoch.RequestPartitionData(leader_id=sender, leader_epoch=epoch)
+    topics = [end_quorum_epoch.RequestTopicData(METADATA_TOPIC, [ended])]
+    request = end_quorum_epoch.EndQuorumEpochRequest(None, topics)
+    node.quorum.request_handler.end_quorum_epoch(request, api_version=1)

@@ -10,23 +10,26 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log.log_store import LogStore
-from headrace.log.partition_log import PartitionLog
-from headrace.metadata.image import ClusterImage
-from headrace.metadata.publisher import everything_in
-from headrace.replication.fetcher import FetchLimits
-from headrace.replication.fetching import Fetchers
-from headrace.replication.flushing import Flushing
-from headrace.replication.isr_changes import IsrChanges
+from headrace.log.log_manager import LogManager
+from headrace.log.unified_log import UnifiedLog
+from headrace.metadata.image import MetadataImage
+from headrace.metadata.metadata_loader import everything_in
+from headrace.replication.drivers.alter_partition_manager import AlterPartitionManager
+from headrace.replication.drivers.log_flusher import LogFlusher
+from headrace.replication.drivers.replica_fetcher_manager import ReplicaFetcherManager
+from headrace.replication.leader_endpoint import Request, Response
+from headrace.replication.leader_state import ReplicaContext
 from headrace.replication.partition import Partition
-from headrace.replication.questions import Request, Response
-from headrace.replication.replicas import Replicas
-from headrace.replication.surroundings import ReplicaSurroundings
+from headrace.replication.replica_fetcher import FetchLimits
+from headrace.replication.replica_manager import ReplicaManager
+from headrace.server.authorizer import AllowAll
 from headrace.server.context import ANONYMOUS, RequestContext
-from headrace.server.fetch_sessions import FetchSessions
+from headrace.server.fetch_sessions import FetchSessionCache
 from headrace.server.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
-from headrace.server.parts import AllowAll, Parts
-from headrace.server.waiting import Waiting
+from headrace.server.parts import Parts
+from headrace.server.purgatory import Purgatory
+from headrace.server.quotas.quota_managers import QuotaManagers
+from headrace.server.request_log import RequestLog
 from headrace.settings.topic import TopicConfig, resolve_topic_config
 from headrace.testing.loop import SimulatedLoop
 from headrace.testing.machine import Surroundings
@@ -76,22 +79,22 @@ class Broker:
         self.others = others
         self.config = settings(node_id, min_in_sync=min_in_sync)
         self._flush_messages = flush_messages
-        self.store = LogStore(own.disk, self.config, own.clock, own.rng)
-        self.image = ClusterImage(CLUSTER_ID)
+        self.store = LogManager(own.disk, self.config, own.clock, own.rng)
+        self.image = MetadataImage(CLUSTER_ID)
         self.messenger = Messenger(wires, node_id, own.loop)
-        self.waiting = Waiting(own.loop)
-        self.flushing = Flushing(loop=own.loop, clock=own.clock, on_durable=self._durable)
-        self.isr_changes = IsrChanges(self._ask_controller, node_id=node_id, loop=own.loop)
-        self.fetchers = Fetchers(
+        self.waiting = Purgatory(own.loop)
+        self.flushing = LogFlusher(loop=own.loop, clock=own.clock, on_durable=self._durable)
+        self.isr_changes = AlterPartitionManager(self._ask_controller, node_id=node_id, loop=own.loop)
+        self.fetchers = ReplicaFetcherManager(
             lambda leader: _Way(self, leader), node_id=node_id, loop=own.loop, clock=own.clock, limits=LIMITS
         )
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             node_id=node_id,
             store=self.store,
             topic_config=self.topic_config,
             on_advance=self.waiting.notify,
             request_flush=self.flushing.request,
-            around=ReplicaSurroundings(LAG_MS, self._broker_epoch, self.isr_changes.note),
+            context=ReplicaContext(LAG_MS, self._broker_epoch, self.isr_changes.submit),
             on_follow=self.fetchers.follow,
         )
         self.parts = cast(
@@ -102,14 +105,16 @@ class Broker:
                 loop=own.loop,
                 rng=own.rng,
                 image=self.image,
-                replicas=self.replicas,
-                sessions=FetchSessions(own.rng, slots=20),
-                waiting=self.waiting,
+                replica_manager=self.replicas,
+                sessions=FetchSessionCache(own.rng, slots=20),
+                purgatory=self.waiting,
                 authorizer=AllowAll(),
+                quotas=QuotaManagers(own.clock, own.loop),
                 replica_selector=None,
-                leader_throttle=None,
+                leader_replication_quota=None,
                 fetch_bytes_max=1_000_000,
                 config=self.config,
+                request_log=RequestLog(own.loop, slow_ms=60_000),
             ),
         )
         self.epoch = -1
@@ -128,8 +133,8 @@ class Broker:
         """Open the logs, register, and take on the cluster as it is once that is known of."""
         self.store.lock()
         self.store.identify(CLUSTER_ID, self.node_id, lambda: self.own.rng.randbytes(16))
-        self.store.open_all(self.topic_config)
-        meta = self.store.folders[0].meta
+        self.store.load_logs(self.topic_config)
+        meta = self.store.log_dirs[0].meta
         assert meta is not None
         self.epoch = self.controller.register(
             self.node_id, incarnation, meta.directory_id, self.store.previous_broker_epoch
@@ -152,7 +157,7 @@ class Broker:
         self.store.close(self.epoch)
 
     def _look_for_laggards(self) -> None:
-        self.replicas.look_for_laggards()
+        self.replicas.maybe_shrink_isr()
         self.loop.call_later(LAG_MS / 2000, self._look_for_laggards)
 
     def flush_some(self) -> None:
@@ -218,7 +223,7 @@ class Broker:
     def partition(self, where: TopicPartition) -> Partition | None:
         return self.replicas.get(where)
 
-    def log(self, where: TopicPartition) -> PartitionLog | None:
+    def log(self, where: TopicPartition) -> UnifiedLog | None:
         partition = self.replicas.get(where)
         return None if partition is None else partition.log
 

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 from headrace.base.chunks import FileSlice
 from headrace.base.errors import ApiError
-from headrace.controller import partitions
-from headrace.controller.brokers import fence, register_broker, unfence
+from headrace.controller import partition_control
+from headrace.controller.cluster_control import fence, register_broker, unfence
+from headrace.controller.controller_result import ControllerResult
 from headrace.controller.core import ControllerCore
-from headrace.controller.decision import Decision
 from headrace.metadata.features import BOOTSTRAP_LEVELS, SUPPORTED
 from headrace.metadata.image import MetadataRecord
 from headrace.metadata.topics import PartitionImage
@@ -98,9 +98,9 @@ class SlowController:
         self.rng = world.scheduler.random_for("controller")
         self.on_commit: list[Callable[[], None]] = []
         levels = [FeatureLevelRecord(name=name, feature_level=at) for name, at in BOOTSTRAP_LEVELS.items()]
-        self.commit(Decision(levels, None))
+        self.commit(ControllerResult(levels, None))
 
-    def commit(self, decision: Decision[T]) -> T:
+    def commit(self, decision: ControllerResult[T]) -> T:
         if decision.records:
             records = list(decision.records)
             self.core.replay(records)
@@ -134,7 +134,7 @@ class SlowController:
 
     def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         try:
-            return self.commit(partitions.alter_partition(self.core.cluster, request, api_version=3))
+            return self.commit(partition_control.alter_partition(self.core.cluster, request, api_version=3))
         except ApiError as error:
             return AlterPartitionResponse(error_code=error.code)
 
@@ -144,15 +144,15 @@ class SlowController:
         """Its session is over, whether it is gone or only slow."""
         broker = self.core.image.brokers[node_id]
         if not broker.fenced:
-            self.commit(Decision(list(fence(self.core.cluster, broker)), None))
+            self.commit(ControllerResult(list(fence(self.core.cluster, broker)), None))
 
     def unfence(self, node_id: int) -> None:
         broker = self.core.image.brokers[node_id]
         if broker.fenced:
-            self.commit(Decision(unfence(self.core.cluster, broker), None))
+            self.commit(ControllerResult(unfence(self.core.cluster, broker), None))
 
     def prefer_first_replicas(self) -> None:
-        self.commit(partitions.elect_leaders(self.core.cluster, ElectLeadersRequest(election_type=0)))
+        self.commit(partition_control.elect_leaders(self.core.cluster, ElectLeadersRequest(election_type=0)))
 
     def create_topic(self, name: str, topic_id: bytes, replicas: list[list[int]]) -> None:
         made: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
@@ -170,7 +170,7 @@ class SlowController:
                     directories=directories,
                 )
             )
-        self.commit(Decision(made, None))
+        self.commit(ControllerResult(made, None))
 
     def partition(self, name: str, index: int) -> PartitionImage:
         return self.core.image.topics_by_name[name].partitions[index]

@@ -26,8 +26,8 @@ from headrace.records.batch import Record, build_batch
 from headrace.testing.disk import Crash
 from headrace.testing.machine import SimulatedMachine, Surroundings
 from headrace.testing.nemesis import Trouble
+from headrace.testing.scenarios.committed_records import CommittedRecords
 from headrace.testing.scenarios.replica_broker import Broker
-from headrace.testing.scenarios.replica_promises import Promises
 from headrace.testing.scenarios.replica_world import Messenger, SlowController, Wires
 from headrace.testing.world import CheckFailedError, World
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -67,7 +67,7 @@ class _Run:
         self.machines = {node: world.machine(f"broker{node}") for node in self.nodes}
         self.brokers: dict[int, Broker] = {}
         self.wheres = [TopicPartition(TOPIC, index) for index in range(2)]
-        self.promises = {where: Promises(where) for where in self.wheres}
+        self.committed_records = {where: CommittedRecords(where) for where in self.wheres}
         self.flush_messages = self.rng.choice([None, None, None, 1])
         self.is_over = False
         self.is_raging = False
@@ -96,11 +96,11 @@ class _Run:
             task.add_done_callback(self.look_at)
         await self.rage()
         self.calm()
-        before = [len(each.acknowledged) for each in self.promises.values()]
+        before = [len(each.acknowledged) for each in self.committed_records.values()]
         await self.until(
             lambda: all(
                 len(each.acknowledged) > count + 3
-                for each, count in zip(self.promises.values(), before, strict=True)
+                for each, count in zip(self.committed_records.values(), before, strict=True)
             ),
             "writes are acknowledged again",
         )
@@ -108,10 +108,10 @@ class _Run:
         for writer in writers:
             await writer
         await self.until(self.is_settled, "all replicas are in sync and equal")
-        for where, promises in self.promises.items():
+        for where, committed_records in self.committed_records.items():
             for node in self.controller.partition(*where).replicas:
-                promises.check_whole(node, self.brokers[node].log(where))
-            promises.check_order()
+                committed_records.check_whole(node, self.brokers[node].log(where))
+            committed_records.check_order()
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         await self.world.until(condition, timeout_s=PROGRESS_S, what=what)
@@ -260,8 +260,8 @@ class _Run:
         if not machine.is_running:
             return
         machine.crash(how)
-        for promises in self.promises.values():
-            promises.forget_replica(node)
+        for committed_records in self.committed_records.values():
+            committed_records.forget_replica(node)
         # Its session is over before it is back, or not.
         if self.rng.random() < 0.7:
             self.world.scheduler.after(self.rng.uniform(0.0, 0.6), lambda: self.session_over(node, machine))
@@ -275,18 +275,18 @@ class _Run:
     # -- rules -----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        for where, promises in self.promises.items():
+        for where, committed_records in self.committed_records.items():
             image = self.controller.partition(*where)
             for node, broker in self.brokers.items():
                 partition = broker.partition(where)
                 if partition is None or partition.log is None:
                     continue
-                promises.check_replica(node, partition.log)
+                committed_records.check_replica(node, partition.log)
                 leads_now = partition.is_leader and partition.leader_epoch == image.leader_epoch
-                if leads_now and partition.log.log_end_offset < promises.end:
+                if leads_now and partition.log.log_end_offset < committed_records.end:
                     raise CheckFailedError(
                         f"{where}: {node} leads in epoch {partition.leader_epoch} up to "
-                        f"{partition.log.log_end_offset}, acknowledged is {promises.end}"
+                        f"{partition.log.log_end_offset}, acknowledged is {committed_records.end}"
                     )
 
     def is_settled(self) -> bool:
@@ -332,7 +332,7 @@ class _Writer:
                 node = self.rng.choice(run.nodes)
             offset = await self.ask(node, values)
             if offset is not None:
-                run.promises[self.where].acknowledge(offset, values)
+                run.committed_records[self.where].acknowledge(offset, values)
                 return
             await asyncio.sleep(self.rng.uniform(0.005, 0.05))
 

@@ -7,7 +7,7 @@ in the store alone. Rules, once faults have stopped and everything is quiet:
 
 - what was acknowledged is there, at its offset, in one tier or the other, from the log's start on; and a log
   whose topic keeps everything still starts at 0. Where a consumer is told that a log starts, at any time, it
-  can be read (`tiers_reading`);
+  can be read (`tiers_clients`);
 - what was removed does not come back: no segment that was told to be deleted is ever known again;
 - a compacted topic has the last value of each key, and what was deleted does not come back;
 - nothing is left over: every object in the store belongs to a finished segment of the records, whole; every
@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
-from headrace.clients.administering.face import AsyncAdmin
+from headrace.clients import AsyncAdmin
 from headrace.clients.errors import ClientError
-from headrace.log.append import Origin
+from headrace.log.append import AppendOrigin
 from headrace.log.file_names import LEADER_EPOCHS, LOG, LOG_STARTS
-from headrace.log.partition_log import PartitionLog
+from headrace.log.unified_log import UnifiedLog
 from headrace.node.assembly import Node
 from headrace.records.batch import Record, batches, build_batch, read_records
 from headrace.testing.conditions import Conditions
@@ -37,13 +37,12 @@ from headrace.testing.machine import Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.scenarios.cluster_clients import FOREVER_MS, Writer, surroundings
-from headrace.testing.scenarios.replica_promises import Promises
-from headrace.testing.scenarios.tiers_keys import KeyWriter
-from headrace.testing.scenarios.tiers_reading import Wanderer
+from headrace.testing.scenarios.committed_records import CommittedRecords
+from headrace.testing.scenarios.tiers_clients import KeyWriter, Wanderer
 from headrace.testing.scenarios.tiers_store import TroubledStore
 from headrace.testing.world import CheckFailedError, World
-from headrace.tiered.remote_log import RemoteLog
-from headrace.tiered.remote_segment import SegmentState, TopicIdPartition
+from headrace.tiered.metadata_cache import RemoteLogMetadataCache
+from headrace.tiered.segment_metadata import RemoteLogSegmentState, TopicIdPartition
 from headrace.tiered.stores.folder import FolderStore
 
 KEPT: Final = "kept"
@@ -85,7 +84,7 @@ Contents = dict[int, tuple[bytes | None, bytes | None]]
 """Key and value at each offset."""
 
 
-class Acknowledged(Promises):
+class Acknowledged(CommittedRecords):
     """What writers were told to be written; it is looked for in the end."""
 
     def acknowledge(self, offset: int, values: list[bytes]) -> None:
@@ -98,20 +97,20 @@ class Graveyard:
 
     def __init__(self, cluster: NodeCluster) -> None:
         self._cluster = cluster
-        self._states: dict[RemoteLog, dict[bytes, SegmentState]] = {}
-        self._versions: dict[RemoteLog, int] = {}
+        self._states: dict[RemoteLogMetadataCache, dict[bytes, RemoteLogSegmentState]] = {}
+        self._versions: dict[RemoteLogMetadataCache, int] = {}
 
     def check(self) -> None:
         for node in self._cluster.nodes.values():
-            if node.tiers is None:
+            if node.remote_log_manager is None:
                 continue
-            for partition in node.tiers.logs.partitions():
-                remote = node.tiers.logs.known(partition)
+            for partition in node.remote_log_manager.logs.partitions():
+                remote = node.remote_log_manager.logs.known(partition)
                 if self._versions.get(remote) != remote.version:
                     self._versions[remote] = remote.version
                     self._look(remote)
 
-    def _look(self, remote: RemoteLog) -> None:
+    def _look(self, remote: RemoteLogMetadataCache) -> None:
         """One that is made anew, by another process or because it is wanted again, reads all records anew."""
         states = self._states.setdefault(remote, {})
         for segment in remote:
@@ -138,7 +137,7 @@ class TiersRun:
         self.cluster.remote_store_of = self._store_of
         self.graveyard = Graveyard(self.cluster)
         self.partitions = [TopicPartition(KEPT, 0), TopicPartition(KEPT, 1), TopicPartition(SHORT, 0)]
-        self.ledger: dict[TopicPartition, Promises] = {
+        self.ledger: dict[TopicPartition, CommittedRecords] = {
             where: Acknowledged(where) for where in self.partitions
         }
         self.writer = Writer(world, 0, self.ledger, self._producer_settings())
@@ -279,12 +278,12 @@ class TiersRun:
             SHORT: (1, common | {"retention.bytes": "20000"}),
             COMPACTED: (1, common | COMPACTING),
         }
-        async with AsyncAdmin(self._client_settings(), world=surroundings(own)) as admin:
+        async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
             for name, (partitions, configs) in wanted.items():
                 while name not in {topic.name for topic in await admin.list_topics()}:
                     try:
                         await admin.create_topic(
-                            name, partitions=partitions, replication=self.nodes, settings=configs
+                            name, partitions=partitions, replication_factor=self.nodes, configs=configs
                         )
                     except ClientError as error:
                         self.world.note(f"the operator hears: {error}")
@@ -292,7 +291,7 @@ class TiersRun:
 
     async def _operate(self, own: Surroundings) -> None:
         rng = own.rng
-        async with AsyncAdmin(self._client_settings(), world=surroundings(own)) as admin:
+        async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
             while not self.writer.stopping:
                 await asyncio.sleep(rng.expovariate(2.0))
                 try:
@@ -313,18 +312,18 @@ class TiersRun:
         elif name in names:
             await admin.delete_topics([name])
         else:
-            await admin.create_topic(name, partitions=1, replication=self.nodes, settings=TIERED)
+            await admin.create_topic(name, partitions=1, replication_factor=self.nodes, configs=TIERED)
         self.world.note(f"the operator is done with {name}")
 
     def _fill(self, node: Node, name: str, rng: random.Random) -> None:
         """Give a topic something to copy, past the protocol: nobody is promised anything about it."""
-        partition = node.parts.replicas.get(TopicPartition(name, 0))
+        partition = node.parts.replica_manager.get(TopicPartition(name, 0))
         if partition is not None and partition.is_leader and partition.log is not None:
             try:
                 now_ms = node.parts.clock.now_ms()
                 for _ in range(3):
                     batch = build_batch([Record(timestamp=now_ms, value=rng.randbytes(3_000))])
-                    partition.append(batch, now_ms=now_ms, origin=Origin.CLIENT, acks=1, api_version=9)
+                    partition.append(batch, now_ms=now_ms, origin=AppendOrigin.CLIENT, acks=1, api_version=9)
             except ApiError as error:
                 self.world.note(f"nothing is written to {name}: {error}")
             except ProcessEndedError:
@@ -332,13 +331,18 @@ class TiersRun:
 
     # --- the rules ---
 
-    def _leader(self, where: TopicPartition) -> tuple[Node, PartitionLog, RemoteLog] | None:
+    def _leader(self, where: TopicPartition) -> tuple[Node, UnifiedLog, RemoteLogMetadataCache] | None:
         for node in self.cluster.nodes.values():
-            partition = node.parts.replicas.get(where)
+            partition = node.parts.replica_manager.get(where)
             # One that has yet to read what was done before it tells nobody where its log starts; whoever is
             # told, the wanderer holds them to it.
-            if partition is not None and partition.knows_remote and partition.log is not None and node.tiers:
-                remote = node.tiers.logs.get(TopicIdPartition(partition.topic_id, where))
+            if (
+                partition is not None
+                and partition.knows_remote
+                and partition.log is not None
+                and node.remote_log_manager
+            ):
+                remote = node.remote_log_manager.logs.get(TopicIdPartition(partition.topic_id, where))
                 return None if remote is None else (node, partition.log, remote)
         return None
 
@@ -355,13 +359,13 @@ class TiersRun:
             _, log, remote = found
             closed_to = log.segments.active.base_offset
             if log.config.compacts:
-                closed_to = min(closed_to, log.cleaned_to or 0)
+                closed_to = min(closed_to, log.cleaner_checkpoint or 0)
             if (log.tiered_to or 0) < closed_to or log.high_watermark < log.log_end_offset:
                 return False
             number = max(log.segments.number_of(closed_to), 0)
             if number and not log.config.compacts:
                 return False
-            if any(segment.state is not SegmentState.COPY_FINISHED for segment in remote):
+            if any(segment.state is not RemoteLogSegmentState.COPY_FINISHED for segment in remote):
                 return False
             known.update(name for segment in remote for name in segment.object_names())
         return {name for name, _ in self.store().list("")} <= known
@@ -391,12 +395,12 @@ class TiersRun:
         self.key_writer.check(there[offset] for offset in sorted(there))
         self.world.note(f"{COMPACTED}: {len(there)} records, {len(remote)} remote segments")
 
-    def _read(self, log: PartitionLog, remote: RemoteLog) -> Contents:
+    def _read(self, log: UnifiedLog, remote: RemoteLogMetadataCache) -> Contents:
         """Everything from the log's start on, from the store as far as it lies there."""
         found: Contents = {}
         offset, store = log.log_start_offset, self.store()
         while offset < log.local_start_offset:
-            segment = remote.find(log.epochs, offset)
+            segment = remote.find(log.leader_epoch_cache, offset)
             if segment is None:
                 raise CheckFailedError(f"{log.topic_partition}: offset {offset} is in no tier")
             data = store.read(segment.object_name(LOG), 0, segment.size + 1)

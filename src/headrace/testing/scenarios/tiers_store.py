@@ -9,7 +9,7 @@ from headrace.log.disk import File
 from headrace.testing.disk import Crash
 from headrace.testing.disk_faults import ProcessEndedError
 from headrace.testing.machine import SimulatedMachine
-from headrace.tiered.store import RemoteStore, RemoteStoreError, begun
+from headrace.tiered.remote_storage import RemoteStorageError, RemoteStorageManager, begun
 
 
 class TroubledStore:
@@ -17,7 +17,7 @@ class TroubledStore:
 
     def __init__(
         self,
-        store: RemoteStore,
+        store: RemoteStorageManager,
         machine: SimulatedMachine,
         rng: random.Random,
         *,
@@ -52,12 +52,12 @@ class TroubledStore:
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         if not self._is_calm() and self._rng.random() < self._failure_rate:
-            raise RemoteStoreError("it does not list")
+            raise RemoteStorageError("it does not list")
         return self._store.list(prefix)
 
     def begun(self, prefix: str) -> Iterator[str]:
         if not self._is_calm() and self._rng.random() < self._failure_rate:
-            raise RemoteStoreError("it does not tell what was begun")
+            raise RemoteStorageError("it does not tell what was begun")
         return iter(begun(self._store, prefix))
 
     def close(self) -> None:
@@ -77,5 +77,5 @@ class TroubledStore:
         if self._rng.random() < self._failure_rate:
             if effect is not None:
                 effect()
-            raise RemoteStoreError(f"{what}: it fails, and nobody knows how much was done")
+            raise RemoteStorageError(f"{what}: it fails, and nobody knows how much was done")
         whole()

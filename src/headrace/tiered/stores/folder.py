@@ -15,8 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from headrace.log.disk import Disk, File
-from headrace.tiered.store import MissingObjectError, RemoteStoreError
-from headrace.tiered.stores.names import checked_name, pieces
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    checked_name,
+    pieces,
+)
 
 _UNFINISHED: Final = "~"
 # How often a writer makes its folder anew that others keep removing while it is empty.
@@ -24,7 +28,7 @@ _FOLDER_TRIES: Final = 10
 
 
 class FolderStore:
-    """Implements `RemoteStore` with files under `root`, a folder that is there."""
+    """Implements `RemoteStorageManager` with files under `root`, a folder that is there."""
 
     # Reading from a file and checking what was read is work for a core, a quarter of a millisecond for each
     # megabyte. Threads that do more of it in one go keep the event loop and its clients from that core.
@@ -180,8 +184,8 @@ class FolderStore:
             if not self._is_there():
                 raise self._not_there(name) from error
             if isinstance(error, FileNotFoundError | NotADirectoryError):
-                raise MissingObjectError(f"{name} is not in {self._root}") from error
-            raise RemoteStoreError(f"{name} in {self._root}: {error}") from error
+                raise RemoteResourceNotFoundError(f"{name} is not in {self._root}") from error
+            raise RemoteStorageError(f"{name} in {self._root}: {error}") from error
 
     def _is_there(self) -> bool:
         try:
@@ -189,7 +193,7 @@ class FolderStore:
         except OSError:
             return True  # unknown: the error at hand says more
 
-    def _not_there(self, name: str) -> RemoteStoreError:
-        return RemoteStoreError(
+    def _not_there(self, name: str) -> RemoteStorageError:
+        return RemoteStorageError(
             f"{name}: the remote store's folder {self._root} is not there: make it, or mount the share"
         )

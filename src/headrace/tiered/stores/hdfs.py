@@ -20,9 +20,13 @@ from hdfs_native import Client, FileStatus, WriteOptions
 
 from headrace.log.disk import File
 from headrace.settings.definition import SettingError
-from headrace.tiered.store import MissingObjectError, RemoteStoreError
-from headrace.tiered.stores.names import checked_name, pieces
-from headrace.tiered.stores.secrets import Reasons
+from headrace.tiered.remote_storage import (
+    ErrorReasons,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    checked_name,
+    pieces,
+)
 
 _UNFINISHED: Final = "~"
 # Whoever calls tries again later, so that a name node that is away is known to be after seconds.
@@ -31,12 +35,12 @@ _KERBEROS: Final = ("kerberos.principal", "kerberos.keytab", "kerberos.cache")
 
 
 class HdfsStore:
-    """Implements `RemoteStore` with files below the path of an hdfs:// URL."""
+    """Implements `RemoteStorageManager` with files below the path of an hdfs:// URL."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
         """`settings` are Hadoop's names (`dfs.client.…`), and those of Kerberos (see above)."""
         self._url = url.rstrip("/")
-        self._reasons = Reasons(settings)
+        self._reasons = ErrorReasons(settings)
         parts = urlsplit(self._url)
         self._root = parts.path
         config = {name: value for name, value in settings.items() if name not in _KERBEROS}
@@ -139,9 +143,9 @@ class HdfsStore:
         """The library's errors as the store's; it raises whatever Python has for them."""
         try:
             yield
-        except RemoteStoreError:
+        except RemoteStorageError:
             raise
         except FileNotFoundError:
-            raise MissingObjectError(f"{name} is not in {self._url}") from None
+            raise RemoteResourceNotFoundError(f"{name} is not in {self._url}") from None
         except Exception as error:
-            raise RemoteStoreError(f"{name} in {self._url}: {self._reasons.of(error)}") from None
+            raise RemoteStorageError(f"{name} in {self._url}: {self._reasons.of(error)}") from None

@@ -8,12 +8,17 @@ be written.
 
 import builtins
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from headrace.base.chunks import Buffer
+from headrace.base.chunks import Buffer, ignore_fault
 from headrace.log.disk import File
-from headrace.tiered.store import MissingObjectError, RemoteStore, RemoteStoreError, read_whole
+from headrace.tiered.remote_storage import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+    read_whole,
+)
 
 # A request takes as long as some hundred kilobytes do.
 PIECE_BYTES: Final = 256 << 10
@@ -22,8 +27,9 @@ PIECE_BYTES: Final = 256 << 10
 class ObjectFile:
     """Implements `log.disk.File` for reading; the size is that of when it was opened."""
 
-    def __init__(self, store: RemoteStore, name: str, size: int) -> None:
+    def __init__(self, store: RemoteStorageManager, name: str, size: int) -> None:
         self.path = name
+        self.on_fault: Callable[[OSError], None] = ignore_fault
         self._store = store
         self._size = size
         self._piece = b""
@@ -56,7 +62,7 @@ class ObjectFile:
         """All bytes of a range that lies within the object."""
         try:
             data = self._store.read(self.path, position, end)
-        except RemoteStoreError as error:
+        except RemoteStorageError as error:
             raise _os_error(error, self.path) from error
         if len(data) != end - position:
             raise OSError(
@@ -100,7 +106,7 @@ class ObjectFile:
 class ObjectDisk:
     """Implements `log.disk.Disk` for reading."""
 
-    def __init__(self, store: RemoteStore) -> None:
+    def __init__(self, store: RemoteStorageManager) -> None:
         self._store = store
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
@@ -114,7 +120,7 @@ class ObjectDisk:
     def read_file(self, path: str) -> bytes:
         try:
             return read_whole(self._store, path)
-        except RemoteStoreError as error:
+        except RemoteStorageError as error:
             raise _os_error(error, path) from error
 
     def exists(self, path: str) -> bool:
@@ -139,7 +145,7 @@ class ObjectDisk:
     def _listed(self, prefix: str) -> builtins.list[tuple[str, int]]:
         try:
             return [*self._store.list(prefix)]
-        except RemoteStoreError as error:
+        except RemoteStorageError as error:
             raise _os_error(error, prefix) from error
 
     def make_folder(self, path: str) -> None:
@@ -177,7 +183,7 @@ def _refuse(path: str) -> NoReturn:
     raise OSError(errno.EROFS, "objects of a store are only read here", path)
 
 
-def _os_error(error: RemoteStoreError, path: str) -> OSError:
-    if isinstance(error, MissingObjectError):
+def _os_error(error: RemoteStorageError, path: str) -> OSError:
+    if isinstance(error, RemoteResourceNotFoundError):
         return FileNotFoundError(errno.ENOENT, "there is no such object", path)
     return OSError(errno.EIO, str(error), path)

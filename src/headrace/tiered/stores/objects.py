@@ -20,9 +20,13 @@ from obstore.store import from_url
 
 from headrace.log.disk import File
 from headrace.settings.definition import SettingError
-from headrace.tiered.store import MissingObjectError, RemoteStoreError
-from headrace.tiered.stores.names import checked_name, pieces
-from headrace.tiered.stores.secrets import Reasons
+from headrace.tiered.remote_storage import (
+    ErrorReasons,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    checked_name,
+    pieces,
+)
 
 # S3 takes parts from 5 MiB and 10,000 of them: enough for segments of 78 GiB.
 _PART_BYTES: Final = 8 << 20
@@ -49,12 +53,12 @@ _CLIENT_OPTIONS: Final = frozenset(
 
 
 class ObjectStore:
-    """Implements `RemoteStore` with a bucket, or a prefix in one."""
+    """Implements `RemoteStorageManager` with a bucket, or a prefix in one."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
         """`settings` are obstore's names (`access_key_id`, `endpoint`, `timeout`…)."""
         self._url = url
-        self._reasons = Reasons(settings)
+        self._reasons = ErrorReasons(settings)
         self._deletes_many = url.startswith("s3")
         client = {name: value for name, value in settings.items() if name in _CLIENT_OPTIONS}
         config: dict[str, Any] = {
@@ -145,9 +149,9 @@ class ObjectStore:
         try:
             yield
         except FileNotFoundError:
-            raise MissingObjectError(f"{name} is not in {self._url}") from None
+            raise RemoteResourceNotFoundError(f"{name} is not in {self._url}") from None
         except BaseError as error:
-            raise RemoteStoreError(f"{name} in {self._url}: {self._reasons.of(error)}") from None
+            raise RemoteStorageError(f"{name} in {self._url}: {self._reasons.of(error)}") from None
 
 
 def _profile_credentials(profile: str) -> Any:

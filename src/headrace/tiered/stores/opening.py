@@ -18,15 +18,17 @@ from urllib.parse import urlsplit
 from headrace.log.disk import Disk
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
-from headrace.tiered.store import RemoteStore
+from headrace.tiered.remote_storage import RemoteStorageManager
 from headrace.tiered.stores.folder import FolderStore
 
-_CLASS: Final = "remote.log.storage.manager.class.name"
+STORE_CLASS: Final = "remote.log.storage.manager.class.name"
+STORE_PREFIX: Final = "rsm.config."
+_OF_STORES: Final = ("remote.log.", "rsm.")
 _PREFIX: Final = "remote.log.storage.manager.impl.prefix"
 _CALLS: Final = ("put", "put_bytes", "read", "delete", "list", "close")
 
 
-def open_store(config: BrokerConfig, disk: Disk) -> RemoteStore | None:
+def open_store(config: BrokerConfig, disk: Disk) -> RemoteStorageManager | None:
     """The broker's remote store; None where tiers are off, SettingError where the settings are wrong. A store
     that cannot be reached is no error here: the broker serves without it.
     """
@@ -34,7 +36,7 @@ def open_store(config: BrokerConfig, disk: Disk) -> RemoteStore | None:
         return None
     prefix = config.str(_PREFIX)
     settings = store_settings(config.static)
-    if own_class := config.str(_CLASS):
+    if own_class := config.str(STORE_CLASS):
         return _own(own_class, settings)
     if "url" not in settings:
         raise SettingError(
@@ -45,7 +47,7 @@ def open_store(config: BrokerConfig, disk: Disk) -> RemoteStore | None:
 
 def store_settings(properties: Mapping[str, str]) -> dict[str, str]:
     """What a broker's file says to its store."""
-    prefix = properties.get(_PREFIX) or "rsm.config."
+    prefix = properties.get(_PREFIX) or STORE_PREFIX
     return {
         name.removeprefix(prefix): value.strip()
         for name, value in properties.items()
@@ -53,7 +55,26 @@ def store_settings(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def open_url(url: str, settings: Mapping[str, str], disk: Disk, *, setting: str = "URL") -> RemoteStore:
+def names_store(properties: Mapping[str, str]) -> bool:
+    """Whether these settings say which store a broker uses."""
+    return bool(properties.get(STORE_CLASS)) or "url" in store_settings(properties)
+
+
+def open_broker_store(properties: Mapping[str, str], disk: Disk) -> RemoteStorageManager:
+    """The store of a broker's settings, for callers that are not that broker: its roles, listeners and
+    folders need not be among the settings. SettingError where they name no store or a wrong one.
+    """
+    own = (*_OF_STORES, properties.get(_PREFIX) or STORE_PREFIX)
+    named = {name: value for name, value in properties.items() if name.startswith(own)}
+    config = BrokerConfig(named | {"remote.log.storage.system.enable": "true"}, check=False)
+    store = open_store(config, disk)
+    assert store is not None, "tiers are on"
+    return store
+
+
+def open_url(
+    url: str, settings: Mapping[str, str], disk: Disk, *, setting: str = "URL"
+) -> RemoteStorageManager:
     """The store that a URL names; `settings` are those of its kind."""
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -72,21 +93,21 @@ def open_url(url: str, settings: Mapping[str, str], disk: Disk, *, setting: str 
     return opener(url, settings)
 
 
-def _open_objects(url: str, settings: Mapping[str, str]) -> RemoteStore:
+def _open_objects(url: str, settings: Mapping[str, str]) -> RemoteStorageManager:
     with_library = _library("objects", "obstore")
     # Kafka's settings have dots where the library's have underscores.
-    store: RemoteStore = with_library.ObjectStore(
+    store: RemoteStorageManager = with_library.ObjectStore(
         url, {name.replace(".", "_"): value for name, value in settings.items()}
     )
     return store
 
 
-def _open_hdfs(url: str, settings: Mapping[str, str]) -> RemoteStore:
-    store: RemoteStore = _library("hdfs", "hdfs-native").HdfsStore(url, settings)
+def _open_hdfs(url: str, settings: Mapping[str, str]) -> RemoteStorageManager:
+    store: RemoteStorageManager = _library("hdfs", "hdfs-native").HdfsStore(url, settings)
     return store
 
 
-_OPENERS: Final[dict[str, Callable[[str, Mapping[str, str]], RemoteStore]]] = {
+_OPENERS: Final[dict[str, Callable[[str, Mapping[str, str]], RemoteStorageManager]]] = {
     "s3": _open_objects,
     "gs": _open_objects,
     "az": _open_objects,
@@ -103,18 +124,18 @@ def _library(module: str, package: str) -> Any:
         ) from None
 
 
-def _own(path: str, settings: dict[str, str]) -> RemoteStore:
+def _own(path: str, settings: dict[str, str]) -> RemoteStorageManager:
     """A store of the user's own class."""
     module, _, name = path.replace(":", ".").rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name) if module else None
     except (ImportError, AttributeError) as error:
         raise SettingError(
-            _CLASS,
+            STORE_CLASS,
             f"{path} cannot be imported ({error}): it must be a Python class on the broker's path."
             " A folder, S3, GCS, Azure and HDFS need none: rsm.config.url names them",
         ) from None
     if not isinstance(found, type) or not all(hasattr(found, call) for call in _CALLS):
-        raise SettingError(_CLASS, f"{path} must be a class that has {', '.join(_CALLS)}")
-    store: RemoteStore = found(settings)
+        raise SettingError(STORE_CLASS, f"{path} must be a class that has {', '.join(_CALLS)}")
+    store: RemoteStorageManager = found(settings)
     return store

@@ -5,7 +5,11 @@ v3 flexible; v2 and v4 promise newer errors (PRODUCER_FENCED, TRANSACTION_ABORTA
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.wire.notation import int16, int32, int64, message
+
+PRODUCER_FENCED_SINCE: Final = 2  # KIP-588
 
 
 @message(api_key=25, versions=range(5), flexible_from=3)

@@ -7,9 +7,12 @@ Until v3 sent by producers for one transaction; from v4 on by brokers, for many 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, Until, int16, int32, int64, message, struct
+
+PRODUCER_FENCED_SINCE: Final = 2  # KIP-588
+BROKER_SINCE: Final = 4  # several transactions, asked by brokers (KIP-890)
 
 
 @struct

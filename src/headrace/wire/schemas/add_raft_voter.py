@@ -1,6 +1,7 @@
-"""AddRaftVoter (80), v0-1: a controller joins the quorum as a voter.
+"""AddRaftVoter (80), v0-1: a controller that follows the metadata log joins the quorum as a voter.
 
-KIP-853. v1 may answer before the change is committed.
+KIP-853. Needs kraft.version 1. One change at a time, and only by one that has caught up: REQUEST_TIMED_OUT
+otherwise. v1 may answer before the change is committed.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ for its former self (KIP-903).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import NO_UUID, Since, Until, int8, int16, int32, int64, message, struct, uuid
+
+ISR_WITH_EPOCHS_SINCE: Final = 3  # KIP-903
 
 
 @struct

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45), v0-1: move replicas to other brokers, or cancel that.
 
-KIP-455. Null replicas cancel. v1 may forbid a change of the replication factor.
+KIP-455. Null replicas cancel. Each partition succeeds or fails by itself. v1 may forbid a change of the
+replication factor (KIP-860).
 """
 
 from __future__ import annotations

@@ -8,9 +8,12 @@ client can't know yet what the broker speaks.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, Tag, int16, int32, int64, message, struct
+
+CLIENT_SOFTWARE_SINCE: Final = 3  # KIP-511
+ZERO_LEVELS_SINCE: Final = 4  # features whose lowest level is 0 are told
 
 
 @message(api_key=18, versions=range(5), flexible_from=3)

@@ -1,7 +1,7 @@
-"""BrokerRegistration (62), v0-4: a broker announces itself to the controller.
+"""BrokerRegistration (62), v0-4: a broker joins the cluster, fenced, and is given its epoch.
 
-v2 log directories (KIP-858), v3 the epoch of a clean shutdown (KIP-966), v4 features whose lowest level may
-be 0.
+KIP-631. DUPLICATE_BROKER_REGISTRATION while another process with its id lives. v2 log directories (KIP-858),
+v3 the epoch of a clean shutdown (KIP-966), v4 features whose lowest level may be 0.
 """
 
 from __future__ import annotations

@@ -8,9 +8,12 @@ client (KIP-1082).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import NO_UUID, Since, int16, int32, message, struct, uuid
+
+REGEX_SINCE: Final = 1  # SubscribedTopicRegex
+CONSUMER_GENERATED_MEMBER_ID_SINCE: Final = 1  # KIP-1082
 
 
 @struct

@@ -1,6 +1,10 @@
 """CreatePartitions (37), v0-3: give topics more partitions.
 
 v2 flexible, v3 may answer with a quota error (KIP-599).
+
+Each topic succeeds or fails by itself. Checks, in order: named twice? topic known? more than there are?
+assignments given for all of the new ones, and of the replication factor of the old ones? See
+`controller/topics.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """CreateTopics (19), v2-7: make topics.
 
-v4 takes the broker's default for partitions and replicas, v5 flexible, with the topic's configuration in
-the reply (KIP-525), v6 may answer with a quota error (KIP-599), v7 gives the new topic's id.
+v4 takes the broker's default for partitions and replicas (-1, KIP-464), v5 flexible, with the topic's
+configuration in the reply (KIP-525), v6 may answer with a quota error (KIP-599), v7 gives the new topic's id.
+
+Each topic succeeds or fails by itself. Checks, in order: too many partitions in one request
+(POLICY_VIOLATION for all)? named twice? name valid, free, and no collision of . and _? settings valid?
+partitions and replicas, given or placed? Answered when the topics are committed and the node that was asked
+serves its part of them. See `controller/new_topics.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """DeleteTopics (20), v1-6: delete topics.
 
 v4 flexible, v5 messages and quota errors (KIP-599), v6 by name or by id.
+
+Each topic succeeds or fails by itself; one that is given twice is not removed. TOPIC_DELETION_DISABLED where
+delete.topic.enable is false. See `controller/topics.py`.
 """
 
 from __future__ import annotations

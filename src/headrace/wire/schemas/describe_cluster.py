@@ -6,9 +6,11 @@ KIP-700. v1 asks controllers (KIP-919), v2 includes fenced brokers (KIP-1073).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import Since, int8, int16, int32, message, struct
+
+FENCED_BROKERS_SINCE: Final = 2  # KIP-1073
 
 
 @message(api_key=60, versions=range(3), flexible_from=0)

@@ -6,9 +6,11 @@ v1 sources and synonyms, v3 types and documentation (KIP-569), v4 flexible.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int8, int16, int32, message, struct
+
+DOCUMENTATION_SINCE: Final = 3  # KIP-569
 
 
 @struct

@@ -7,9 +7,12 @@ with a message instead of a dead group (KIP-1043).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int16, int32, message, struct
+
+AUTHORIZED_OPERATIONS_SINCE: Final = 3  # KIP-430
+GROUP_ID_NOT_FOUND_SINCE: Final = 6  # KIP-1043
 
 
 @message(api_key=15, versions=range(7), flexible_from=5)

@@ -1,13 +1,13 @@
-"""DescribeQuorum (55), v0-2: leader, voters and observers of the metadata quorum.
+"""DescribeQuorum (55), v0-2: leader, voters and observers of the metadata quorum, and how far each has got.
 
-v1 when each replica last fetched and was last caught up (KIP-836), v2 directory ids, endpoints, messages
-(KIP-853).
+KIP-595. v1 when each replica last fetched and was last caught up (KIP-836), v2 directory ids, endpoints,
+messages (KIP-853). Only `__cluster_metadata-0` is known: UNKNOWN_TOPIC_OR_PARTITION for others.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -21,6 +21,8 @@ from headrace.wire.notation import (
     uint16,
     uuid,
 )
+
+DIRECTORY_SINCE: Final = 2  # directories and listeners of voters (KIP-853)
 
 
 @struct

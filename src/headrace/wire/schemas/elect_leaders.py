@@ -1,6 +1,10 @@
 """ElectLeaders (43), v0-2: make the controller elect leaders.
 
 v1 preferred or unclean elections (KIP-460) and an error for the whole reply, v2 flexible.
+
+Null stands for all partitions; then only those are told where something was done or failed.
+ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE. See
+`controller/partitions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""EndQuorumEpoch (54), v0-1: the leader of the metadata quorum resigns.
+"""EndQuorumEpoch (54), v0-1: the leader of the metadata quorum resigns, and names who should follow it.
 
-KIP-595. v1 flexible; candidates carry directory ids and the leader its endpoints (KIP-853).
+KIP-595. The first of its candidates stands for election at once, the others a little later. v1 flexible;
+candidates carry directory ids and the leader its endpoints (KIP-853).
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ v3 flexible, v5 answers with the producer id and epoch of the next transaction (
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int16, int32, int64, message
+
+PRODUCER_FENCED_SINCE: Final = 2  # KIP-588
+TRANSACTION_V2_SINCE: Final = 5  # the producer's epoch grows with each transaction (KIP-890)
 
 
 @message(api_key=26, versions=range(6), flexible_from=3)

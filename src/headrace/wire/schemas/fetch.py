@@ -4,12 +4,17 @@ v4 isolation level, v5 log start offset, v7 incremental sessions (KIP-227), v9 t
 (KIP-320), v10 zstd, v11 the consumer's rack (KIP-392), v12 flexible, with the last fetched epoch and
 divergence for truncation, v13 topic ids, v15 the replica's broker epoch (KIP-903), v16 leader endpoints
 (KIP-951), v17 the directory of a voter (KIP-853), v18 the high watermark a follower knows (KIP-1166).
+
+On a controller's listener it reads the metadata log, for voters and observers (KIP-595). Only
+`__cluster_metadata-0`: INVALID_REQUEST for others. Errors of the epoch (FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER) name the leader. A log that differs is told where (diverging
+epoch), one that is behind the log's start is sent to a snapshot. See `raft/serving.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -27,6 +32,11 @@ from headrace.wire.notation import (
     struct,
     uuid,
 )
+
+READ_FROM_FOLLOWER_SINCE: Final = 11  # KIP-392
+TOPIC_ID_SINCE: Final = 13
+CURRENT_LEADER_SINCE: Final = 16  # KIP-951
+HIGH_WATERMARK_SINCE: Final = 18  # KIP-1166
 
 
 @struct

@@ -1,6 +1,7 @@
 """FetchSnapshot (59), v0-1: read a piece of a metadata snapshot.
 
-KIP-630. v1 the replica's directory and the leader's endpoints (KIP-853).
+KIP-630. v1 the replica's directory and the leader's endpoints (KIP-853). SNAPSHOT_NOT_FOUND where it is gone,
+POSITION_OUT_OF_RANGE behind its end, errors of the epoch as in Fetch.
 """
 
 from __future__ import annotations

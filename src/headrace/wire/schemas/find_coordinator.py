@@ -7,9 +7,12 @@ key is written group:topic-id:partition.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, Until, int8, int16, int32, message, struct
+
+BATCHED_SINCE: Final = 4  # several keys in one request (KIP-699)
+SHARE_SINCE: Final = 6  # share partitions (KIP-932)
 
 
 @message(api_key=10, versions=range(7), flexible_from=3)

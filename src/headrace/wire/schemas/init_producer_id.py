@@ -6,9 +6,12 @@ v6 two-phase commit (KIP-939), not advertised as stable.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import Since, int16, int32, int64, message
+
+PRODUCER_FENCED_SINCE: Final = 4  # KIP-588
+TWO_PHASE_COMMIT_SINCE: Final = 6  # KIP-939
 
 
 @message(api_key=22, versions=range(7), flexible_from=2)

@@ -8,9 +8,13 @@ the log, v9 lets the leader skip the assignment.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Nullable, Since, int16, int32, message, struct
+
+MEMBER_ID_REQUIRED_SINCE: Final = 4  # KIP-394
+NULL_PROTOCOL_SINCE: Final = 7  # KIP-559
+SKIP_ASSIGNMENT_SINCE: Final = 9  # KIP-814
 
 
 @struct

@@ -7,9 +7,11 @@ Until v2 one member leaves; from v3 on a list, by member id or instance id. v4 f
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, Until, int16, int32, message, struct
+
+MEMBERS_SINCE: Final = 3  # several members in one request (KIP-345)
 
 
 @struct

@@ -6,9 +6,11 @@ v0 lists client metrics only, v1 any kind (KIP-1142).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int8, int16, int32, message, struct
+
+RESOURCE_TYPES_SINCE: Final = 1  # KIP-1142
 
 
 @message(api_key=74, versions=range(2), flexible_from=0)

@@ -8,9 +8,12 @@ flexible, v10 a time-out for answers that need the remote store.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int8, int16, int32, int64, message, struct
+
+LEADER_EPOCH_SINCE: Final = 4  # KIP-320
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5  # KIP-207
 
 
 @struct

@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46), v0: which partitions are being moved.
 
-KIP-455.
+KIP-455. Null stands for all partitions.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ reply.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -23,6 +23,10 @@ from headrace.wire.notation import (
     struct,
     uuid,
 )
+
+NULL_IS_ALL_TOPICS_SINCE: Final = 1  # an empty list stood for that before
+LISTENER_NOT_FOUND_SINCE: Final = 6
+FETCH_BY_TOPIC_ID_SINCE: Final = 12  # KIP-516
 
 
 @struct

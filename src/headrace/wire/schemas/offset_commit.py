@@ -8,7 +8,7 @@ instead of names.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -22,6 +22,9 @@ from headrace.wire.notation import (
     struct,
     uuid,
 )
+
+TOPIC_ID_SINCE: Final = 10
+MEMBER_EPOCH_SINCE: Final = 9  # members of KIP-848 groups
 
 
 @struct

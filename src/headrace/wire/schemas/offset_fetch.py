@@ -8,7 +8,7 @@ ids.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -23,6 +23,11 @@ from headrace.wire.notation import (
     struct,
     uuid,
 )
+
+GROUP_ERROR_SINCE: Final = 2  # an error of the group as a whole
+REQUIRE_STABLE_SINCE: Final = 7  # KIP-447
+GROUPS_SINCE: Final = 8  # several groups in one request (KIP-709)
+TOPIC_ID_SINCE: Final = 10
 
 
 @struct

@@ -11,7 +11,7 @@ AddPartitionsToTxn (KIP-890).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import (
     IGNORABLE,
@@ -28,6 +28,12 @@ from headrace.wire.notation import (
     struct,
     uuid,
 )
+
+ZSTD_SINCE: Final = 7  # KIP-110
+CURRENT_LEADER_SINCE: Final = 10  # KIP-951
+TRANSACTION_ABORTABLE_SINCE: Final = 11  # clients know that error (KIP-890)
+TRANSACTION_V2_SINCE: Final = 12  # a batch adds its partition to the transaction (KIP-890)
+TOPIC_ID_SINCE: Final = 13
 
 
 @struct

@@ -1,6 +1,6 @@
-"""RemoveRaftVoter (81), v0: a controller leaves the quorum's voters.
+"""RemoveRaftVoter (81), v0: a voter of the quorum becomes an observer.
 
-KIP-853.
+KIP-853. VOTER_NOT_FOUND for one that is none. A leader that removes itself resigns when that is committed.
 """
 
 from __future__ import annotations

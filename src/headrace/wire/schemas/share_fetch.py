@@ -7,6 +7,7 @@ KIP-932. v1 bounds the records and the batch size, v2 the mode of acquiring (KIP
 from __future__ import annotations
 
 from dataclasses import field
+from enum import IntEnum
 from typing import Annotated
 
 from headrace.wire.notation import (
@@ -24,11 +25,26 @@ from headrace.wire.notation import (
 )
 
 
+class AcknowledgeType(IntEnum):
+    """What shall become of a record."""
+
+    GAP = 0
+    """There is none at this offset: it was compacted away, or is a transaction's marker."""
+    ACCEPT = 1
+    """It is done."""
+    RELEASE = 2
+    """It was not done: give it to somebody again, up to the delivery limit."""
+    REJECT = 3
+    """It cannot be done: give it to nobody again."""
+    RENEW = 4
+    """It is still being worked on: hold it for another while (KIP-1222)."""
+
+
 @struct
 class AcknowledgementBatch:
     first_offset: int64 = 0
     last_offset: int64 = 0
-    # one per record, or a single one for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew
+    # AcknowledgeType: one per record, or a single one for all
     acknowledge_types: list[int8] = field(default_factory=list)
 
 

@@ -7,9 +7,11 @@ v1 throttle time, v3 static members, v4 flexible, v5 protocol type and name so t
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int16, int32, message, struct
+
+PROTOCOL_SINCE: Final = 5  # KIP-559
 
 
 @struct

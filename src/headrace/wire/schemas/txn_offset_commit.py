@@ -7,9 +7,12 @@ an AddOffsetsToTxn before it (KIP-890).
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Final
 
 from headrace.wire.notation import IGNORABLE, Since, int16, int32, int64, message, struct
+
+TRANSACTION_ABORTABLE_SINCE: Final = 4  # KIP-890
+TRANSACTION_V2_SINCE: Final = 5  # the group joins the transaction without AddOffsetsToTxn (KIP-890)
 
 
 @struct

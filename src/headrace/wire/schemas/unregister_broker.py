@@ -1,4 +1,7 @@
-"""UnregisterBroker (64), v0: remove a broker that is gone for good."""
+"""UnregisterBroker (64), v0: remove a broker that is gone for good.
+
+BROKER_ID_NOT_REGISTERED for one nobody knows.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """UpdateFeatures (57), v0-2: raise or lower feature levels of the cluster.
 
-KIP-584. v1 dry runs and kinds of downgrade (KIP-778), v2 no results per feature any more.
+KIP-584. All updates of a request or none. v1 dry runs, and upgrades told from safe and unsafe downgrades
+(KIP-778), v2 one error for all and no results per feature any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (82), v0: a voter changes its endpoints or the versions it knows.
+"""UpdateRaftVoter (82), v0: a voter changes its endpoints or the kraft.versions it can run.
 
 KIP-853.
 """

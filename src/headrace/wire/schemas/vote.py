@@ -1,7 +1,11 @@
 """Vote (52), v0-2: a candidate asks for votes in the metadata quorum.
 
 KIP-595. v1 voters are told apart by directory id (KIP-853), v2 asks first whether an election could be won
-(pre-vote, KIP-996).
+(pre-vote, KIP-996): nobody grants that who hears from a leader.
+
+Checks, in order: the cluster's id, the voter asked for (INVALID_VOTER_KEY), the epoch (FENCED_LEADER_EPOCH).
+A vote is given once per epoch, to a log that has all that this node's has, and is on the disk before the
+answer leaves. See `raft/serving.py`.
 """
 
 from __future__ import annotations

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable
 
-from headrace.clients import Output, Processor
-from headrace.clients.consuming.records import ConsumedRecord
+from headrace.clients import ConsumerRecord, Output, Processor
 from tests.compat.copiers.programs.settings import settings
 
 
 def main() -> None:
     given = settings()
 
-    def copy(record: ConsumedRecord) -> Iterable[Output]:
+    def copy(record: ConsumerRecord) -> Iterable[Output]:
         yield Output(given.target, record.value, partition=record.partition)
 
     names = {

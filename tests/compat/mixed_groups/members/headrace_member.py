@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import AsyncConsumer, Consumer
-from headrace.clients.consuming.coordinator import OffsetAndMetadata
-from headrace.clients.consuming.listener import RebalanceListener
+from headrace.clients import AsyncConsumer, Consumer, OffsetAndMetadata, RebalanceListener
 from headrace.clients.errors import ClientError, CommitFailedError, RefusedError
 from tests.compat.mixed_groups.members.telling import Settings, Telling, now_ms, settings
 

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup served
 from its state, while a live group changes from one protocol to the other.
 
-A classic member takes its steps when it joins, and is told with its heartbeats when it has to join again.
+A classic member is reconciled when it joins, and is told with its heartbeats when it has to join again.
 Nobody leads, and nobody waits for the others: the coordinator assigns. The epoch of the member is its
 generation.
 """
@@ -12,21 +12,21 @@ from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.coordinators.group.classic_replies import JoinFeatures, join_error
-from headrace.coordinators.group.consumer.classic_subscription import (
+from headrace.coordinators.group.classic.classic_group import JoinFeatures, join_error
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
+from headrace.coordinators.group.consumer.consumer_group_manager import ConsumerGroupManager
+from headrace.coordinators.group.consumer.heartbeat_request import check_group_size
+from headrace.coordinators.group.consumer.member import ConsumerGroupMember, MemberState
+from headrace.coordinators.group.consumer.migration import (
     CONSUMER_TYPE,
     common_protocols,
-    owned_slots,
+    owned_by_client,
     read_subscription,
     write_assignment,
 )
-from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup
-from headrace.coordinators.group.consumer.heartbeat import seated_anew
-from headrace.coordinators.group.consumer.member import ConsumerMember, MemberState
-from headrace.coordinators.group.consumer.membership import check_room
-from headrace.coordinators.group.consumer.protocol import ConsumerProtocol
-from headrace.coordinators.group.consumer.topics_view import metadata_hash
-from headrace.metadata.image import ClusterImage
+from headrace.coordinators.group.consumer.subscription import metadata_hash
+from headrace.coordinators.group.consumer.target_assignment import replaced_static_member
+from headrace.metadata.image import MetadataImage
 from headrace.wire.schemas.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from headrace.wire.schemas.consumer_protocol import ConsumerProtocolSubscription
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
@@ -46,8 +46,8 @@ NO_LEADER: Final = ""
 class ClassicMembers:
     """The classic side of the consumer groups of one coordinator partition."""
 
-    protocol: ConsumerProtocol
-    image: ClusterImage
+    manager: ConsumerGroupManager
+    image: MetadataImage
     new_uuid: Callable[[], str]
 
     # --- JoinGroup ---
@@ -63,11 +63,14 @@ class ClassicMembers:
         answer: Callable[[JoinGroupResponse], None],
     ) -> None:
         try:
+            config = self.manager.group_config(group.id)
+            if not config.upgrade and not config.downgrade:
+                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # groups don't change their protocol
             subscription = _check_join(group, request)
-            check_room(group, request.member_id, self.protocol.settings_of(group.id).size_max)
+            check_group_size(group, request.member_id, config.size_max)
             known = self._find(group, request)
             if known is None and request.member_id and subscription.owned_partitions:
-                # It was put out and does not know it: what it says to own has other owners by now. Without
+                # It was removed and does not know it: what it says to own has other owners by now. Without
                 # this answer it would go on as before, and commit to these partitions as a member of now.
                 # (Apache Kafka takes it in.)
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -78,16 +81,16 @@ class ClassicMembers:
         if not request.member_id and request.group_instance_id is None and features.member_id_required:
             answer(join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
             return
-        before = ConsumerMember(member_id) if known is None else known
+        before = ConsumerGroupMember(member_id) if known is None else known
         if before.id != member_id:
-            before = seated_anew(before, member_id)
+            before = replaced_static_member(before, member_id)
         member = _as_described(before, request, subscription, client_id, client_host)
 
-        def done(error: ErrorCode, after: ConsumerMember) -> None:
+        def done(error: ErrorCode, after: ConsumerGroupMember) -> None:
             if error is not ErrorCode.NONE:
                 answer(join_error(member_id, error))
                 return
-            self.protocol.deadlines.expect_sync(group.id, after)
+            self.manager.timeouts.schedule_sync_timeout(group.id, after)
             answer(
                 JoinGroupResponse(
                     generation_id=after.epoch,
@@ -98,21 +101,23 @@ class ClassicMembers:
                 )
             )
 
-        self.protocol.advance(group, known, before, member, owned_slots(subscription, self.image), done)
+        self.manager.update_member(
+            group, known, before, member, owned_by_client(subscription, self.image), done
+        )
 
-    def _find(self, group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerMember | None:
-        """The member that joins again, or whose seat is taken; None for a new one."""
+    def _find(self, group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerGroupMember | None:
+        """The member that joins again, or that is replaced; None for a new one."""
         if request.group_instance_id is None:
             known = group.members.get(request.member_id)
             if known is not None and known.classic is None:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             return known
-        seated = group.static_member(request.group_instance_id)
-        if request.member_id and seated is None:
+        known = group.static_member(request.group_instance_id)
+        if request.member_id and known is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if request.member_id and seated is not None and seated.id != request.member_id:
+        if request.member_id and known is not None and known.id != request.member_id:
             raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
-        return seated
+        return known
 
     # --- SyncGroup and Heartbeat ---
 
@@ -121,20 +126,20 @@ class ClassicMembers:
             member = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
             self._check_protocol(member, request)
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-                self.protocol.deadlines.expect_join(group.id, member)
+                self.manager.timeouts.schedule_join_timeout(group.id, member)
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
         except ApiError as error:
             return SyncGroupResponse(error_code=error.code)
-        self.protocol.deadlines.expect_heartbeat(group.id, member)
-        self.protocol.deadlines.synced(group.id, member)
+        self.manager.timeouts.schedule_session_timeout(group.id, member)
+        self.manager.timeouts.cancel_sync_timeout(group.id, member)
         return SyncGroupResponse(
             protocol_type=CONSUMER_TYPE,
             protocol_name=_protocol_of(member),
-            assignment=write_assignment(member, self.image),
+            assignment=write_assignment(member, member.assigned, self.image),
         )
 
     @staticmethod
-    def _check_protocol(member: ConsumerMember, request: SyncGroupRequest) -> None:
+    def _check_protocol(member: ConsumerGroupMember, request: SyncGroupRequest) -> None:
         wrong_type = request.protocol_type is not None and request.protocol_type != CONSUMER_TYPE
         wrong_name = request.protocol_name is not None and request.protocol_name != _protocol_of(member)
         if wrong_type or wrong_name:
@@ -145,23 +150,23 @@ class ClassicMembers:
             member = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
         except ApiError as error:
             return error.code
-        self.protocol.deadlines.expect_heartbeat(group.id, member)
+        self.manager.timeouts.schedule_session_timeout(group.id, member)
         if not self._has_to_join(group, member):
             return ErrorCode.NONE
-        self.protocol.deadlines.expect_join(group.id, member)
+        self.manager.timeouts.schedule_join_timeout(group.id, member)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
-    def _has_to_join(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+    def _has_to_join(self, group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
         """Whether joining again would take it further."""
         if member.state is MemberState.UNREVOKED_PARTITIONS or member.epoch < group.assignment_epoch:
             return True
         if group.epoch > group.assignment_epoch or self._has_other_topics(group):
-            return self.protocol.may_assign(group)
+            return self.manager.may_assign(group)
         if member.state is MemberState.STABLE:
             return False
         return any(
             (topic_id, index) not in group.owners
-            for topic_id, indexes in group.targets.get(member.id, {}).items()
+            for topic_id, indexes in group.target_assignment.get(member.id, {}).items()
             for index in indexes
         )
 
@@ -169,10 +174,10 @@ class ClassicMembers:
         """Whether the topics are not those of the last target any more. Patterns are for the members of the
         new protocol, who alone have some, to look at.
         """
-        if not group.is_stale:
+        if not group.needs_metadata_refresh:
             return False
         is_other = metadata_hash(self.image, group.subscribed_topics()) != group.metadata_hash
-        group.is_stale = is_other or bool(group.regexes)
+        group.needs_metadata_refresh = is_other or bool(group.regexes)
         return is_other
 
     # --- LeaveGroup ---
@@ -191,7 +196,7 @@ class ClassicMembers:
             answer(LeaveGroupResponse(error_code=error, members=results if not error else []))
 
         if leaving:
-            self.protocol.remove(group, leaving, done)
+            self.manager.remove(group, leaving, done)
         else:
             done(ErrorCode.NONE)
 
@@ -225,13 +230,13 @@ def _check_join(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProt
 
 def _check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-) -> ConsumerMember:
+) -> ConsumerGroupMember:
     member = group.members.get(member_id)
     if instance_id is not None:
-        seated = group.static_member(instance_id)
-        if seated is not None and seated.id != member_id:
+        known = group.static_member(instance_id)
+        if known is not None and known.id != member_id:
             raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
-        member = seated
+        member = known
     if member is None or member.classic is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if generation != member.epoch:
@@ -239,18 +244,18 @@ def _check_member(
     return member
 
 
-def _protocol_of(member: ConsumerMember) -> str:
+def _protocol_of(member: ConsumerGroupMember) -> str:
     assert member.classic is not None
     return member.classic.supported_protocols[0].name
 
 
 def _as_described(
-    member: ConsumerMember,
+    member: ConsumerGroupMember,
     request: JoinGroupRequest,
     subscription: ConsumerProtocolSubscription,
     client_id: str,
     client_host: str,
-) -> ConsumerMember:
+) -> ConsumerGroupMember:
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,

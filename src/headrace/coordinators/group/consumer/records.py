@@ -6,9 +6,14 @@ Lists inside records are sorted, so that equal states make equal bytes.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from headrace.coordinators.group.consumer.member import ConsumerMember, MemberState, Owned, Partitions
-from headrace.coordinators.runtime import CoordinatorRecord
+from headrace.coordinators.coordinator_shard import CoordinatorRecord
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
+from headrace.coordinators.group.consumer.member import (
+    ConsumerGroupMember,
+    MemberState,
+    Partitions,
+    PartitionsWithEpochs,
+)
 from headrace.wire.schemas.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -30,12 +35,12 @@ from headrace.wire.schemas.consumer_group_records import (
 Records = list[CoordinatorRecord]
 
 
-def group_record(group_id: str, *, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+def group_epoch_record(group_id: str, *, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+def member_record(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -50,7 +55,7 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.id), value)
 
 
-def target_record(group_id: str, member_id: str, target: Partitions) -> CoordinatorRecord:
+def target_assignment_record(group_id: str, member_id: str, target: Partitions) -> CoordinatorRecord:
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -61,26 +66,28 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> Coordina
     return CoordinatorRecord(key, value)
 
 
-def target_epoch_record(group_id: str, *, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
+def target_assignment_epoch_record(group_id: str, *, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
     value = ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
     return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def progress_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
         assigned_partitions=_owned_to_wire(member.assigned),
-        partitions_pending_revocation=_owned_to_wire(member.revoking),
+        partitions_pending_revocation=_owned_to_wire(member.pending_revocation),
     )
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.id)
     return CoordinatorRecord(key, value)
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+def regular_expression_record(
+    group_id: str, regex: str, resolved: ResolvedRegularExpression
+) -> CoordinatorRecord:
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
@@ -88,7 +95,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
     return CoordinatorRecord(key, value)
 
 
-def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+def regular_expression_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
     return CoordinatorRecord(
         ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
     )
@@ -107,13 +114,13 @@ def member_tombstones(group_id: str, member_id: str) -> Records:
 def group_tombstones(group: ConsumerGroup) -> Records:
     """What takes a whole group out."""
     records = [record for member_id in group.members for record in member_tombstones(group.id, member_id)]
-    records += [regex_tombstone(group.id, regex) for regex in group.regexes]
+    records += [regular_expression_tombstone(group.id, regex) for regex in group.regexes]
     records.append(CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id), None))
     records.append(CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group.id), None))
     return records
 
 
-def _owned_to_wire(owned: Owned) -> list[TopicPartitions]:
+def _owned_to_wire(owned: PartitionsWithEpochs) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,
@@ -124,7 +131,7 @@ def _owned_to_wire(owned: Owned) -> list[TopicPartitions]:
     ]
 
 
-def _owned_of_wire(wire: Iterable[TopicPartitions], member_epoch: int) -> Owned:
+def _owned_of_wire(wire: Iterable[TopicPartitions], member_epoch: int) -> PartitionsWithEpochs:
     """Before KIP-1251 a record told no epochs: then the member's own stands for all."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for each in wire:
@@ -179,7 +186,7 @@ class ConsumerGroups:
             return
         assert isinstance(value, ConsumerGroupMemberMetadataValue)
         group = self._group(key.group_id)
-        before = group.members.get(key.member_id, ConsumerMember(key.member_id))
+        before = group.members.get(key.member_id, ConsumerGroupMember(key.member_id))
         group.put(
             replace(
                 before,
@@ -201,7 +208,7 @@ class ConsumerGroups:
         if value is None:
             if (known := self.by_id.get(key.group_id)) is not None:
                 known.assignment_epoch = 0
-                known.targets.clear()
+                known.target_assignment.clear()
             return
         assert isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)
         group = self._group(key.group_id)
@@ -211,10 +218,10 @@ class ConsumerGroups:
     def _replay_target(self, key: ConsumerGroupTargetAssignmentMemberKey, value: object | None) -> None:
         if value is None:
             if (known := self.by_id.get(key.group_id)) is not None:
-                known.targets.pop(key.member_id, None)
+                known.target_assignment.pop(key.member_id, None)
             return
         assert isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
-        self._group(key.group_id).targets[key.member_id] = {
+        self._group(key.group_id).target_assignment[key.member_id] = {
             each.topic_id: frozenset(each.partitions) for each in value.topic_partitions
         }
 
@@ -223,17 +230,17 @@ class ConsumerGroups:
         before = None if group is None else group.members.get(key.member_id)
         if value is None:
             if group is not None and before is not None:
-                group.put(before.without_progress())
+                group.put(before.without_assignment())
             return
         assert isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
         self._group(key.group_id).put(
             replace(
-                before or ConsumerMember(key.member_id),
+                before or ConsumerGroupMember(key.member_id),
                 epoch=value.member_epoch,
                 previous_epoch=value.previous_member_epoch,
                 state=MemberState(value.state),
                 assigned=_owned_of_wire(value.assigned_partitions, value.member_epoch),
-                revoking=_owned_of_wire(value.partitions_pending_revocation, value.member_epoch),
+                pending_revocation=_owned_of_wire(value.partitions_pending_revocation, value.member_epoch),
             )
         )
 
@@ -243,6 +250,6 @@ class ConsumerGroups:
                 known.regexes.pop(key.regular_expression, None)
             return
         assert isinstance(value, ConsumerGroupRegularExpressionValue)
-        self._group(key.group_id).regexes[key.regular_expression] = ResolvedRegex(
+        self._group(key.group_id).regexes[key.regular_expression] = ResolvedRegularExpression(
             frozenset(value.topics), value.version, value.timestamp
         )

@@ -1,0 +1,87 @@
+"""--command-config FILE: the settings of a client, in Kafka's .properties form, as its own tools take them.
+
+    security.protocol=SSL
+    ssl.truststore.type=PEM
+    ssl.truststore.location=ca.pem
+
+One file may serve all commands: each client takes those that it knows. A name that no client has is an error.
+`bootstrap.servers` counts where neither --bootstrap-server nor --profile is given. Values may come from
+config providers, as in a node's file. A profile may name such a file (`headrace profile add`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMMAND_CONFIG: Final = "headrace.command-config"
+
+
+def _read(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Eager: the other options ask for it."""
+    if value is not None and not ctx.resilient_parsing:
+        ctx.meta[_COMMAND_CONFIG] = read_command_config(value)
+
+
+def read_command_config(file: str) -> dict[str, str]:
+    """The settings of a file; an error that names it, and the line, where it cannot be used."""
+    from headrace.clients.config import TABLES
+    from headrace.node.config_providers import PROVIDERS, look_up
+    from headrace.node.properties_file import open_properties
+    from headrace.settings.definition import SettingError, unknown_setting
+
+    try:
+        found = open_properties(file)
+        settings = look_up({name: entry.value for name, entry in found.entries.items()}).values
+        known = {name for table in TABLES.values() for name in table}
+        for name in list(settings):
+            if name.startswith(PROVIDERS):
+                del settings[name]
+            elif name not in known:
+                raise SettingError(
+                    name, f"{unknown_setting(name, known, 'client').reason} ({found.place(name)})"
+                )
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from None
+    except (SettingError, UnicodeDecodeError) as error:
+        raise click.ClickException(str(error)) from None
+    return settings
+
+
+command_config_option: Final = click.option(
+    "--command-config",
+    is_eager=True,
+    expose_value=False,
+    callback=_read,
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Settings of the client, such as security.protocol and ssl.*, as Kafka's tools take them.",
+)
+
+
+def given_config(ctx: click.Context) -> Mapping[str, str]:
+    """What the file of --command-config says; nothing where it is not given."""
+    settings: Mapping[str, str] = ctx.meta.get(_COMMAND_CONFIG, {})
+    return settings
+
+
+def command_config(kind: str = "") -> Mapping[str, str]:
+    """What the file says that a client of this kind (producer, consumer, admin) knows; all without a kind.
+    Without --command-config it is the profile's file, where the profile says which cluster is asked.
+    """
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return {}
+    if _COMMAND_CONFIG not in ctx.meta:
+        from headrace.cli.connecting import profile_in_use
+
+        file = profile_in_use(ctx).get("command-config")
+        ctx.meta[_COMMAND_CONFIG] = {} if file is None else read_command_config(str(file))
+    settings = given_config(ctx)
+    if not kind or not settings:
+        return settings
+    from headrace.clients.config import TABLES
+
+    return {name: value for name, value in settings.items() if name in TABLES[kind]}

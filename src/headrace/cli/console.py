@@ -1,0 +1,141 @@
+"""`headrace console`: the web console of clusters, headrace's or Apache Kafka's, until a signal ends it."""
+
+import asyncio
+import ipaddress
+import logging
+import signal
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from headrace.cli.command_config import command_config
+from headrace.cli.connecting import bootstrap_option
+from headrace.cli.options import examples, json_option, parse_pairs
+from headrace.cli.output import note, print_json_line
+from headrace.clients.config import parse_addresses
+from headrace.telemetry.log_output import set_up
+
+if TYPE_CHECKING:
+    from headrace.console.server import Console
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8080"
+DEFAULT_NAME: Final = "cluster"
+
+
+@click.command(
+    epilog=examples(
+        "headrace console                                       # of the broker on this machine",
+        "headrace console -b kafka-1:9092,kafka-2:9092 --listen 127.0.0.1:9000",
+        "headrace console -b kafka-1:9092 --metrics http://kafka-1:9404/metrics --read-only",
+        "headrace console -b prod-1:9092 --name prod --cluster staging=staging-1:9092",
+        "headrace console -b prod-1:9093 --command-config client.properties   # people log in by SASL",
+    )
+)
+@bootstrap_option
+@click.option(
+    "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Where browsers connect."
+)
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="What the first cluster is called.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=HOST:PORT,…",
+    help="Another cluster, reached with the same settings; may be repeated.",
+)
+@click.option("--metrics", multiple=True, metavar="URL", help="A broker's /metrics; may be repeated.")
+@click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
+@click.option(
+    "--anonymous-changes",
+    is_flag=True,
+    help="Without a login, let everybody who reaches the console from other machines change the cluster.",
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which browsers know the console."
+)
+@click.option(
+    "--audit-log",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Where each change is written as a line of JSON.  [default: stderr]",
+)
+@json_option
+def console(
+    bootstrap: str,
+    listen: str,
+    name: str,
+    clusters: tuple[str, ...],
+    metrics: tuple[str, ...],
+    read_only: bool,
+    anonymous_changes: bool,
+    hosts: tuple[str, ...],
+    audit_log: str | None,
+    as_json: bool,
+) -> None:
+    """Show clusters in a browser: topics, messages, groups, brokers, access rules.
+
+    It speaks Kafka's protocol and works with any Kafka. Where the settings of --command-config say SASL and
+    name nobody, people log in with their own credentials, and the cluster decides what each may do.
+    Otherwise everybody has the rights of the console; seen from other machines it is read-only then.
+
+    When browsers can connect, `headrace console ready: URL` is printed, or with --json {"ready": "URL"}.
+    """
+    from headrace.console.cluster_connection import ClusterSpec
+    from headrace.console.server import Console
+
+    [(host, port)] = parse_addresses(listen)
+    shared = dict(command_config())
+    named = {name: bootstrap, **parse_pairs("--cluster", clusters)}
+    specs = [ClusterSpec(each, {**shared, "bootstrap.servers": where}) for each, where in named.items()]
+    for spec in specs:
+        if spec.why_no_login:
+            raise click.UsageError(f"cluster {spec.name}: {spec.why_no_login}")
+    is_open = not _is_loopback(host) and any(not spec.needs_login for spec in specs)
+    if is_open and not (read_only or anonymous_changes):
+        note("everybody who reaches this address has the console's rights, so it is read-only;")
+        note("let people log in (SASL in --command-config), or give --anonymous-changes")
+        read_only = True
+    known = frozenset(each.lower() for each in hosts)
+    made = Console(specs, metrics=metrics, hosts=known, is_read_only=read_only)
+    set_up(level="info")
+    _set_up_audit(audit_log)
+    asyncio.run(_run(made, host, port, as_json))
+
+
+async def _run(made: "Console", host: str, port: int, as_json: bool) -> None:
+    """Until SIGINT or SIGTERM."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, ended.set)
+    address = await made.open(host, port)
+    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+    url = f"http://{shown}:{address[1]}/"
+    if as_json:
+        print_json_line({"ready": url})
+    else:
+        click.echo(f"headrace console ready: {url}")
+    try:
+        await ended.wait()
+    finally:
+        await made.close()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _set_up_audit(file: str | None) -> None:
+    """A handler of its own: log lines that repeat are left out, and of changes none may be."""
+    handler: logging.Handler = (
+        logging.StreamHandler() if file is None else logging.FileHandler(file, "a", "utf-8")
+    )
+    handler.setFormatter(logging.Formatter('{"at":"%(asctime)s","console":%(message)s}'))
+    trail = logging.getLogger("headrace.console.audit")
+    trail.addHandler(handler)
+    trail.propagate = False

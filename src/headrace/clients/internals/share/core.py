@@ -1,0 +1,443 @@
+"""A share consumer's machinery: joins, fetches from leaders, hands records out, sends what is said of them.
+
+Each leader has a session (`leader_session`), in which a fetch waits at the leader while the program works.
+Answers go with the next fetch, or alone where the program commits. What a leader holds for this member is
+held for a while only: whoever takes longer renews it, or somebody else gets the record.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.ids import NO_LEADER, NO_TOPIC_ID, TopicPartition
+from headrace.clients.config import ClientConfig
+from headrace.clients.errors import ClientError, ClosedError, RefusedError, TimedOutError, UnreachableError
+from headrace.clients.internals.consumer.completed_fetch import CompletedFetch, ConsumerRecord, Deserializer
+from headrace.clients.internals.environment import ClientEnvironment
+from headrace.clients.internals.network_client import NetworkClient, Use
+from headrace.clients.internals.share.acknowledgements import Answers, Delivered
+from headrace.clients.internals.share.leader_session import CLOSE, LeaderSession, acknowledge_topics, renews
+from headrace.clients.internals.share.share_membership_manager import ShareMembershipManager
+from headrace.records.columns.row_fields import Headers
+from headrace.wire.schemas.share_acknowledge import ShareAcknowledgeRequest
+from headrace.wire.schemas.share_fetch import AcknowledgeType, PartitionData, ShareFetchRequest
+
+logger = logging.getLogger(__name__)
+
+_LOST_SESSION: Final = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
+_OLD_PICTURE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+_ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
+
+
+class ShareRecord(NamedTuple):
+    """A record, where it was read, and how often it has been handed out, this time included."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    value: Any
+    headers: Headers
+    delivery_count: int
+
+
+Outcome = dict[TopicPartition, ClientError | None]
+"""What became of answers: None where they were taken."""
+
+OnCommit = Callable[[Mapping[TopicPartition, ClientError | None]], object]
+
+
+class ShareConsumerCore:
+    """Lives on its environment's loop."""
+
+    def __init__(
+        self,
+        environment: ClientEnvironment,
+        config: ClientConfig,
+        *,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+    ) -> None:
+        self._client = NetworkClient(environment, config)
+        self._environment = environment
+        self._config = config
+        self._key, self._value = key_deserializer, value_deserializer
+        self._is_explicit = config.str("share.acknowledgement.mode") == "explicit"
+        self.membership = ShareMembershipManager(
+            self._client, on_change=self._assignment_changed, on_failure=self._fail
+        )
+        self.delivered = Delivered()
+        self.on_commit: OnCommit | None = None
+        self.lock_timeout_ms: int | None = None
+        """How long a record is held for this member, as the leader said last."""
+        self._sessions: dict[int, LeaderSession] = {}
+        self._waiting: deque[ShareRecord | ClientError] = deque()
+        self._failure: ClientError | None = None
+        self._is_old = False  # the picture of who leads
+        self._news = asyncio.Event()
+        self._is_closed = False
+
+    # What programs call
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        self._check_open()
+        self.membership.subscribe(topics)
+
+    async def poll(self, timeout_ms: float, max_records: int | None) -> list[ShareRecord]:
+        """Records that are held for this member from now on."""
+        self._check_open()
+        if not self.membership.topics:
+            raise ClientError("nothing is subscribed to: call subscribe([...]) before poll()")
+        self._answer_for_the_last()
+        self.membership.polled()
+        deadline = self._environment.now_ms() + timeout_ms
+        while True:
+            if (failure := self._failure) is not None:
+                self._failure = None
+                raise failure
+            if rows := self._hand_out(max_records or self._config.int("max.poll.records")):
+                return rows
+            self._news.clear()
+            await self._fetch_everywhere()
+            left_ms = deadline - self._environment.now_ms()
+            if left_ms <= 0:
+                return []
+            if not self._waiting and self._failure is None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), left_ms / 1000)
+
+    def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        self._check_open()
+        if not self._is_explicit:
+            message = "acknowledge() is for share.acknowledgement.mode=explicit: now the next poll accepts"
+            raise ClientError(message)
+        self.delivered.answer(partition, offset, kind)
+
+    async def commit(self) -> Outcome:
+        """Send what was answered, and what the leaders say of it."""
+        self._check_open()
+        if not self._is_explicit:
+            self.delivered.answer_all(AcknowledgeType.ACCEPT)
+        return await self._send_answers()
+
+    async def close(self, timeout_ms: int) -> None:
+        """Send what was answered, give back the rest, leave."""
+        if self._is_closed:
+            return
+        if not self._is_explicit:
+            self.delivered.answer_all(AcknowledgeType.ACCEPT)
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._send_answers()
+                for session in self._sessions.values():
+                    await self._close_session(session)
+                await self.membership.leave()
+        except (TimeoutError, ClientError) as error:
+            logger.warning("the share group goes on without this member when its session ends: %s", error)
+        finally:
+            for session in self._sessions.values():
+                if session.fetching is not None:
+                    session.fetching.cancel()
+            self._client.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the share consumer is closed: make another one")
+
+    # Records
+
+    def _answer_for_the_last(self) -> None:
+        """What the program was given before is done, unless it says what is."""
+        if not self._is_explicit:
+            self.delivered.answer_all(AcknowledgeType.ACCEPT)
+        elif self.delivered.is_any_open:
+            raise ClientError(
+                "records of the last poll are not acknowledged: with share.acknowledgement.mode=explicit "
+                "every record needs an acknowledge() before the next poll()"
+            )
+
+    def _hand_out(self, count: int) -> list[ShareRecord]:
+        rows: list[ShareRecord] = []
+        while self._waiting and len(rows) < count:
+            head = self._waiting[0]
+            if isinstance(head, ClientError):
+                if rows:
+                    break  # with the next poll
+                self._waiting.popleft()
+                raise head
+            self._waiting.popleft()
+            self.delivered.give(TopicPartition(head.topic, head.partition), head.offset)
+            rows.append(head)
+        return rows
+
+    def _take_records(self, partition: TopicPartition, data: PartitionData) -> None:
+        """Records of an answer, by the ranges that were acquired; where there is none, a gap is said."""
+        if not data.acquired_records:
+            return
+        ranges = deque(
+            (each.first_offset, each.last_offset, each.delivery_count) for each in data.acquired_records
+        )
+        rows = {row.offset: row for row in self._rows(partition, data, ranges[0][0])}
+        for first, last, delivery_count in ranges:
+            for offset in range(first, last + 1):
+                row = rows.get(offset)
+                if row is None:
+                    self.delivered.answer_gap(partition, offset)
+                else:
+                    self._take_row(partition, row, delivery_count)
+
+    def _rows(self, partition: TopicPartition, data: PartitionData, position: int) -> list[ConsumerRecord]:
+        fetched = CompletedFetch(
+            partition,
+            data.records,  # type: ignore[arg-type]  # read as a view of the frame
+            checks_crc=self._config.bool("check.crcs"),
+        )
+        rows: list[ConsumerRecord] = []
+        while (decoded := fetched.next_rows(position)) is not None:
+            rows += decoded.rows
+            position = decoded.end
+        return rows
+
+    def _take_row(self, partition: TopicPartition, row: ConsumerRecord, delivery_count: int) -> None:
+        try:
+            key = row.key if self._key is None or row.key is None else self._key(row.key)
+            value = row.value if self._value is None or row.value is None else self._value(row.value)
+        except Exception as error:
+            self.delivered.release_undelivered(partition, row.offset)
+            what = f"the record at offset {row.offset} of {partition}"
+            self._waiting.append(ClientError(f"{what} cannot be deserialized, and is released: {error}"))
+            return
+        self._waiting.append(ShareRecord(*row[:4], key, value, row.headers, delivery_count))
+
+    # Fetching
+
+    async def _fetch_everywhere(self) -> None:
+        """A fetch at every leader of what is assigned, where none is under way."""
+        if self._is_old:
+            self._is_old = False
+            await self._learn_leaders()
+        by_node = self._wanted()
+        for node in by_node:
+            session = self._sessions.setdefault(node, LeaderSession(node))
+            if session.fetching is None:
+                session.fetching = self._environment.loop.create_task(self._fetch(session))
+
+    def _wanted(self) -> dict[int, set[TopicPartition]]:
+        """What is assigned, by leader; what has none is looked for with the next round."""
+        metadata = self._client.metadata
+        by_node: dict[int, set[TopicPartition]] = {}
+        for each in self.membership.assigned:
+            leader = metadata.leader(each).node
+            if leader == NO_LEADER or metadata.topic_id(each.topic) == NO_TOPIC_ID:
+                self._is_old = True
+            else:
+                by_node.setdefault(leader, set()).add(each)
+        return by_node
+
+    async def _learn_leaders(self) -> None:
+        topics = {each.topic for each in self.membership.assigned} | set(self.membership.topics)
+        try:
+            await self._client.refresh(sorted(topics))
+        except (UnreachableError, TimedOutError) as error:
+            logger.debug("who leads is asked again: %s", error)
+            self._is_old = True
+            await self._client.pause(self._client.retry.wait_ms(1))
+
+    async def _fetch(self, session: LeaderSession) -> None:
+        """One fetch, and what came of it; the program is woken whatever that is."""
+        try:
+            async with session.turn:
+                await self._fetch_in_turn(session)
+        except ClientError as error:
+            self._fail(error)
+        finally:
+            session.fetching = None
+            self._news.set()
+
+    async def _fetch_in_turn(self, session: LeaderSession) -> None:
+        wanted = self._wanted().get(session.node, set())
+        answers = self.delivered.take(self.delivered.answered & (wanted | session.known))
+        if session.is_new and answers:
+            self._tell(dict.fromkeys(answers, _lost(ErrorCode.SHARE_SESSION_NOT_FOUND)))
+            answers = {}
+        request = self._fetch_request(session, wanted, answers)
+        try:
+            reply = await self._client.call(request, node=session.node, use=Use.FETCH)
+        except (UnreachableError, TimedOutError) as error:
+            self._lose(session, answers, error)
+            await self._client.pause(self._client.retry.wait_ms(1))
+            return
+        code = ErrorCode(reply.error_code)
+        if code is not ErrorCode.NONE:
+            await self._refused(session, answers, RefusedError(code, "cannot fetch", reply.error_message))
+            return
+        session.went_on()
+        session.known = set(wanted)
+        self.lock_timeout_ms = reply.acquisition_lock_timeout_ms or self.lock_timeout_ms
+        self._take_reply(reply, answers)
+
+    def _fetch_request(
+        self, session: LeaderSession, wanted: set[TopicPartition], answers: Answers
+    ) -> ShareFetchRequest:
+        config = self._config
+        topics, forgotten = session.fetch_topics(wanted, answers, self._client.metadata)
+        is_renewal = renews(answers)  # then nothing may be asked for
+        return ShareFetchRequest(
+            group_id=self.membership.group_id,
+            member_id=self.membership.member_id,
+            share_session_epoch=session.epoch,
+            max_wait_ms=0 if is_renewal else config.int("fetch.max.wait.ms"),
+            min_bytes=0 if is_renewal else config.int("fetch.min.bytes"),
+            max_bytes=0 if is_renewal else config.int("fetch.max.bytes"),
+            max_records=0 if is_renewal else config.int("max.poll.records"),
+            batch_size=config.int("max.poll.records"),
+            share_acquire_mode=_ACQUIRE_MODES[config.str("share.acquire.mode")],
+            is_renew_ack=is_renewal,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+
+    def _take_reply(self, reply: Any, answers: Answers) -> None:
+        metadata = self._client.metadata
+        metadata.learn_endpoints((each.node_id, each.host, each.port) for each in reply.node_endpoints)
+        outcome: Outcome = dict.fromkeys(answers)
+        for topic in reply.responses:
+            name = metadata.names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                if data.acknowledge_error_code:
+                    told = data.acknowledge_error_message
+                    outcome[partition] = RefusedError(
+                        data.acknowledge_error_code, f"acknowledge {partition}", told
+                    )
+                self._take_partition(partition, data)
+        self._tell(outcome)
+
+    def _take_partition(self, partition: TopicPartition, data: PartitionData) -> None:
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.NONE:
+            self._take_records(partition, data)
+        elif code in _OLD_PICTURE:
+            self._is_old = True
+        else:
+            raise RefusedError(code, f"cannot fetch {partition}", data.error_message)
+
+    async def _refused(self, session: LeaderSession, answers: Answers, error: RefusedError) -> None:
+        self._lose(session, answers, error)
+        if error.code not in _LOST_SESSION and not error.retriable:
+            raise error
+        await self._client.pause(self._client.retry.wait_ms(1))
+
+    def _lose(self, session: LeaderSession, answers: Answers, error: ClientError) -> None:
+        """What the leader held is free again, and what was to be said of it may not have been heard."""
+        session.reset()
+        self._is_old = True
+        self._tell(dict.fromkeys(answers, error))
+
+    def _assignment_changed(self) -> None:
+        self._is_old = True
+        self._news.set()
+
+    def _fail(self, error: ClientError) -> None:
+        self._failure = error
+        self._news.set()
+
+    # Answers
+
+    async def _send_answers(self) -> Outcome:
+        """ShareAcknowledge to every leader that waits for answers."""
+        outcome: Outcome = {}
+        for session in list(self._sessions.values()):
+            async with session.turn:
+                answers = self.delivered.take(self.delivered.answered & session.known)
+                if answers:
+                    outcome |= await self._acknowledge(session, answers)
+        lost = self.delivered.take(self.delivered.answered)
+        outcome |= dict.fromkeys(lost, _lost(ErrorCode.SHARE_SESSION_NOT_FOUND))
+        self._tell(outcome)
+        return outcome
+
+    async def _acknowledge(self, session: LeaderSession, answers: Answers) -> Outcome:
+        request = ShareAcknowledgeRequest(
+            group_id=self.membership.group_id,
+            member_id=self.membership.member_id,
+            share_session_epoch=session.epoch,
+            is_renew_ack=renews(answers),
+            topics=acknowledge_topics(answers, self._client.metadata),
+        )
+        try:
+            reply = await self._client.call(request, node=session.node, use=Use.FETCH)
+            if reply.error_code:
+                raise RefusedError(reply.error_code, "cannot acknowledge", reply.error_message)
+        except ClientError as error:
+            session.reset()
+            self._is_old = True
+            return dict.fromkeys(answers, error)
+        session.went_on()
+        return self._outcome_of(reply, answers)
+
+    def _outcome_of(self, reply: Any, answers: Answers) -> Outcome:
+        outcome: Outcome = dict.fromkeys(answers)
+        for topic in reply.responses:
+            name = self._client.metadata.names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                if data.error_code:
+                    partition = TopicPartition(name, data.partition_index)
+                    told = data.error_message
+                    outcome[partition] = RefusedError(data.error_code, f"acknowledge {partition}", told)
+        return outcome
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Nothing is silent: whoever does not listen reads of it in the log."""
+        if not outcome:
+            return
+        if self.on_commit is not None:
+            self.on_commit(outcome)
+            return
+        for partition, error in outcome.items():
+            if error is not None:
+                logger.warning(
+                    "%s: acknowledgements were not taken, its records are handed out again: %s",
+                    partition,
+                    error,
+                )
+
+    async def _close_session(self, session: LeaderSession) -> None:
+        """Whatever the leader still holds for this member is free at once."""
+        fetching = session.fetching
+        if fetching is not None:
+            fetching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await fetching
+        if session.is_new:
+            return
+        request = ShareAcknowledgeRequest(
+            group_id=self.membership.group_id, member_id=self.membership.member_id, share_session_epoch=CLOSE
+        )
+        with contextlib.suppress(ClientError):  # the connection's end says the same
+            await self._client.call(request, node=session.node, use=Use.FETCH)
+        session.reset()
+
+
+def _lost(code: ErrorCode) -> ClientError:
+    return RefusedError(code, "the session with the leader was lost, and what it held with it")

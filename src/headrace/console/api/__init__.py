@@ -1,0 +1,1 @@
+"""What pages ask for, by subject. Each function gets a `Visit`, and gives what becomes JSON."""

@@ -1,0 +1,186 @@
+"""Records of a topic: pages of them, a live tail, one in full, writing one, and keys at a moment."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import AsyncConsumer, OffsetSpec
+from headrace.clients.errors import NoSuchTopicError
+from headrace.console.cluster_picture import offsets_at
+from headrace.console.http_server import ConsoleReply, EventReply, RefusedCallError
+from headrace.console.message_filter import message_filter
+from headrace.console.messages import MessagePage, ShownRecord, Span, follow, read_page
+from headrace.console.payload import bytes_of, record_json
+from headrace.console.visit import Visit
+
+PAGE_RECORDS: Final = 50
+PAGE_RECORDS_MAX: Final = 500
+FORMS: Final = ("newest", "oldest", "offset", "time")
+
+
+async def messages(visit: Visit) -> Any:
+    """A page. `from` says where to begin, `at` where the page before has ended."""
+    wanted = message_filter(visit.request.query)
+    limit = visit.query_int("limit", PAGE_RECORDS, least=1, most=PAGE_RECORDS_MAX)
+    spans = await _spans(visit)
+    form = visit.request.query.get("from", "newest")
+    if form not in FORMS:
+        raise RefusedCallError(400, f"from={form!r} is none of {', '.join(FORMS)}")
+    is_backward = form == "newest"
+    positions = await _positions(visit, spans, form)
+    async with _consumer(visit) as consumer:
+        page = await read_page(consumer, spans, positions, wanted, limit=limit, is_backward=is_backward)
+    return {
+        **_page_json(page),
+        "is_done": page.is_done,
+        "at": ",".join(f"{each.partition}:{offset}" for each, offset in page.positions.items()),
+        "spans": {str(each.partition): [span.start, span.end] for each, span in spans.items()},
+    }
+
+
+def _consumer(visit: Visit) -> AsyncConsumer:
+    is_committed = visit.request.query.get("isolation") == "read_committed"
+    return visit.connection.consumer(
+        isolation_level="read_committed" if is_committed else "read_uncommitted", max_poll_records=2_000
+    )
+
+
+def _page_json(page: MessagePage) -> dict[str, Any]:
+    return {"records": [record_json(each) for each in page.records], "scanned": page.scanned}
+
+
+async def _spans(visit: Visit) -> dict[TopicPartition, Span]:
+    """Where the chosen partitions begin and end now."""
+    name = visit.arguments["topic"]
+    [described] = await visit.admin.describe_topics(name)
+    places = [TopicPartition(name, each.number) for each in described.partitions]
+    if visit.request.query.get("partition", ""):
+        number = visit.query_int("partition", 0)
+        places = [each for each in places if each.partition == number]
+        if not places:
+            raise RefusedCallError(404, f"topic {name!r} has no partition {number}")
+    ends = await offsets_at(visit.admin, places, OffsetSpec.LATEST)
+    starts = await offsets_at(visit.admin, places, OffsetSpec.EARLIEST)
+    found = {each: Span(starts[each], ends[each]) for each in places if each in starts and each in ends}
+    if places and not found:
+        raise RefusedCallError(503, f"no partition of {name!r} has a leader that answers")
+    return found
+
+
+async def _positions(visit: Visit, spans: dict[TopicPartition, Span], form: str) -> dict[TopicPartition, int]:
+    given = visit.request.query.get("at", "")
+    if given:
+        return _positions_at(given, spans)
+    if form == "newest":
+        return {each: span.end for each, span in spans.items()}
+    if form == "offset":
+        offset = visit.query_int("offset", 0, least=-(1 << 62))
+        return {each: offset if offset >= 0 else span.end + offset for each, span in spans.items()}
+    if form == "time":
+        found = await offsets_at(visit.admin, spans, visit.query_int("time", 0))
+        # Where all records are older, the next one to come is the first that is not.
+        return {each: span.end if found.get(each, -1) < 0 else found[each] for each, span in spans.items()}
+    return {each: span.start for each, span in spans.items()}
+
+
+def _positions_at(text: str, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, int]:
+    try:
+        pairs = dict(part.split(":") for part in text.split(","))
+        return {each: int(pairs[str(each.partition)]) for each in spans}
+    except (ValueError, KeyError):
+        raise RefusedCallError(400, f"at={text!r} is no place: load the page again") from None
+
+
+async def tail(visit: Visit) -> EventReply:
+    """What comes from now on, as events."""
+    wanted = message_filter(visit.request.query)
+    starts = {each: span.end for each, span in (await _spans(visit)).items()}
+    consumer = _consumer(visit)
+
+    async def events() -> AsyncGenerator[Any, None]:
+        try:
+            yield {"started": {str(each.partition): offset for each, offset in starts.items()}}
+            async with aclosing(follow(consumer, starts, wanted)) as pages:
+                async for page in pages:
+                    yield _page_json(page) if page.scanned else None
+        finally:
+            await consumer.close()
+
+    return EventReply(events())
+
+
+async def message_value(visit: Visit) -> ConsoleReply:
+    """A record's value, or key, as its bytes are: to be saved, never to be shown by the browser."""
+    place = TopicPartition(visit.arguments["topic"], visit.query_int("partition", 0))
+    offset = visit.query_int("offset", 0)
+    part = visit.request.query.get("part", "value")
+    async with _consumer(visit) as consumer:
+        if place not in await consumer.partitions_for(place.topic):
+            raise NoSuchTopicError(str(place))
+        consumer.assign([place])
+        consumer.seek(place, offset)
+        rows = await consumer.poll(5.0, max_records=1)
+    if not rows or rows[0].offset != offset:
+        raise RefusedCallError(404, f"there is no record at offset {offset} of {place} any more")
+    data: bytes = (rows[0].key if part == "key" else rows[0].value) or b""
+    name = f"{place.partition}-{offset}.{'key' if part == 'key' else 'value'}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return ConsoleReply(200, data, "application/octet-stream", headers)
+
+
+async def produce(visit: Visit) -> Any:
+    """Write one record."""
+    body = visit.request.json()
+    topic = visit.arguments["topic"]
+    partition = body.get("partition")
+    if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
+        raise RefusedCallError(400, "'partition' must be a whole number or null")
+    headers = body.get("headers", [])
+    if not isinstance(headers, list) or not all(isinstance(each, dict) for each in headers):
+        raise RefusedCallError(400, "'headers' must be a list of objects")
+    delivery = await visit.connection.producer().send(
+        topic,
+        bytes_of(body.get("value"), "value"),
+        key=bytes_of(body.get("key"), "key"),
+        partition=partition,
+        headers=tuple((str(each.get("name", "")), bytes_of(each.get("value"), "header")) for each in headers),
+    )
+    written = await delivery
+    visit.details |= {"partition": written.partition, "offset": written.offset}
+    visit.watch.changed()
+    return {"partition": written.partition, "offset": written.offset}
+
+
+KEYS_MAX: Final = 2_000
+
+
+async def keys_at(visit: Visit) -> Any:
+    """Time travel: the last value of each key at a moment, read from the oldest record on.
+
+    Bounded like a page: `is_done` is false where the topic has more before that moment than was read.
+    """
+    moment_ms = visit.query_int("time", 0)
+    spans = await _spans(visit)
+    found = await offsets_at(visit.admin, spans, moment_ms + 1)
+    upto = {
+        each: Span(span.start, span.end if found.get(each, -1) < 0 else found[each])
+        for each, span in spans.items()
+    }
+    latest: dict[bytes, ShownRecord] = {}
+    wanted = message_filter(visit.request.query)
+    positions = {each: span.start for each, span in upto.items()}
+    async with _consumer(visit) as consumer:
+        page = await read_page(consumer, upto, positions, wanted, limit=50_000, is_backward=False)
+    for each in page.records:
+        if each.record.key is not None and each.record.timestamp_ms <= moment_ms:
+            latest.pop(each.record.key, None)
+            latest[each.record.key] = each
+    alive = [each for each in latest.values() if each.record.value is not None]
+    return {
+        "records": [record_json(each) for each in alive[-KEYS_MAX:]],
+        "keys": len(alive),
+        "deleted": len(latest) - len(alive),
+        "scanned": page.scanned,
+        "is_done": page.is_done,
+    }

@@ -1,0 +1,62 @@
+"""The first page: is the cluster well, what is wrong with it now, and what goes on in it."""
+
+from typing import Any, Final
+
+from headrace.console.cluster_watch import rates_of
+from headrace.console.health import troubles
+from headrace.console.visit import Visit
+
+BUSY_MAX: Final = 8
+
+
+async def overview(visit: Visit) -> Any:
+    """Health, counts, the course of what is written, and who is busiest and furthest behind."""
+    watch = visit.watch
+    picture = await watch.picture()
+    partitions = [each for topic in picture.topics.values() for each in topic.partitions]
+    rates = {name: rate for name in picture.topics if (rate := watch.rate(name)) is not None}
+    busiest = sorted(rates.items(), key=lambda each: -each[1])[:BUSY_MAX]
+    behind = sorted(
+        (each for each in picture.groups.values() if each.lag is not None), key=lambda each: -(each.lag or 0)
+    )[:BUSY_MAX]
+    return {
+        "taken": picture.taken_ms,
+        "cluster_id": picture.cluster.cluster_id,
+        "troubles": [each._asdict() for each in troubles(picture)],
+        "gaps": picture.gaps,
+        "brokers": len(picture.cluster.brokers),
+        "brokers_up": sum(
+            not each.fenced and each.node_id not in picture.unreachable for each in picture.cluster.brokers
+        ),
+        "controller": picture.cluster.controller_id if picture.quorum is None else picture.quorum.leader_id,
+        "topics": sum(not each.internal for each in picture.topics.values()),
+        "partitions": len(partitions),
+        "in_sync": sum(each.leader >= 0 and not each.is_under_replicated for each in partitions),
+        "groups": len(picture.groups),
+        "bytes": sum(picture.sizes.values()),
+        "reassignments": len(picture.reassignments),
+        "rate": sum(rates.values()) if rates else None,
+        "times": list(watch.times),
+        "rates": _total_rates(visit),
+        "busiest": [{"topic": name, "rate": rate} for name, rate in busiest if rate > 0],
+        "behind": [
+            {
+                "group": each.listing.group_id,
+                "state": each.listing.state,
+                "lag": each.lag,
+                "course": watch.lags.last(each.listing.group_id, 60),
+            }
+            for each in behind
+        ],
+    }
+
+
+def _total_rates(visit: Visit) -> list[float | None]:
+    """Of all topics that are remembered: one shorter than the times."""
+    watch = visit.watch
+    totals: list[int | None] = [None] * len(watch.times)
+    for column in watch.written.columns():
+        for at, value in enumerate(column, len(totals) - len(column)):
+            if value >= 0 and at >= 0:
+                totals[at] = (totals[at] or 0) + value
+    return rates_of(watch.times, totals)

@@ -1,0 +1,49 @@
+// Asks the console's server. Changes bring the session's token along, which other sites cannot read.
+
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+let token = "";
+
+export function setToken(value) {
+  token = value;
+}
+
+export async function call(method, path, body) {
+  const headers = {};
+  if (method !== "GET") {
+    headers["X-Headrace-Token"] = token;
+    headers["Content-Type"] = "application/json";
+  }
+  let reply;
+  try {
+    reply = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new ApiError(0, "the console does not answer: is it still running?");
+  }
+  const text = await reply.text();
+  let found = {};
+  try {
+    found = text ? JSON.parse(text) : {};
+  } catch {
+    throw new ApiError(reply.status, "the console's answer is broken");
+  }
+  if (!reply.ok) throw new ApiError(reply.status, found.error ?? `the console answered ${reply.status}`);
+  return found;
+}
+
+/** The functions of one cluster: get("topics"), post("topics", {...}). */
+export function clusterApi(name) {
+  const base = `/api/clusters/${encodeURIComponent(name)}/`;
+  return {
+    get: (path) => call("GET", base + path),
+    post: (path, body) => call("POST", base + path, body),
+    patch: (path, body) => call("PATCH", base + path, body),
+    remove: (path, body) => call("DELETE", base + path, body),
+    url: (path) => base + path,
+  };
+}

@@ -1,0 +1,35 @@
+// Time travel: what the keys of a topic were at a moment.
+
+import { h, replace } from "../dom.js";
+import { count } from "../format.js";
+import { messageRow } from "./messages.js";
+
+export function keysPanel(context) {
+  const { api, path, query, keep } = context;
+  const now = new Date(Date.now() - new Date().getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  const given = query.get("time");
+  const moment = h("input", { type: "datetime-local", step: "1", "aria-label": "Moment", value: given ? new Date(Number(given) - new Date(Number(given)).getTimezoneOffset() * 60000).toISOString().slice(0, 19) : now });
+  const words = h("input", { type: "search", class: "search", placeholder: "Key contains", "aria-label": "Key contains", value: query.get("key") ?? "" });
+  const list = h("ol", { class: "messages", "aria-label": "Keys at the moment" });
+  const status = h("p", { class: "quiet", role: "status" });
+
+  async function load() {
+    const wanted = new URLSearchParams({ time: String(new Date(moment.value).getTime() + 999) });
+    if (words.value) wanted.set("key", words.value);
+    keep(wanted);
+    status.textContent = "Reading from the oldest record on…";
+    try {
+      const found = await api.get(`${path}/keys?${wanted}`);
+      replace(list, found.records.map((each) => messageRow(each, context)));
+      status.textContent = `${count(found.keys)} keys${found.records.length < found.keys ? `, the last ${count(found.records.length)} shown` : ""}; ${count(found.deleted)} were deleted by then; ${count(found.scanned)} records read.${found.is_done ? "" : " The topic has more before that moment than a page reads: narrow it by key."}`;
+    } catch (error) {
+      status.textContent = error.message;
+    }
+  }
+
+  return {
+    element: h("div", {}, h("p", { class: "quiet" }, "The last value of each key at a moment: what a compacted topic's table held then, as far as compaction has left it."),
+      h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); load(); } }, moment, words, h("button", { type: "submit", class: "primary" }, "Look")), status, list),
+    start: () => { if (given) load(); },
+  };
+}

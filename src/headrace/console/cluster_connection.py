@@ -1,0 +1,93 @@
+"""The clients of one cluster, with one identity: the console's own, or that of a person who has logged in.
+
+A person's requests go over a person's connections, so that the cluster's own ACLs decide what is seen and
+changed; the console has no rights to lend.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.clients import AsyncAdmin, AsyncConsumer, AsyncProducer
+from headrace.clients.config import TABLES
+from headrace.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+
+TIMEOUT_MS: Final = 15_000
+CLIENT_ID: Final = "headrace-console"
+
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+"""By which a person can log in with a name and a password."""
+_OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A cluster by the name that URLs have for it, and how it is reached, in Kafka's client settings."""
+
+    name: str
+    settings: Mapping[str, str] = field(repr=False)
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether brokers ask who one is, and the settings do not say it."""
+        protocol = self.settings.get("security.protocol", "").upper()
+        is_told = self.mechanism == OAUTHBEARER or any(name in self.settings for name in _OWN_LOGIN)
+        return protocol.startswith("SASL_") and not is_told
+
+    @property
+    def mechanism(self) -> str:
+        return self.settings.get("sasl.mechanism") or self.settings.get("sasl.mechanisms", "")
+
+    @property
+    def why_no_login(self) -> str:
+        """Why nobody could log in with these settings; empty where one can."""
+        if not self.needs_login or self.mechanism in MECHANISMS:
+            return ""
+        return f"set sasl.mechanism to one of {', '.join(MECHANISMS)}, so that visitors can log in"
+
+    def of_user(self, user: str, password: str) -> "ClusterSpec":
+        """The same cluster, reached as this user."""
+        return ClusterSpec(self.name, {**self.settings, "sasl.username": user, "sasl.password": password})
+
+
+class ClusterConnection:
+    """An administrator, a producer when one is needed, and consumers that are asked for one by one."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.admin = AsyncAdmin(self._settings("admin", {"default.api.timeout.ms": TIMEOUT_MS}))
+        self._producer: AsyncProducer | None = None
+
+    def _settings(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        table = TABLES[kind]
+        known = {name: value for name, value in self.spec.settings.items() if name in table}
+        own = {"client.id": CLIENT_ID, "request.timeout.ms": TIMEOUT_MS}
+        return {**own, **known, **more}
+
+    def consumer(self, **more: Any) -> AsyncConsumer:
+        """One that reads partitions that it is given, and commits nothing."""
+        fixed = {
+            "default.api.timeout.ms": TIMEOUT_MS,
+            "allow.auto.create.topics": False,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "group.id": None,
+            # A page shows some hundred records: little is fetched ahead.
+            "fetch.max.bytes": 8 << 20,
+        }
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return AsyncConsumer(self._settings("consumer", {**fixed, **named}))
+
+    def producer(self) -> AsyncProducer:
+        """The one that writes what people type."""
+        if self._producer is None:
+            patience = {"max.block.ms": TIMEOUT_MS, "delivery.timeout.ms": 2 * TIMEOUT_MS, "linger.ms": 0}
+            fixed = {**patience, "allow.auto.create.topics": False, "transactional.id": None}
+            self._producer = AsyncProducer(self._settings("producer", fixed))
+        return self._producer
+
+    async def close(self) -> None:
+        self.admin.close()
+        if self._producer is not None:
+            await asyncio.shield(self._producer.close(timeout_ms=1_000))

@@ -1,0 +1,75 @@
+"""One request about one cluster, as the functions in `api/` get it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.clients import AsyncAdmin
+from headrace.console.cluster_connection import ClusterConnection
+from headrace.console.cluster_watch import ClusterWatch
+from headrace.console.http_server import ConsoleRequest, RefusedCallError
+from headrace.console.metrics_reader import MetricsReader
+
+
+@dataclass(slots=True)
+class Visit:
+    """Who asks for what. `details` are the names, never contents, that the audit line of a change has."""
+
+    request: ConsoleRequest
+    arguments: dict[str, str]
+    watch: ClusterWatch
+    user: str
+    metrics: MetricsReader | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def admin(self) -> AsyncAdmin:
+        return self.watch.connection.admin
+
+    @property
+    def connection(self) -> ClusterConnection:
+        return self.watch.connection
+
+    def query_int(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
+        """A number of the query; RefusedCallError where it is none, or out of range."""
+        text = self.request.query.get(name, "")
+        if not text:
+            return default
+        try:
+            number = int(text)
+        except ValueError:
+            raise RefusedCallError(400, f"{name}={text!r} is no number") from None
+        if not least <= number <= most:
+            raise RefusedCallError(400, f"{name} is from {least} to {most}")
+        return number
+
+
+def text_of(body: dict[str, Any], name: str, *, default: str | None = None) -> str:
+    """A text of a body; RefusedCallError where it is missing or something else."""
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise RefusedCallError(400, f"{name!r} must be a text")
+    return value
+
+
+def number_of(body: dict[str, Any], name: str, *, default: int | None = None) -> int:
+    """A whole number of a body; RefusedCallError where it is missing or something else."""
+    value = body.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise RefusedCallError(400, f"{name!r} must be a whole number")
+    return value
+
+
+def texts_of(body: dict[str, Any], name: str) -> dict[str, str]:
+    """An object of texts; empty where it is missing."""
+    value = body.get(name, {})
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise RefusedCallError(400, f"{name!r} must be an object of texts")
+    return value
+
+
+def names_in(body: dict[str, Any], name: str) -> list[str]:
+    """A list of texts; empty where it is missing."""
+    value = body.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise RefusedCallError(400, f"{name!r} must be a list of texts")
+    return value

@@ -1,0 +1,1 @@
+"""Drivers of the coordinators: the runtime that they share, and groups and transactions on it."""

@@ -1,0 +1,1 @@
+"""What gives compaction its turns: the loop, worker threads and timers."""

@@ -1,0 +1,1 @@
+"""What gives the quorum's core time, messages and durable bytes."""

@@ -1,0 +1,1 @@
+"""What joins partitions and fetchers to the event loop: connections, timers, threads."""

@@ -1,0 +1,109 @@
+"""Who a client says it is, out of its settings: Kafka's JAAS line, or librdkafka's sasl.username and
+sasl.password.
+
+`new_client` gives what begins a login of the mechanism. For OAUTHBEARER it asks for a token: from a function
+of the user's, or from the provider's endpoint (`oauth_login.py`).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from headrace.security.jaas import JaasEntry, JaasError, parse_jaas
+from headrace.security.sasl import scram
+from headrace.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SaslClient
+from headrace.security.sasl.oauthbearer import OAuthBearerClient
+from headrace.security.sasl.plain import PlainClient
+from headrace.security.sasl.scram import SCRAM_MECHANISMS, RandomBytes
+from headrace.security.sasl.scram_client import ScramClient
+from headrace.settings.definition import SettingError
+
+JAAS: Final = "sasl.jaas.config"
+
+GetToken = Callable[[], Awaitable[str]]
+
+
+class Credentials(NamedTuple):
+    """A name and a password, or a token's id and its HMAC."""
+
+    username: str
+    password: str
+    is_token: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.username!r})"
+
+
+def check_mechanism(mechanism: str, setting: str) -> None:
+    """SettingError where this is no mechanism that there is."""
+    if mechanism in MECHANISMS:
+        return
+    why = "(Kerberos) is not built" if mechanism == "GSSAPI" else "is no SASL mechanism"
+    raise SettingError(setting, f"{mechanism} {why}: give one of {', '.join(MECHANISMS)}")
+
+
+def read_jaas(text: str, mechanism: str, setting: str = JAAS) -> JaasEntry:
+    """A JAAS line for this mechanism; SettingError where it is wrong, or for another one."""
+    try:
+        entry = parse_jaas(text)
+    except JaasError as error:
+        raise SettingError(setting, str(error)) from None
+    if mechanism not in entry.mechanisms:
+        raise SettingError(
+            setting, f"{entry.module} is for {' and '.join(entry.mechanisms)}, not {mechanism}"
+        )
+    return entry
+
+
+def new_client(
+    mechanism: str,
+    get: Callable[[str], Any],
+    *,
+    random_bytes: RandomBytes,
+    get_token: GetToken | None = None,
+    jaas_setting: str = JAAS,
+) -> Callable[[], Awaitable[SaslClient]]:
+    """What begins a login; SettingError at once where the settings, read by `get`, do not say who this is."""
+    if mechanism == OAUTHBEARER:
+        return _oauth_client(get_token)
+    credentials = _credentials(mechanism, get, jaas_setting)
+
+    async def begin() -> SaslClient:
+        if mechanism == PLAIN:
+            return PlainClient(credentials.username, credentials.password)
+        extensions = {scram.TOKEN_AUTH: "true"} if credentials.is_token else None
+        return ScramClient(
+            SCRAM_MECHANISMS[mechanism],
+            credentials.username,
+            credentials.password,
+            random_bytes=random_bytes,
+            extensions=extensions,
+        )
+
+    return begin
+
+
+def _credentials(mechanism: str, get: Callable[[str], Any], jaas_setting: str) -> Credentials:
+    if text := get(JAAS):
+        entry = read_jaas(text, mechanism, jaas_setting)
+        if not entry.username or not entry.password:
+            raise SettingError(jaas_setting, f'{mechanism} needs username="…" and password="…"')
+        is_token = entry.options.get(scram.TOKEN_AUTH, "").lower() == "true"
+        return Credentials(entry.username, entry.password, is_token)
+    username, password = get("sasl.username"), get("sasl.password")
+    if not username or not password:
+        raise SettingError(
+            jaas_setting, f"{mechanism} needs a user: set it, or sasl.username and sasl.password"
+        )
+    return Credentials(username, password)
+
+
+def _oauth_client(get_token: GetToken | None) -> Callable[[], Awaitable[SaslClient]]:
+    if get_token is None:
+        raise SettingError(
+            "sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER needs it, or a function that gives tokens"
+        )
+
+    async def begin() -> SaslClient:
+        return OAuthBearerClient(await get_token())
+
+    return begin

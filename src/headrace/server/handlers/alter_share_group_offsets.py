@@ -1,0 +1,69 @@
+"""AlterShareGroupOffsets (91), v0: move the start of an empty share group (KIP-932).
+
+Checks, in order: share groups offered? coordinator here? group a share group (one that is not known is made)?
+nobody in it? then of each partition: may its topic be read? topic and partition known?
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.futures import completer
+from headrace.base.ids import NO_TOPIC_ID
+from headrace.coordinators.group.share.share_group import PartitionId
+from headrace.server.context import RequestContext
+from headrace.server.share.acknowledging import why_not_readable
+from headrace.wire.schemas.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+
+def handle(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Future[AlterShareGroupOffsetsResponse]:
+    groups, names = context.parts.groups, context.parts.image.topics_by_name
+    response = AlterShareGroupOffsetsResponse()
+    offsets: dict[PartitionId, int] = {}
+    results: dict[PartitionId, AlterShareGroupOffsetsResponsePartition] = {}
+    for asked in request.topics:
+        refusal, topic = why_not_readable(context, asked.topic_name), names.get(asked.topic_name)
+        told = AlterShareGroupOffsetsResponseTopic(
+            asked.topic_name, NO_TOPIC_ID if topic is None else topic.id
+        )
+        response.responses.append(told)
+        for each in asked.partitions:
+            result = AlterShareGroupOffsetsResponsePartition(each.partition_index)
+            told.partitions.append(result)
+            if topic is None or refusal is not ErrorCode.NONE:
+                _tell(result, refusal)
+            elif each.partition_index not in topic.partitions:
+                _tell(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                offsets[topic.id, each.partition_index] = each.start_offset
+                results[topic.id, each.partition_index] = result
+    answer: Future[AlterShareGroupOffsetsResponse] = context.parts.loop.create_future()
+    complete = completer(answer)
+
+    def done(outcomes: object) -> None:
+        assert isinstance(outcomes, dict)
+        for partition_id, error in outcomes.items():
+            if error is not ErrorCode.NONE:
+                _tell(results[partition_id], error)
+        complete(response)
+
+    try:
+        if not groups.share_groups_enabled:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        groups.shard_for(request.group_id).share_offsets.alter(request.group_id, offsets, done)
+    except ApiError as error:
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+    return answer
+
+
+def _tell(result: AlterShareGroupOffsetsResponsePartition, error: ErrorCode) -> None:
+    result.error_code, result.error_message = error, error.name

@@ -1,0 +1,112 @@
+"""What ShareFetch and ShareAcknowledge have in common: who may ask, and the acknowledgements of a request.
+
+They are taken partition by partition, and answered when all of them are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId
+from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
+from headrace.server.authorizer import Operation, Resource, allows, is_configured, tell_denied
+from headrace.server.context import RequestContext
+from headrace.server.share.delayed_share_fetch import find_partition
+from headrace.server.share.share_partition import Acknowledgement, check_answers
+from headrace.server.share.share_partition_manager import SharePartitionManager
+from headrace.server.share.share_sessions import PartitionId
+from headrace.wire.schemas.share_fetch import AcknowledgeType
+
+
+class AcknowledgeOutcome(NamedTuple):
+    """What became of the acknowledgements for one partition."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+Answers = dict[PartitionId, list[Acknowledgement]]
+Outcomes = dict[PartitionId, AcknowledgeOutcome]
+
+
+def enabled_manager(context: RequestContext) -> SharePartitionManager:
+    """What leads share partitions here; ApiError where there are no share groups."""
+    if not context.parts.groups.share_groups_enabled:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "there are no share groups here: share.version is 0")
+    return context.parts.share_groups.manager
+
+
+def readable_topics(context: RequestContext) -> Callable[[bytes], bool]:
+    """Which topics a member may read, by id; one that is unknown is told so."""
+    if not is_configured(context.parts.authorizer):
+        return lambda topic_id: True
+
+    def may_read(topic_id: bytes) -> bool:
+        topic = context.parts.image.topics_by_id.get(TopicId(topic_id))
+        if topic is None or allows(context, Operation.READ, Resource.TOPIC, topic.name):
+            return True
+        tell_denied(context, Operation.READ, Resource.TOPIC, topic.name)
+        return False
+
+    return may_read
+
+
+def why_not_readable(context: RequestContext, topic: str) -> ErrorCode:
+    """NONE for a topic that there is, and that the client may read."""
+    if not allows(context, Operation.READ, Resource.TOPIC, topic):
+        tell_denied(context, Operation.READ, Resource.TOPIC, topic)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    is_there = topic in context.parts.image.topics_by_name
+    return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def answers_of(topics: Iterable[Any]) -> Answers:
+    """The acknowledgements in a request, by partition."""
+    return {
+        (topic.topic_id, partition.partition_index): [
+            Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+            for each in partition.acknowledgement_batches
+        ]
+        for topic in topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    }
+
+
+def renews_any(answers: Mapping[PartitionId, list[Acknowledgement]]) -> bool:
+    return any(AcknowledgeType.RENEW in each.types for batches in answers.values() for each in batches)
+
+
+def acknowledge_all(
+    context: RequestContext,
+    manager: SharePartitionManager,
+    group_id: str,
+    member_id: str,
+    answers: Answers,
+    may_read: Callable[[bytes], bool],
+    done: Callable[[Outcomes], None],
+) -> None:
+    """Take them all; `done` may be called at once."""
+    outcomes: Outcomes = {}
+
+    def note(partition_id: PartitionId, error: ErrorCode, message: str | None) -> None:
+        outcomes[partition_id] = AcknowledgeOutcome(error, message)
+        if len(outcomes) == len(answers):
+            done(outcomes)
+
+    if not answers:
+        done(outcomes)
+    for partition_id, batches in answers.items():
+        try:
+            if not may_read(partition_id[0]):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            check_answers(batches)
+            partition = find_partition(context, partition_id)
+            led = manager.find_loaded(SharePartitionKey(group_id, *partition_id), partition)
+        except ApiError as error:
+            note(partition_id, error.code, error.message)
+        else:
+            manager.acknowledge(led, member_id, batches, lambda *told, at=partition_id: note(at, *told))

@@ -1,0 +1,174 @@
+"""DelayedShareFetch: a member's ShareFetch, which records it acquires, and whether it waits for some.
+
+The partitions of its session are looked at in order until the limits are reached. A share partition that is
+not loaded yet is waited for like one that has nothing to hand out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from headrace.base.chunks import FileSlice
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.base.ids import TopicId, TopicPartition
+from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
+from headrace.log.unified_log import UnifiedLog
+from headrace.replication.partition import Partition
+from headrace.server.context import RequestContext
+from headrace.server.share.log_batches import LogBatches, Piece
+from headrace.server.share.share_partition import Limits
+from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager
+from headrace.server.share.share_sessions import PartitionId, ShareSession
+from headrace.wire.schemas.share_fetch import AcquiredRecords, PartitionData, ShareFetchRequest
+
+RECORD_LIMIT: Final = 1
+"""The acquire mode that never gives a record more than asked for (KIP-1206)."""
+
+Found = dict[PartitionId, PartitionData]
+
+
+def find_partition(context: RequestContext, partition_id: PartitionId) -> Partition:
+    """The partition of this id; ApiError where there is none."""
+    topic = context.parts.image.topics_by_id.get(TopicId(partition_id[0]))
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if partition_id[1] not in topic.partitions:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return context.parts.replica_manager.find(topic.name, partition_id[1])
+
+
+class DelayedShareFetch:
+    """One member's ShareFetch: its limits, and what has been acquired for it so far."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        may_read: Callable[[bytes], bool],
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._may_read = may_read
+        self._manager: SharePartitionManager = context.parts.share_groups.manager
+        self._bytes_left = 0
+        self._records_left = 0
+        self._bytes_read = 0
+
+    def keys(self) -> list[Hashable]:
+        """What a fetch that found nothing waits for."""
+        keys: list[Hashable] = []
+        for topic_id, index in self._session.partitions:
+            topic = self._context.parts.image.topics_by_id.get(TopicId(topic_id))
+            keys.append(SharePartitionKey(self._session.group_id, topic_id, index))
+            if topic is not None:
+                keys.append(TopicPartition(topic.name, index))
+        return keys
+
+    def attempt(self, expired: bool) -> Found | None:
+        """Acquire what there is; None where that is nothing, and there is time left."""
+        found: Found = {}
+        if self._context.peer.is_gone or not self._manager.sessions.is_open(self._session):
+            return found  # nobody would answer for what was acquired
+        if not expired and self._request.min_bytes > 1 and self._readable() < self._request.min_bytes:
+            return None
+        self._bytes_left = min(self._request.max_bytes, self._context.parts.fetch_bytes_max)
+        self._records_left, self._bytes_read = self._request.max_records, 0
+        for partition_id in list(self._session.partitions):
+            data = self._read_one(partition_id)
+            if data is not None:
+                found[partition_id] = data
+        if not found and not expired:
+            return None
+        self._session.to_end([each for each, data in found.items() if data.acquired_records])
+        return found
+
+    def _readable(self) -> int:
+        """How many bytes could be acquired now."""
+        total = 0
+        for partition_id in self._session.partitions:
+            try:
+                led = self._find(partition_id)
+            except ApiError:
+                return self._request.min_bytes  # to be told at once
+            if led is not None and self._may_acquire(led):
+                log = led.partition.leading_log()
+                piece = self._piece(led, log, led.core.next_fetch_offset(), self._request.max_bytes)
+                total += 0 if piece is None else len(piece)
+        return total
+
+    def _read_one(self, partition_id: PartitionId) -> PartitionData | None:
+        """Records or an error; None where there is no news."""
+        try:
+            if not self._may_read(partition_id[0]):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            led = self._find(partition_id)
+            if led is None or not self._may_acquire(led):
+                return None
+            return self._acquire(led, partition_id)
+        except ApiError as error:
+            return PartitionData(partition_id[1], error.code, error.message)
+
+    def _find(self, partition_id: PartitionId) -> LedSharePartition | None:
+        partition = find_partition(self._context, partition_id)
+        return self._manager.find(SharePartitionKey(self._session.group_id, *partition_id), partition)
+
+    def _may_acquire(self, led: LedSharePartition) -> bool:
+        return led.core.may_acquire(self._manager.config_of(self._session.group_id).record_locks_max)
+
+    def _acquire(self, led: LedSharePartition, partition_id: PartitionId) -> PartitionData | None:
+        if self._records_left <= 0 or (self._bytes_left <= 0 and self._bytes_read > 0):
+            return None
+        log, offset = led.partition.leading_log(), led.core.next_fetch_offset()
+        piece = self._piece(led, log, offset, max(0, self._bytes_left))
+        if piece is None:
+            return None
+        config = self._manager.config_of(self._session.group_id)
+        aborted = log.aborted_transactions(offset, log.last_stable_offset) if config.is_committed else None
+        batches = LogBatches(piece, aborted)
+        limits = Limits(
+            records_max=self._records_left,
+            batch_size=self._request.batch_size,
+            is_strict=self._request.share_acquire_mode == RECORD_LIMIT,
+            lock_until_ms=self._context.parts.clock.monotonic_ms() + config.lock_duration_ms,
+            locks_max=config.record_locks_max,
+        )
+        acquired = self._manager.acquire(led, self._session.member_id, batches, limits)
+        if not acquired:
+            return None
+        data = PartitionData(partition_id[1], records=batches.cover(acquired))
+        data.acquired_records = [AcquiredRecords(*each) for each in acquired]
+        self._bytes_left -= len(data.records)
+        self._bytes_read += len(data.records)
+        self._records_left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+        led.partition.metrics.bytes_out += len(data.records)
+        return data
+
+    def _piece(self, led: LedSharePartition, log: UnifiedLog, offset: int, bytes_max: int) -> Piece | None:
+        """What the log has from this offset on, as far as the group may read; None where that is nothing."""
+        config = self._manager.config_of(self._session.group_id)
+        end = log.last_stable_offset if config.is_committed else log.high_watermark
+        if offset >= end:
+            return None
+        at_least_one = self._bytes_read == 0
+        remote = self._context.parts.remote_log_reader
+        piece: Piece
+        if remote is not None and offset < log.local_start_offset:
+            window = remote.read(
+                log,
+                offset,
+                max_bytes=bytes_max,
+                max_offset=end,
+                committed=False,
+                at_least_one=at_least_one,
+            )
+            if window is None:
+                return None  # it is being fetched; the partition's key is told when it is there
+            piece = window.records
+        else:
+            chunk = log.read(offset, max_bytes=bytes_max, max_offset=end, at_least_one=at_least_one).chunk
+            piece = chunk if isinstance(chunk, FileSlice) else bytes(chunk)
+        return piece if len(piece) else None

@@ -1,0 +1,330 @@
+"""SharePartitionManager: the share partitions that this node leads, and their way to the state that is kept.
+
+A share partition is loaded when it is first asked for. While it loads, who asks waits for the purgatory's key
+that is its own; the same key is told when records are there to be handed out again. A leader of another epoch
+loads anew. What changes is written one write after the other: what comes while one is under way goes with the
+next, all of it in one.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from headrace.base.clock import Clock
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
+from headrace.coordinators.drivers.persister import PersistedState, Persister
+from headrace.coordinators.group.share.share_group_config import ShareGroupConfig, ShareGroupConfigManager
+from headrace.coordinators.share.share_coordinator_shard import UNINITIALIZED, SharePartitionKey
+from headrace.coordinators.share.state_batches import StateBatch
+from headrace.replication.partition import Partition
+from headrace.server.purgatory import Purgatory
+from headrace.server.share.acquisition_locks import AcquisitionLocks
+from headrace.server.share.share_partition import (
+    Acknowledgement,
+    Acquired,
+    Limits,
+    LogBatch,
+    SharePartition,
+    Transition,
+    changes_of,
+)
+from headrace.server.share.share_sessions import ShareSessionCache
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[ErrorCode, str | None], None]
+
+# What a leader's clients are told of the coordinator's faults, as in Kafka.
+_TOLD: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+_DURATION: Final = re.compile(
+    r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", re.IGNORECASE
+)
+
+
+class _Write(NamedTuple):
+    changes: list[StateBatch]
+    done: Callable[[ErrorCode], None]
+
+
+class LedSharePartition:
+    """A share partition in use: the machine, the partition it reads, and what is to be written."""
+
+    __slots__ = ("core", "is_fenced", "partition", "under_way", "waiting")
+
+    def __init__(self, core: SharePartition, partition: Partition) -> None:
+        self.core = core
+        self.partition = partition
+        self.is_fenced = False
+        self.under_way = False
+        self.waiting: list[_Write] = []
+
+
+class SharePartitionManager:
+    """All share partitions that are in use on this node, and the sessions that use them."""
+
+    def __init__(
+        self,
+        *,
+        persister: Persister,
+        configs: ShareGroupConfigManager,
+        sessions_max: int,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        purgatory: Purgatory,
+    ) -> None:
+        self.sessions = ShareSessionCache(sessions_max)
+        self.configs = configs
+        self._persister = persister
+        self._clock = clock
+        self._loop = loop
+        self._purgatory = purgatory
+        self._led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._loading: dict[SharePartitionKey, int] = {}
+        self._failed: dict[SharePartitionKey, ErrorCode] = {}
+        self._locks: AcquisitionLocks[LedSharePartition] = AcquisitionLocks(self._call_at, self._expire)
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._locks.clear()
+        self._led.clear()
+
+    def config_of(self, group_id: str) -> ShareGroupConfig:
+        return self.configs.of(group_id)
+
+    # --- loading ---
+
+    def find(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition | None:
+        """The share partition; None while it is loading. ApiError where this node does not lead it, or it
+        could not be loaded."""
+        log = partition.leading_log()
+        led = self._led.get(key)
+        if led is not None and led.partition is partition and led.core.leader_epoch == partition.leader_epoch:
+            led.core.follow_log_start(log.log_start_offset)
+            return led
+        if key not in self._failed and self._loading.get(key) != partition.leader_epoch:
+            self._load(key, partition)
+        failed = self._failed.pop(key, None)
+        if failed is not None:
+            raise ApiError(_TOLD.get(failed, ErrorCode.UNKNOWN_SERVER_ERROR))
+        return self._led.get(key)
+
+    def find_loaded(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
+        """The share partition of somebody who holds records of it, so that it must be loaded."""
+        partition.leading_log()
+        led = self._led.get(key)
+        if led is None or led.partition is not partition or led.core.leader_epoch != partition.leader_epoch:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return led
+
+    def _load(self, key: SharePartitionKey, partition: Partition) -> None:
+        epoch = self._loading[key] = partition.leader_epoch
+        self._drop(key)
+
+        def heard(state: PersistedState | ErrorCode) -> None:
+            if self._loading.get(key) != epoch:
+                return  # there was another leader meanwhile
+            del self._loading[key]
+            try:
+                if isinstance(state, ErrorCode):
+                    raise ApiError(state)
+                self._loaded(key, partition, epoch, state)
+            except ApiError as error:
+                self._failed[key] = error.code
+            self._purgatory.notify(key)
+
+        self._persister.read(key, epoch, heard)
+
+    def _loaded(
+        self, key: SharePartitionKey, partition: Partition, epoch: int, state: PersistedState
+    ) -> None:
+        is_new = state.start_offset == UNINITIALIZED
+        start = self._first_offset(key.group_id, partition) if is_new else state.start_offset
+        core = SharePartition(
+            key, leader_epoch=epoch, state_epoch=state.state_epoch, start_offset=start, batches=state.batches
+        )
+        core.follow_log_start(partition.leading_log().log_start_offset)
+        led = self._led[key] = LedSharePartition(core, partition)
+        logger.info(
+            "share partition %s of %s begins at offset %d", key, partition.topic_partition, core.start_offset
+        )
+        if is_new:  # else the next leader might begin elsewhere, and leave records out
+            self._write(led, _Write([], lambda error: None))
+
+    def _first_offset(self, group_id: str, partition: Partition) -> int:
+        """Where a new share group begins: `share.auto.offset.reset`."""
+        log, reset = partition.leading_log(), self.configs.of(group_id).offset_reset
+        if reset == "earliest":
+            return log.log_start_offset
+        if reset != "latest":
+            found = log.offset_for_timestamp(self._clock.now_ms() - _milliseconds(reset))
+            if found is not None and found.offset < log.high_watermark:
+                return found.offset
+        return log.high_watermark
+
+    # --- handing out and taking back ---
+
+    def acquire(
+        self, led: LedSharePartition, member_id: str, log_batches: Iterable[LogBatch], limits: Limits
+    ) -> list[Acquired]:
+        acquired = led.core.acquire(member_id, log_batches, limits)
+        if acquired:
+            self._locks.add(led, limits.lock_until_ms)
+        return acquired
+
+    def acknowledge(
+        self, led: LedSharePartition, member_id: str, answers: Iterable[Acknowledgement], done: Done
+    ) -> None:
+        """Take a member's answers; `done` when they are written, or were refused."""
+        config = self.configs.of(led.core.key.group_id)
+        until_ms = self._clock.monotonic_ms() + config.lock_duration_ms
+        try:
+            transition = led.core.acknowledge(
+                member_id,
+                answers,
+                delivery_count_limit=config.delivery_count_limit,
+                renew_until_ms=until_ms if config.may_renew else None,
+            )
+        except ApiError as error:
+            done(error.code, error.message)
+            return
+        if not transition:
+            self._locks.add(led, until_ms)
+            done(ErrorCode.NONE, None)
+            return
+
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                led.core.commit(transition)
+                self._purgatory.notify(led.core.key)
+                done(ErrorCode.NONE, None)
+            else:
+                led.core.roll_back(transition)
+                self._locks.add(led, self._clock.monotonic_ms())
+                told = _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+                done(told, f"the share coordinator answers {error.name}")
+
+        self._write(led, _Write(changes_of(transition), written))
+
+    def release_session(self, group_id: str, member_id: str, keys: Iterable[SharePartitionKey]) -> None:
+        """A member is gone: what it holds goes to others."""
+        limit = self.configs.of(group_id).delivery_count_limit
+        for key in keys:
+            led = self._led.get(key)
+            if led is not None:
+                self._take_back(led, led.core.release(member_id, limit))
+
+    def close_session(self, group_id: str, member_id: str) -> None:
+        """End a session, and release what its member holds."""
+        session = self.sessions.remove(group_id, member_id)
+        if session is not None:
+            keys = [SharePartitionKey(group_id, *each) for each in session.ever_read]
+            self.release_session(group_id, member_id, keys)
+        if not self.sessions.has_group(group_id):
+            for led in [each for key, each in self._led.items() if key.group_id == group_id]:
+                self._maybe_forget(led)
+
+    def close_sessions_of(self, connection: object) -> None:
+        """A connection is gone, and the sessions that were opened by it."""
+        for session in self.sessions.of_connection(connection):
+            self.close_session(session.group_id, session.member_id)
+
+    def _expire(self, led: LedSharePartition) -> None:
+        if led.is_fenced or self._stopped:
+            return
+        limit = self.configs.of(led.core.key.group_id).delivery_count_limit
+        self._take_back(led, led.core.expire(self._clock.monotonic_ms(), limit))
+        deadline_ms = led.core.next_deadline_ms()
+        if deadline_ms is not None:
+            self._locks.add(led, max(deadline_ms, self._clock.monotonic_ms() + 1))
+
+    def _take_back(self, led: LedSharePartition, transition: Transition) -> None:
+        """At once: who writes it down later is told of the count alone."""
+        if transition:
+            changes = changes_of(transition)
+            led.core.commit(transition)
+            self._purgatory.notify(led.core.key)
+            self._write(led, _Write(changes, lambda error: None))
+
+    def _call_at(self, at_ms: int, action: Callable[[], None]) -> None:
+        delay_s = max(0, at_ms - self._clock.monotonic_ms()) / 1000
+        self._loop.call_later(delay_s, action)
+
+    # --- writing ---
+
+    def _write(self, led: LedSharePartition, write: _Write) -> None:
+        led.waiting.append(write)
+        if not led.under_way:
+            self._write_waiting(led)
+
+    def _write_waiting(self, led: LedSharePartition) -> None:
+        writes, led.waiting = led.waiting, []
+        if led.is_fenced:
+            for write in writes:
+                write.done(ErrorCode.FENCED_LEADER_EPOCH)
+            return
+        led.under_way = True
+        changes = [each for write in writes for each in write.changes]
+
+        def written(error: ErrorCode) -> None:
+            led.under_way = False
+            if error not in (
+                ErrorCode.NONE,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.NETWORK_EXCEPTION,
+            ):
+                # Somebody else leads, or the state was begun anew: what is known here is not true any more.
+                logger.warning("share partition %s is loaded anew: a write got %s", led.core.key, error.name)
+                self._drop(led.core.key, led)
+            for write in writes:
+                write.done(error)
+            if led.waiting and not led.under_way:
+                self._write_waiting(led)
+            self._maybe_forget(led)
+
+        self._persister.write(led.core.key, led.core.to_write(changes), written)
+
+    def _maybe_forget(self, led: LedSharePartition) -> None:
+        """Nobody of the group reads here any more: who comes back finds what is kept, which administrators
+        may have changed meanwhile."""
+        key = led.core.key
+        if led.under_way or led.waiting or self.sessions.has_group(key.group_id):
+            return
+        if self._led.get(key) is led:
+            led.is_fenced = True
+            del self._led[key]
+
+    def _drop(self, key: SharePartitionKey, only: LedSharePartition | None = None) -> None:
+        led = self._led.get(key)
+        if led is not None and only in (None, led):
+            led.is_fenced = True
+            del self._led[key]
+            self._purgatory.notify(key)
+
+    def drop_not_led(self) -> None:
+        """Leadership changed: forget what others lead now."""
+        for key, led in list(self._led.items()):
+            if not led.partition.is_leader or led.partition.leader_epoch != led.core.leader_epoch:
+                self._drop(key, led)
+
+
+def _milliseconds(reset: str) -> int:
+    """How far back `by_duration:` goes."""
+    match = _DURATION.fullmatch(reset)
+    if match is None:
+        return 0
+    days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)

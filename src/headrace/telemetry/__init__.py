@@ -1,0 +1,1 @@
+"""What happens, told in one place: log lines that are written for operators."""

@@ -1,0 +1,173 @@
+"""`headrace doctor` names what is wrong and what to do, in 80 columns, and ends with 1 where something is."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from crc32c import crc32c
+
+from headrace.cli.main import cli
+from headrace.clients import Admin, Producer
+from headrace.log.checkpoints import encode_aborted
+from headrace.log.transaction_index import AbortedTxn
+from headrace.records.batch import Record, build_batch
+from headrace.testing import Cluster
+
+
+def doctor(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["doctor", *words])
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a node that was well, and stopped in order."""
+    folder = tmp_path_factory.mktemp("healthy") / "data"
+    with Cluster() as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topic("t")
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send("t", b"x" * 1000)
+        told = doctor("-b", cluster.bootstrap_servers)
+        assert (told.exit_code, told.output) == (
+            0,
+            f"the cluster at {cluster.bootstrap_servers}: nothing is wrong\n",
+        )
+        [node_id] = cluster.node_ids
+        cluster.stop_node(node_id)
+        shutil.copytree(cluster._configs[node_id].log_dirs[0], folder)
+    return folder
+
+
+@pytest.fixture
+def data(healthy: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(healthy, tmp_path / "data"))
+
+
+def test_a_healthy_folder_is_said_to_be(data: Path) -> None:
+    told = doctor("--data", str(data))
+    assert told.exit_code == 0, told.output
+    assert "nothing is wrong" in told.output
+
+
+@pytest.mark.parametrize(
+    ("file", "at", "level"),
+    [
+        ("meta.properties", 0, "error"),
+        ("bootstrap.checkpoint", 30, "error"),
+        ("__cluster_metadata-0/quorum-state", 0, "error"),
+        ("__cluster_metadata-0/00000000000000000000.log", 80, "error"),
+        ("recovery-point-offset-checkpoint", 0, "warning"),
+        ("t-0/00000000000000000000.log", 200, "warning"),
+        ("t-0/partition.metadata", 0, "warning"),
+    ],
+)
+def test_damage_is_named_with_its_file_and_the_way_out(data: Path, file: str, at: int, level: str) -> None:
+    content = bytearray((data / file).read_bytes())
+    content[at] ^= 0xFF
+    (data / file).write_bytes(content)
+    found = json.loads(doctor("--data", str(data), "--json").output)
+    assert [each["level"] for each in found] == [level]
+    assert f"{data}/{file}" in found[0]["where"] + found[0]["what"]
+    assert found[0]["advice"]
+    told = doctor("--data", str(data))
+    assert told.exit_code == int(level == "error")
+    assert all(len(line) <= 80 or "/" in line for line in told.output.splitlines())
+
+
+def test_settings_without_effect_and_folders_that_are_missing_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path}/nowhere\nnum.network.threads=7\n")
+    told = doctor("--config", str(file))
+    assert told.exit_code == 1
+    text = " ".join(told.output.split())
+    assert "nowhere: the folder is not there" in text
+    assert "num.network.threads: it has no effect" in text
+
+
+@pytest.mark.parametrize("name", ["00000000000000000001.snapshot", "leader-epoch-checkpoint"])
+def test_what_the_next_start_finds_again_is_a_warning(data: Path, name: str) -> None:
+    (data / "t-0" / name).write_bytes(b"nothing")
+    [found] = json.loads(doctor("--data", str(data), "--json").output)
+    assert (found["level"], found["where"]) == ("warning", f"{data}/t-0/{name}")
+    assert "restart the node" in found["advice"]
+
+
+def test_records_from_the_future_are_named(data: Path) -> None:
+    log = data / "t-0/00000000000000000000.log"
+    in_an_hour = int(time.time() * 1000) + 3_600_000
+    log.write_bytes(build_batch([Record(value=b"x", timestamp=in_an_hour)]))
+    [found] = json.loads(doctor("--data", str(data), "--json").output)
+    assert found["what"] == "its newest record is from the future"
+    assert "NTP" in found["advice"]
+
+
+def test_a_disk_that_is_full_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil._ntuple_diskusage  # type: ignore[attr-defined]  # what disk_usage answers
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(10 << 30, (10 << 30) - 4096, 4096))
+    told = doctor("--data", str(data))
+    assert told.exit_code == 1
+    assert "0 MiB of 10240 MiB are free" in " ".join(told.output.split())
+
+
+def test_few_descriptors_are_named(data: Path) -> None:
+    """In a process of its own: its limit cannot be raised again."""
+
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+
+    command = [str(Path(sys.executable).with_name("headrace")), "doctor", "--data", str(data)]
+    done = subprocess.run(command, preexec_fn=lower, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "may open 512 files and connections" in text
+    assert "ulimit -Hn" in text
+
+
+def test_settings_that_no_node_starts_with_are_a_finding(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=PLAINTEXT://:9092,SSL://:9093\nconfluent.x=1\n")
+    found = json.loads(doctor("--config", str(file), "--json").output)
+    assert [each["level"] for each in found] == ["warning", "error"]
+    assert "asks for SSL, which needs a key and its certificate" in found[1]["what"]
+
+
+def findings(data: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(doctor("--data", str(data), "--json").output)
+    return found
+
+
+def test_a_metadata_log_that_lost_its_end_is_told_from_a_torn_one(data: Path) -> None:
+    log = data / "__cluster_metadata-0/00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:400])
+    (found,) = findings(data)
+    assert found["level"] == "error"
+    assert "had committed records up to" in found["what"]
+
+
+def test_a_vote_that_is_gone_is_missed(data: Path) -> None:
+    (data / "__cluster_metadata-0/quorum-state").unlink()
+    (found,) = findings(data)
+    assert found["where"].endswith("__cluster_metadata-0/quorum-state")
+    assert "for whom this node has voted" in found["what"]
+
+
+def test_a_transaction_index_is_held_against_its_checksum(data: Path) -> None:
+    folder = data / "t-0"
+    entries = b"".join(each.encode() for each in (AbortedTxn(1, 0, 5, 6), AbortedTxn(1, 7, 9, 10)))
+    index = folder / "00000000000000000000.txnindex"
+    index.write_bytes(entries)
+    (folder / ".headrace_txnindexes").write_bytes(encode_aborted({0: (2, crc32c(entries))}))
+    assert findings(data) == []
+    index.write_bytes(entries[:-1] + b"!")
+    (found,) = findings(data)
+    assert found["where"] == str(index)
+    index.unlink()
+    assert findings(data)[0]["where"] == str(index)
+    (folder / ".headrace_txnindexes").write_bytes(b"nonsense")
+    assert findings(data)[0]["where"].endswith(".headrace_txnindexes")

@@ -1,0 +1,338 @@
+"""What pages ask the console for, over HTTP, on a node in this process: looking, changing, refusals."""
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from urllib.parse import quote
+
+import pytest
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Admin, AsyncAdmin, OffsetAndMetadata, Producer
+from headrace.clients.internals.coordinator_client import CoordinatorClient, CoordinatorKind
+from headrace.console.cluster_connection import ClusterSpec
+from headrace.testing.cluster import Cluster
+from headrace.wire.schemas.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.compat.clients.face import eventually
+from tests.console.visitors import Visitor, running_console
+
+HOSTILE = [
+    b"<script>alert(1)</script>",
+    b'{"html": "<img src=x onerror=alert(1)>"}',
+    b"\x00\x01\x02\x03\xff\xfe",
+    b"\x1b[31mred\x1b[0m",
+    "\u202egnp.exe".encode(),
+]
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Cluster(settings={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def address(bootstrap: str) -> Iterator[tuple[str, int]]:
+    with running_console([ClusterSpec("c", {"bootstrap.servers": bootstrap})]) as address:
+        yield address
+
+
+@pytest.fixture
+def visitor(address: tuple[str, int]) -> Visitor:
+    return Visitor(address)
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    """Two partitions with 30 records each, one a second of 1970's first ones."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(name, partitions=2, configs={"retention.ms": "-1"})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(60):
+            value = json.dumps({"n": number, "user": {"name": f"u{number % 4}"}}).encode()
+            key = f"key-{number % 5}".encode()
+            place = {"partition": number % 2, "timestamp_ms": number * 1000}
+            producer.send(
+                name, value, key=key, headers=(("kind", b"even" if number % 2 == 0 else b"odd"),), **place
+            )
+        producer.flush()
+    return name
+
+
+def test_overview_says_that_all_is_well(visitor: Visitor, topic: str) -> None:
+    eventually(lambda: visitor.get("overview")["topics"] > 0, "the picture has the topic")
+    found = visitor.get("overview")
+    assert found["troubles"] == []
+    assert (found["brokers"], found["brokers_up"]) == (1, 1)
+    assert found["partitions"] == found["in_sync"] > 0
+
+
+def test_topics_have_records_sizes_and_lag(visitor: Visitor, topic: str, bootstrap: str) -> None:
+    group = f"g-{topic}"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        offsets = {
+            TopicPartition(topic, 0): OffsetAndMetadata(10),
+            TopicPartition(topic, 1): OffsetAndMetadata(30),
+        }
+        admin.alter_group_offsets(group, offsets)
+
+    def row() -> dict[str, object]:
+        return next((each for each in visitor.get("topics")["topics"] if each["name"] == topic), {})
+
+    eventually(lambda: row().get("lag") == 20, "the picture has the group's lag")
+    assert (row()["partitions"], row()["records"], row()["groups"]) == (2, 60, 1)
+    assert row()["bytes"] > 0
+    described = visitor.get(f"topics/{topic}")
+    assert [(each["start"], each["end"], each["leader"]) for each in described["partitions"]] == [
+        (0, 30, 1)
+    ] * 2
+    assert described["groups"] == [{"group": group, "lag": 20, "state": "Empty"}]
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ("from=newest&limit=4", [59, 58, 57, 56]),
+        ("from=oldest&limit=3", [0, 1, 2]),
+        ("from=offset&offset=28", [56, 57, 58, 59]),
+        ("from=offset&offset=-1", [58, 59]),
+        ("from=time&time=50000&limit=2", [50, 51]),
+        ("from=oldest&partition=1&limit=2", [1, 3]),
+        ("from=newest&q=U3&limit=2", [59, 55]),
+        ("from=oldest&key=key-4&limit=2", [4, 9]),
+        ("from=oldest&header=kind%3Dodd&limit=2", [1, 3]),
+        ("from=oldest&json=n+%3E%3D+57", [57, 58, 59]),
+        ("from=newest&json=user.name+%3D+u1&limit=2", [57, 53]),
+        ("from=oldest&json=absent", []),
+    ],
+)
+def test_messages_from_anywhere_and_filtered(
+    visitor: Visitor, topic: str, query: str, numbers: list[int]
+) -> None:
+    page = visitor.get(f"topics/{topic}/messages?{query}")
+    assert [json.loads(each["value"]["data"])["n"] for each in page["records"]] == numbers
+    assert {each["value"]["kind"] for each in page["records"]} <= {"json"}
+
+
+@pytest.mark.parametrize("form", ["newest", "oldest"])
+def test_pages_follow_each_other_without_a_gap(visitor: Visitor, topic: str, form: str) -> None:
+    seen: list[int] = []
+    at = ""
+    while True:
+        page = visitor.get(f"topics/{topic}/messages?from={form}&limit=7" + (f"&at={at}" if at else ""))
+        seen += [json.loads(each["value"]["data"])["n"] for each in page["records"]]
+        at = page["at"]
+        if page["is_done"]:
+            break
+    assert seen == (list(range(60)) if form == "oldest" else list(range(59, -1, -1)))
+
+
+def test_hostile_messages_are_told_as_they_are(visitor: Visitor, topic: str, bootstrap: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for each in HOSTILE:
+            producer.send(topic, each, key=each, headers=((each.decode("latin-1"), each),), partition=0)
+            producer.flush()
+    reply, content = visitor.send("GET", f"/api/clusters/c/topics/{topic}/messages?partition=0&limit=5")
+    assert reply.headers["Content-Type"] == "application/json"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    records = json.loads(content)["records"]
+    kinds = [each["value"]["kind"] for each in records]
+    assert sorted(kinds) == ["bytes", "json", "text", "text", "text"]
+    assert {each["value"]["data"] for each in records} >= {"<script>alert(1)</script>", "\u202egnp.exe"}
+
+
+def test_a_large_value_is_cut_and_can_be_saved_in_full(visitor: Visitor, topic: str) -> None:
+    value = json.dumps({"text": "x" * 900_000})
+    written = visitor.change(
+        "POST", f"topics/{topic}/messages", {"key": None, "value": value, "partition": 1}
+    )
+    place = f"partition=1&offset={written['offset']}"
+    [record] = visitor.get(f"topics/{topic}/messages?from=offset&{place}&limit=1")["records"]
+    assert record["value"]["cut"] is True
+    assert record["value"]["size"] == len(value)
+    assert len(record["value"]["data"]) == 64 << 10
+    reply, content = visitor.send("GET", f"/api/clusters/c/topics/{topic}/value?{place}")
+    assert content == value.encode()
+    assert reply.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_the_tail_shows_what_comes(visitor: Visitor, topic: str) -> None:
+    connection = HTTPConnection(*visitor.address, timeout=60)
+    connection.request(
+        "GET", f"/api/clusters/c/topics/{topic}/tail?q=wanted", headers={"Cookie": visitor.cookie}
+    )
+    stream = connection.getresponse()
+    assert stream.headers["Content-Type"] == "text/event-stream"
+    assert b"started" in stream.readline()
+    visitor.change("POST", f"topics/{topic}/messages", {"value": "passed over"})
+    visitor.change("POST", f"topics/{topic}/messages", {"value": "the wanted one"})
+    seen: list[str] = []
+    while not seen:
+        line = stream.readline()
+        if line.startswith(b"data: "):
+            seen += [each["value"]["data"] for each in json.loads(line[6:])["records"]]
+    assert seen == ["the wanted one"]
+    connection.close()
+
+
+def test_keys_as_they_were_at_a_moment(visitor: Visitor, topic: str) -> None:
+    found = visitor.get(f"topics/{topic}/keys?time=7000")
+    values = {each["key"]["data"]: json.loads(each["value"]["data"])["n"] for each in found["records"]}
+    assert values == {"key-0": 5, "key-1": 6, "key-2": 7, "key-3": 3, "key-4": 4}
+    assert found["is_done"]
+
+
+def test_a_topic_is_made_changed_and_deleted(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
+    name = f"made-{uuid.uuid4().hex[:6]}"
+    caplog.set_level(logging.INFO, "headrace.console.audit")
+    visitor.change("POST", "topics", {"name": name, "partitions": 3, "configs": {"retention.ms": "5000"}})
+    visitor.change("POST", f"topics/{name}/partitions", {"count": 4})
+    assert len(visitor.get(f"topics/{name}")["partitions"]) == 4
+    changed = visitor.change(
+        "PATCH", f"topics/{name}/configs", {"set": {"max.message.bytes": "2000"}, "delete": ["retention.ms"]}
+    )
+    own = {each["name"]: each["value"] for each in changed["configs"] if each["is_own"]}
+    assert own == {"max.message.bytes": "2000"}
+    assert all(each["doc"] for each in changed["configs"])
+    assert visitor.refused("DELETE", f"topics/{name}", {"confirm": "other"})[0] == 400
+    visitor.change("DELETE", f"topics/{name}", {"confirm": name})
+    assert name not in {each["name"] for each in visitor.get("topics")["topics"]}
+    assert visitor.refused("GET", f"topics/{name}")[0] == 404
+    lines = [
+        json.loads(each.getMessage()) for each in caplog.records if each.name == "headrace.console.audit"
+    ]
+    done = [(each["change"], each["result"]) for each in lines]
+    assert done[0] == ("create topic", "done")
+    assert done[3][1].startswith("refused: to delete the topic")
+    assert done[4] == ("delete topic", "done")
+    assert lines[2]["on"] == {"topic": name, "set": ["max.message.bytes"], "delete": ["retention.ms"]}
+    assert "2000" not in json.dumps(lines[2]), "an audit line has names, and no values"
+
+
+def test_bytes_are_written_as_they_are(visitor: Visitor, topic: str) -> None:
+    body = {
+        "key": {"base64": "AP8="},
+        "value": None,
+        "headers": [{"name": "h", "value": "v"}, {"name": "none", "value": None}],
+        "partition": 1,
+    }
+    written = visitor.change("POST", f"topics/{topic}/messages", body)
+    query = f"from=offset&partition=1&offset={written['offset']}"
+    [record] = visitor.get(f"topics/{topic}/messages?{query}")["records"]
+    assert (record["key"]["kind"], record["key"]["data"], record["value"]) == ("bytes", "AP8=", None)
+    assert [each["name"] for each in record["headers"]] == ["h", "none"]
+    assert visitor.refused("POST", f"topics/{topic}/messages", {"value": {"base64": "?"}})[0] == 400
+    assert visitor.refused("POST", "topics/not-there/messages", {"value": "x"})[0] in (404, 409, 504)
+
+
+def test_records_are_deleted(visitor: Visitor, topic: str) -> None:
+    visitor.change("POST", f"topics/{topic}/delete-records", {"confirm": topic, "before": {"0": 10}})
+    assert [each["start"] for each in visitor.get(f"topics/{topic}")["partitions"]] == [10, 0]
+    visitor.change("POST", f"topics/{topic}/delete-records", {"confirm": topic})
+    assert visitor.get(f"topics/{topic}/messages")["records"] == []
+
+
+def test_a_reset_is_planned_first_and_does_what_was_shown(visitor: Visitor, topic: str) -> None:
+    group = f"reset-{topic}"
+    path = f"groups/{group}"
+    made = visitor.change("POST", f"{path}/plan", {"target": "time", "time": 20_000, "topics": [topic]})
+    assert [(each["from"], each["to"]) for each in made["changes"]] == [(None, 10), (None, 10)]
+    assert any("no group of this name" in each for each in made["notes"])
+    assert visitor.refused("GET", path)[0] == 404, "a plan changes nothing"
+    visitor.change("POST", f"{path}/offsets", {"offsets": made["changes"]})
+    found = visitor.get(path)
+    assert [(each["committed"], each["lag"]) for each in found["offsets"]] == [(10, 20), (10, 20)]
+    shifted = visitor.change("POST", f"{path}/plan", {"target": "shift", "by": 100})
+    assert [(each["to"], each["wanted"]) for each in shifted["changes"]] == [(30, 110), (30, 110)]
+    edited = [{"topic": topic, "partition": 1, "to": 7}]
+    visitor.change("POST", f"{path}/offsets", {"offsets": edited})
+    assert [each["committed"] for each in visitor.get(path)["offsets"]] == [10, 7]
+    visitor.change("DELETE", f"{path}/offsets/{topic}")
+    assert visitor.refused("POST", f"{path}/plan", {"target": "earliest"})[0] == 400
+    visitor.change("POST", f"{path}/offsets", {"offsets": edited})
+    visitor.change("DELETE", path, {"confirm": group})
+    assert group not in {each["group"] for each in visitor.get("groups")["groups"]}
+
+
+def test_a_share_group_has_members_and_a_place(visitor: Visitor, topic: str, bootstrap: str) -> None:
+    group = f"share-{topic}"
+
+    async def join() -> None:
+        async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
+            request = ShareGroupHeartbeatRequest(
+                group_id=group, member_id="member-1", member_epoch=0, subscribed_topic_names=[topic]
+            )
+            coordinator = CoordinatorClient(admin.client, group, CoordinatorKind.GROUP)
+            answer = await coordinator.patiently(lambda: coordinator.ask(request))
+            assert answer.error_code == 0, answer.error_message
+
+    asyncio.run(join())
+    eventually(lambda: group in {each["group"] for each in visitor.get("groups")["groups"]}, "it is listed")
+    eventually(lambda: len(visitor.get(f"groups/{group}")["offsets"]) == 2, "its partitions are known")
+    found = visitor.get(f"groups/{group}")
+    assert (found["type"], [each["id"] for each in found["members"]]) == ("share", ["member-1"])
+
+
+def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
+    found = visitor.get("brokers")
+    [broker] = found["brokers"]
+    assert broker["leads"] >= 2
+    assert found["quorum"]["leader"] == broker["id"]
+    assert found["folders"][0]["bytes"] > 0
+    names = {each["name"] for each in visitor.get(f"brokers/{broker['id']}/configs")["configs"]}
+    assert "log.retention.hours" in names
+    assert visitor.get("reassignments") == {"reassignments": []}
+    assert (
+        visitor.refused("POST", "reassignments", {"topic": topic, "partition": 0, "replicas": [99]})[0] == 409
+    )
+
+
+def test_brokers_without_rules_are_open(visitor: Visitor) -> None:
+    assert visitor.get("acls") == {"acls": [], "is_open": True}
+
+
+def test_quotas_are_set_and_removed(visitor: Visitor) -> None:
+    entity = {"user": "<b>ann</b>"}
+    found = visitor.change("POST", "quotas", {"entity": entity, "set": {"producer_byte_rate": 1000}})
+    assert found["quotas"] == [{"entity": entity, "limits": {"producer_byte_rate": 1000.0}}]
+    found = visitor.change("POST", "quotas", {"entity": entity, "remove": ["producer_byte_rate"]})
+    assert found["quotas"] == []
+
+
+def test_transactions_that_are_open_can_be_aborted(visitor: Visitor, topic: str, bootstrap: str) -> None:
+    name = f"txn-{topic}"
+    with Producer(bootstrap_servers=bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open").result(30)
+        [row] = [each for each in visitor.get("transactions")["transactions"] if each["id"] == name]
+        assert (row["state"], len(row["partitions"]), row["hangs"]) == ("Ongoing", 1, False)
+        visitor.change("POST", "transactions/abort", {"id": name})
+        states = {each["id"]: each["state"] for each in visitor.get("transactions")["transactions"]}
+        assert states[name] in ("PrepareAbort", "CompleteAbort", "Empty")
+    assert visitor.refused("POST", "transactions/abort", {"id": "nobody"})[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("topics/not-there", 404),
+        ("topics/not-there/messages", 404),
+        (f"topics/{quote('../../etc/passwd', safe='')}", 409),
+        ("groups/not-there", 404),
+        ("nothing", 404),
+        ("brokers/77/configs", 400),
+        ("brokers/x/configs", 400),
+    ],
+)
+def test_what_is_not_there_is_said(visitor: Visitor, path: str, status: int) -> None:
+    assert visitor.refused("GET", path)[0] == status
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=x", "from=nowhere", "at=1", "json=%3D", "partition=-1"])
+def test_wrong_wishes_are_refused(visitor: Visitor, topic: str, query: str) -> None:
+    assert visitor.refused("GET", f"topics/{topic}/messages?{query}")[0] == 400

@@ -1,0 +1,77 @@
+"""`headrace console` as a process: what it prints, what it refuses, its audit file, and how it ends."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.main import cli
+from headrace.testing.cluster import Cluster
+from tests.console.visitors import Visitor
+
+READY = re.compile(r"headrace console ready: http://([\d.]+):(\d+)/")
+
+
+@contextmanager
+def running(*words: str) -> Iterator[tuple[str, int]]:
+    """Where a console of its own process listens; it must end well when it is asked to."""
+    command = [sys.executable, "-m", "headrace", "console", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = READY.match(process.stdout.readline())
+            assert found, process.communicate(timeout=30)
+            yield found[1], int(found[2])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_it_serves_audits_and_ends(tmp_path: Path) -> None:
+    trail = tmp_path / "audit.log"
+    with Cluster() as cluster:
+        address = ["-b", cluster.bootstrap_servers, "--listen", "127.0.0.1:0"]
+        more = ["--name", "one", "--cluster", f"two={cluster.bootstrap_servers}", "--audit-log", str(trail)]
+        with running(*address, *more) as where:
+            visitor = Visitor(where, "two")
+            assert [each["name"] for each in visitor.session["clusters"]] == ["one", "two"]
+            visitor.change("POST", "topics", {"name": "made", "partitions": 1})
+            assert "made" in {each["name"] for each in visitor.get("topics")["topics"]}
+            assert visitor.send("GET", "/")[0].status == 200
+    [line] = trail.read_text().splitlines()
+    event = json.loads(line)["console"]
+    assert (event["user"], event["from"], event["cluster"]) == ("anonymous", "127.0.0.1", "two")
+    assert (event["change"], event["on"], event["result"]) == ("create topic", {"topic": "made"}, "done")
+
+
+def test_seen_from_other_machines_it_is_read_only_without_a_login() -> None:
+    with running("-b", "127.0.0.1:1", "--listen", "0.0.0.0:0") as (_, port):
+        assert Visitor(("127.0.0.1", port), "cluster").session["read_only"] is True
+    with running("-b", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--anonymous-changes") as (_, port):
+        assert Visitor(("127.0.0.1", port), "cluster").session["read_only"] is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "told"),
+    [
+        ("security.protocol=SASL_SSL", (), "set sasl.mechanism to one of PLAIN"),
+        ("", ("--listen", "nowhere:x"), "is not an address"),
+        ("", ("--cluster", "nameless"), "is not NAME=VALUE"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(
+    tmp_path: Path, settings: str, words: tuple[str, ...], told: str
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(settings)
+    result = CliRunner().invoke(cli, ["console", "-b", "127.0.0.1:1", "--command-config", str(file), *words])
+    assert result.exit_code in (1, 2)
+    assert told in result.output

@@ -1,0 +1,100 @@
+"""What is wrong with a cluster, out of its picture; and the courses that charts are drawn from."""
+
+import time
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import (
+    BrokerDescription,
+    ClusterDescription,
+    LogDirDescription,
+    QuorumInfo,
+    QuorumMember,
+    TopicPartitionInfo,
+)
+from headrace.console.cluster_picture import ClusterPicture, TopicPicture
+from headrace.console.cluster_watch import SAMPLES_MAX, Course, rate_of, rates_of
+from headrace.console.health import troubles
+
+
+def picture(*partitions: TopicPartitionInfo, fenced: bool = False) -> ClusterPicture:
+    brokers = [BrokerDescription(each, "host", 9092, None, fenced and each == 3) for each in (1, 2, 3)]
+    made = ClusterPicture(0, ClusterDescription("id", 1, brokers))
+    made.topics = {"a/b": TopicPicture("a/b", "", False, list(partitions))}
+    return made
+
+
+def test_all_is_well() -> None:
+    assert troubles(picture(TopicPartitionInfo(0, 1, 0, [1, 2], [2, 1], []))) == []
+
+
+def test_partitions_that_lack_the_same_are_one_trouble() -> None:
+    poor = [TopicPartitionInfo(number, 1, 0, [1, 3], [1], [3]) for number in range(8)]
+    found = troubles(picture(*poor, TopicPartitionInfo(8, -1, 0, [3], [], [3]), fenced=True))
+    assert [(each.level, each.where) for each in found] == [
+        ("error", "a/b-8"),
+        ("error", "broker 3"),
+        ("warning", "a/b-0, a/b-1, a/b-2, a/b-3, a/b-4 and 3 more"),
+    ]
+    assert found[0].what.startswith("no leader")
+    assert found[2].advice.startswith("start broker 3")
+    assert found[2].link == "topics/a%2Fb", "a name is one part of an address"
+
+
+def test_too_few_in_sync_is_an_error() -> None:
+    made = picture(TopicPartitionInfo(0, 1, 0, [1, 2, 3], [1], []))
+    made.min_in_sync = {"a/b": 2}
+    [found] = troubles(made)
+    assert (found.level, found.what) == (
+        "error",
+        "acks=all is refused: not in sync: brokers 2, 3; min.insync.replicas is 2",
+    )
+
+
+def test_folders_brokers_and_the_quorum() -> None:
+    made = picture()
+    made.unreachable = {2: "nobody answers"}
+    made.folders = [
+        LogDirDescription(1, "/full", "", {}, 1000, 10),
+        LogDirDescription(1, "/gone", "KAFKA_STORAGE_ERROR", {TopicPartition("t", 0): 1}, -1, -1),
+        LogDirDescription(1, "/well", "", {}, 1000, 900),
+    ]
+    now_ms = int(time.time() * 1000)
+    members = [
+        QuorumMember(1, 5000, True, last_caught_up_ms=now_ms - 3_600_000),
+        QuorumMember(2, 10, True, last_caught_up_ms=now_ms),
+    ]
+    made.quorum = QuorumInfo(1, 1, 5000, members)
+    said = [(each.level, each.where, each.what.split(":")[0]) for each in troubles(made)]
+    assert said == [
+        ("error", "broker 1, /gone", "the folder is offline"),
+        ("error", "broker 2", "it cannot be reached at host"),
+        ("warning", "broker 1, /full", "1.0 % of the disk are free"),
+        ("warning", "node 1", "its clock is 3600 s behind the console's"),
+        ("warning", "node 2", "it is 4990 records behind the metadata log"),
+    ]
+
+
+def test_a_course_is_bounded_and_forgets_who_is_gone() -> None:
+    course = Course()
+    for number in range(SAMPLES_MAX + 10):
+        course.add({"old": number} if number < 5 else {"old": number, "new": 1}, min(number, SAMPLES_MAX - 1))
+    assert len(course.of("old")) == SAMPLES_MAX
+    assert course.of("old")[-1] == SAMPLES_MAX + 9
+    assert course.last("new", 2) == [1, 1]
+    course.add({"new": 2}, SAMPLES_MAX - 1)
+    assert course.of("old") == []
+
+
+def test_a_newcomer_has_nothing_before_its_time() -> None:
+    course = Course()
+    course.add({"a": 1}, 0)
+    course.add({"a": 2, "b": 7}, 1)
+    assert course.of("b") == [None, 7]
+
+
+def test_rates() -> None:
+    assert rate_of([1000, 3000], [10, 30]) == 10
+    assert rate_of([1000, 3000], [30, 10]) == 0, "a topic that was made anew"
+    assert rate_of([1000, 1000], [1, 2]) is None
+    assert rate_of([1000, 3000], [None, 2]) is None
+    assert rates_of([0, 1000, 2000], [1, 2, 4]) == [1, 2]

@@ -1,0 +1,95 @@
+"""Logging in with the cluster's own credentials: each sees and changes what the cluster's ACLs allow."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.clients import AclBinding, Admin, Producer, UserScramCredentialUpsertion
+from headrace.console.cluster_connection import ClusterSpec
+from headrace.testing.cluster import Cluster
+from tests.console.visitors import Visitor, running_console
+
+READERS = 'pass"word; \\ = ü'
+"""A password of what other forms of settings would need quotes for."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(secure=True) as cluster:
+        with Admin(cluster.client_settings("admin")) as admin:
+            admin.create_topic("orders", partitions=1)
+            admin.create_topic("secrets", partitions=1)
+            admin.alter_user_scram_credentials(UserScramCredentialUpsertion("reader", READERS))
+            admin.create_acls(AclBinding("User:reader", "read", "topic", "orders"))
+        with Producer(cluster.client_settings("app")) as producer:
+            producer.send("orders", b"hello").result(30)
+        yield cluster
+
+
+def password(cluster: Cluster, user: str) -> str:
+    return cluster.client_settings(user)["sasl.password"]
+
+
+@pytest.fixture(scope="module")
+def address(cluster: Cluster) -> Iterator[tuple[str, int]]:
+    settings = cluster.client_settings("admin")
+    del settings["sasl.username"], settings["sasl.password"]
+    with running_console([ClusterSpec("c", settings)]) as address:
+        yield address
+
+
+def log_in(address: tuple[str, int], user: str, secret: str) -> tuple[int, Visitor]:
+    visitor = Visitor(address)
+    before = visitor.cookie
+    code, found = visitor.ask("POST", "/api/login", {"cluster": "c", "user": user, "password": secret})
+    if code == 200:
+        assert visitor.cookie != before, "a cookie of before the login is worth nothing"
+        visitor.token = found["token"]
+    return code, visitor
+
+
+def test_wrong_passwords_are_refused(address: tuple[str, int]) -> None:
+    for user, secret in (("admin", "wrong"), ("nobody", "x"), ('a" b="c', 'x"; evil'), ("", "")):
+        code, visitor = log_in(address, user, secret)
+        assert code in (400, 401), user
+        assert visitor.refused("GET", "topics")[0] == 401
+
+
+def test_each_has_the_rights_of_the_cluster(address: tuple[str, int], cluster: Cluster) -> None:
+    code, admin = log_in(address, "admin", password(cluster, "admin"))
+    assert code == 200
+    assert admin.ask("GET", "/api/session")[1]["clusters"][0]["user"] == "admin"
+    assert "orders" in {each["name"] for each in admin.get("topics")["topics"]}
+    assert admin.get("topics/orders/messages")["records"][0]["value"]["data"] == "hello"
+    assert {each["user"] for each in admin.get("users")["users"]} >= {"admin", "app"}
+    assert any(each["principal"] == "User:app" for each in admin.get("acls")["acls"])
+
+    code, reader = log_in(address, "reader", READERS)
+    assert code == 200
+    assert [each["name"] for each in reader.get("topics")["topics"]] == ["orders"]
+    assert reader.get("topics/orders/messages")["records"][0]["value"]["data"] == "hello"
+    assert reader.refused("GET", "topics/secrets")[0] in (403, 404)
+    assert reader.refused("GET", "topics/secrets/messages")[0] in (403, 404)
+    assert reader.refused("GET", "acls")[0] == 403
+    assert reader.refused("POST", "topics/orders/messages", {"value": "x"})[0] == 403
+    assert reader.refused("DELETE", "topics/orders", {"confirm": "orders"})[0] == 403
+    assert reader.refused("PATCH", "topics/orders/configs", {"set": {"retention.ms": "1"}})[0] == 403
+    assert reader.refused("POST", "acls", AclBinding("User:reader", "all", "cluster")._asdict())[0] == 403
+    found = reader.get("overview")
+    assert any("no right" in each for each in found["gaps"])
+    assert (found["topics"], found["groups"]) == (1, 0)
+
+    rule = AclBinding("User:<b>x</b>", "read", "topic", "orders")._asdict()
+    assert rule in admin.change("POST", "acls", rule)["acls"]
+    assert rule not in admin.change("POST", "acls/delete", rule)["acls"]
+
+    new = {"user": "new", "password": "first", "mechanism": "SCRAM-SHA-512"}
+    assert "new" in {each["user"] for each in admin.change("POST", "users", new)["users"]}
+    assert log_in(address, "new", "first")[0] == 200
+    assert reader.refused("POST", "users", new)[0] == 403
+    assert "new" not in {each["user"] for each in admin.change("POST", "users/delete", new)["users"]}
+    assert log_in(address, "new", "first")[0] == 401
+
+    assert admin.ask("POST", "/api/logout", {})[0] == 200
+    assert admin.refused("GET", "topics")[0] == 401
+    assert reader.get("topics/orders")["name"] == "orders", "others stay logged in"

@@ -1,0 +1,291 @@
+"""The console in Debian's Chromium: every page, changes, hostile contents, phones, accessibility by axe."""
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.base.ids import TopicPartition
+from headrace.clients import Admin, OffsetAndMetadata, Producer
+from headrace.console.cluster_connection import ClusterSpec
+from tests.compat import prepare
+from tests.compat.clients.face import eventually
+from tests.compat.stock_kafka import running_either
+from tests.console.chromium import Chromium, Tab
+from tests.console.visitors import running_console
+
+pytestmark = [pytest.mark.chromium, pytest.mark.slow, pytest.mark.timeout(300)]
+
+EITHER = ["headrace", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])]
+MARKUP = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+GROUP = "<b>group</b>"
+PAGES = {
+    "": "Overview",
+    "topics": "Topics",
+    "topics/orders/messages": "orders",
+    "topics/orders/partitions": "orders",
+    "topics/orders/groups": "orders",
+    "topics/orders/settings": "orders",
+    "topics/orders/keys": "orders",
+    "groups": "Groups",
+    f"groups/{GROUP.replace('/', '%2F')}": GROUP,
+    "brokers": "Brokers",
+    "brokers/1": "Broker 1",
+    "moves": "Reassignments",
+    "transactions": "Transactions",
+    "access/acls": "Access",
+    "access/users": "Access",
+    "access/quotas": "Access",
+}
+
+
+@pytest.fixture(scope="module", params=EITHER)
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_either(request.param, tmp_path_factory, {"auto.create.topics.enable": "false"}) as bootstrap:
+        fill(bootstrap)
+        yield bootstrap
+
+
+def fill(bootstrap: str) -> None:
+    """A topic of orders, and messages, keys, headers and a group that are made of markup."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic("orders", partitions=2)
+        admin.create_topic("hostile", partitions=1)
+        admin.alter_group_offsets(GROUP, {TopicPartition("orders", 0): OffsetAndMetadata(3)})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(20):
+            producer.send(
+                "orders", json.dumps({"n": number}).encode(), key=b"k%d" % number, partition=number % 2
+            )
+        for value in (
+            MARKUP.encode(),
+            json.dumps({MARKUP: MARKUP, "deep": [[MARKUP]]}).encode(),
+            "\x00\x07\x1b[31m\u202egnp.exe".encode() + b" text around it",
+            bytes(range(256)),
+            json.dumps({"large": "<b>" * 300_000}).encode(),
+        ):
+            producer.send("hostile", value, key=MARKUP.encode(), headers=((MARKUP, MARKUP.encode()),))
+        producer.flush()
+
+
+@pytest.fixture(scope="module")
+def console(bootstrap: str) -> Iterator[str]:
+    with running_console([ClusterSpec("c", {"bootstrap.servers": bootstrap})]) as (host, port):
+        yield f"http://{host}:{port}/c"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    try:
+        program, environment = prepare.chromium()
+    except prepare.UnavailableError as reason:
+        pytest.skip(str(reason))
+    with Chromium(program, tmp_path_factory.mktemp("chromium"), environment) as browser:
+        yield browser
+
+
+def show(tab: Tab, url: str, title: str) -> None:
+    tab.go(url)
+    tab.until(f"document.querySelector('main h1')?.textContent === {json.dumps(title)}")
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    try:
+        return prepare.axe().read_text()
+    except prepare.UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+def visit_all(tab: Tab, console: str) -> Iterator[str]:
+    """Every page in turn, once it is there."""
+    for path, title in PAGES.items():
+        show(tab, f"{console}/{path}", title)
+        if path.endswith("messages"):
+            tab.until("document.querySelectorAll('.message').length >= 20")
+        yield path or "overview"
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_every_page_is_shown_and_fits(browser: Chromium, console: str, width: int) -> None:
+    """Wide and on a phone: no exception, no broken policy, and nothing is wider than the window."""
+    tab = browser.tab(width=width)
+    wide = [path for path in visit_all(tab, console) if tab.js("document.body.scrollWidth > innerWidth")]
+    assert not wide
+    assert tab.problems == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_axe_finds_nothing(browser: Chromium, console: str, axe: str, width: int, scheme: str) -> None:
+    """Names, roles, contrast and order, as those need them who cannot see or point."""
+    tab = browser.tab(width=width, scheme=scheme)
+    tab.call("Page.setBypassCSP", enabled=True)  # axe adds a style of its own
+    flaws: list[str] = []
+    for path in visit_all(tab, console):
+        tab.js(axe)
+        found = tab.js(
+            "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map("
+            "v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
+        )
+        flaws += [f"{path}: {each}" for each in found]
+    assert not flaws, "\n".join(flaws)
+
+
+def test_hostile_contents_are_shown_and_do_nothing(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, f"{console}/topics/hostile/messages", "hostile")
+    tab.until("document.querySelectorAll('.message').length === 5")
+    tab.js("document.querySelectorAll('.message').forEach(each => { each.open = true; })")
+    tab.until("document.querySelectorAll('.message-body pre').length >= 10")
+    for kind in ("TEXT", "HEX"):
+        buttons = "[...document.querySelectorAll('.choice button')]"
+        tab.js(f"{buttons}.filter(b => b.textContent === '{kind}').forEach(b => b.click())")
+    tab.js("document.querySelectorAll('.choice button:first-child').forEach(b => b.click())")
+    text = tab.js("document.querySelector('main').innerText")
+    assert MARKUP in text
+    assert "\u27e8U+202E\u27e9gnp.exe" in text
+    assert "\u27e8ESC\u27e9[31m" in text
+    assert tab.js("document.querySelectorAll('main img, main script, main b').length") == 0
+    assert tab.js("document.title") == "hostile · headrace console"
+    show(tab, f"{console}/groups", "Groups")
+    tab.until_text(GROUP)
+    assert tab.problems == []
+
+
+def test_a_page_cannot_be_made_to_run_what_it_shows(browser: Chromium, console: str) -> None:
+    """The policy is the second lock: even code of the page could not make markup of a text."""
+    tab = browser.tab()
+    show(tab, f"{console}/topics", "Topics")
+    attempt = "document.body.innerHTML = '<b>x</b>'"
+    refusal = tab.js(f"(() => {{ try {{ {attempt}; return 'done'; }} catch (e) {{ return e.name; }} }})()")
+    assert refusal == "TypeError"
+
+
+def test_messages_are_searched_followed_and_produced(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, f"{console}/topics/orders/messages", "orders")
+    tab.until("document.querySelectorAll('.message').length >= 20")
+    tab.click("Filters")
+    tab.fill(".filter-grid input:nth-child(4)", "n > 17")
+    tab.until("document.querySelectorAll('.message').length === 2")
+    assert "json=n+%3E+17" in tab.js("location.search"), "the filter is in the address"
+    tab.js("location.reload()")
+    tab.until("document.querySelectorAll('.message').length === 2")
+    tab.fill(".filter-grid input:nth-child(4)", "")
+    tab.fill("select[aria-label='Begin at']", "live")
+    tab.until_text("Waiting for messages")
+    tab.click("Produce")
+    word = uuid.uuid4().hex
+    tab.fill("dialog textarea", word)
+    tab.js("document.querySelector('dialog button[type=submit]').click()")
+    tab.until_text("Written to partition")
+    tab.until(f"document.querySelector('.message .val')?.textContent.includes({json.dumps(word)})")
+    assert tab.problems == []
+
+
+def test_a_topic_is_made_changed_and_deleted(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    name = f"made-{uuid.uuid4().hex[:6]}"
+    show(tab, f"{console}/topics", "Topics")
+    tab.click("New topic")
+    tab.fill("dialog input[name=name]", name)
+    tab.click("Create")
+    tab.until(f"document.querySelector('main h1')?.textContent === {json.dumps(name)}")
+    tab.click("Settings")
+    tab.fill("input[aria-label='Search settings']", "retention.ms")
+    edit = "document.querySelector('button[aria-label=\"Edit retention.ms\"]')"
+    tab.until(f"Boolean({edit})")
+    tab.js(f"{edit}.click()")
+    tab.fill("dialog .field input", "3600000")
+    tab.click("Save")
+    tab.until("document.querySelector('.setting.own')?.innerText.includes('1 h')")
+    tab.js("document.querySelector('.menu').open = true")
+    tab.click("Delete topic", ".menu button")
+    tab.fill("dialog input[name=confirm]", "something else")
+    tab.js("document.querySelector('dialog button[type=submit]').click()")
+    tab.until_text("That is not the name.")
+    tab.fill("dialog input[name=confirm]", name)
+    tab.js("document.querySelector('dialog button[type=submit]').click()")
+    tab.until("location.pathname === '/c/topics'")
+    tab.until("document.querySelector('main h1')?.textContent === 'Topics'")
+    tab.until(f"!document.querySelector('.rows').innerText.includes({json.dumps(name)})")
+    assert tab.problems == []
+
+
+def test_a_group_is_reset_by_a_plan_that_is_seen_first(
+    browser: Chromium, console: str, bootstrap: str
+) -> None:
+    group = f"g-{uuid.uuid4().hex[:6]}"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.alter_group_offsets(group, {TopicPartition("orders", 0): OffsetAndMetadata(7)})
+        tab = browser.tab()
+        show(tab, f"{console}/groups/{group}", group)
+        tab.click("Reset offsets")
+        tab.click("Show the plan")
+        tab.until("document.querySelectorAll('.plan tbody tr').length === 1")
+        assert admin.group_offsets(group)[TopicPartition("orders", 0)].offset == 7
+        tab.js("document.querySelector('.plan input').value = '2'")
+        tab.click("Reset")
+        tab.until_text("has been moved")
+        assert admin.group_offsets(group)[TopicPartition("orders", 0)].offset == 2
+    assert tab.problems == []
+
+
+def test_keys_lead_through_the_console(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, console, "Overview")
+
+    def press(key: str) -> None:
+        tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
+        tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    press("g")
+    press("t")
+    tab.until("location.pathname === '/c/topics'")
+    tab.until("document.querySelector('main h1')?.textContent === 'Topics'")
+    press("/")
+    assert tab.js("document.activeElement.type") == "search"
+    tab.fill("input[type=search]", "ord")
+    tab.until("document.querySelectorAll('.rows tbody tr').length === 1")
+    assert tab.js("location.search") == "?q=ord"
+    tab.js("document.querySelector('.rows tbody a').focus()")
+    press("?")
+    tab.until("Boolean(document.querySelector('dialog[open] .keys'))")
+
+
+def test_the_assets_come_from_one_address_and_are_few(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, console, "Overview")
+    entries = tab.js("performance.getEntriesByType('resource').map(e => [e.name, e.transferSize])")
+    assert all(name.startswith(console.removesuffix("/c")) for name, _ in entries)
+    assert sum(size for _, size in entries) < 100_000
+
+
+def test_ten_thousand_topics_stay_usable(browser: Chromium, console: str) -> None:
+    """The table has the rows that are seen, wherever one scrolls to."""
+    tab = browser.tab()
+    show(tab, f"{console}/topics", "Topics")
+    tab.js(
+        "import('/assets/table.js').then(({Table}) => { const rows = Array.from({length: 10000}, (_, i) => "
+        "({name: `topic-${String(i).padStart(5, '0')}`})); const table = new Table({label: 'many', rows, "
+        "search: {placeholder: 'Search many', text: r => r.name}, columns: [{id: 'name', title: 'Name', "
+        "sort: r => r.name, cell: r => r.name}]}); "
+        "document.querySelector('main').replaceChildren(table.element); table.start(); table.arrange(); })"
+    )
+    tab.until("document.querySelectorAll('.rows tbody tr').length > 20")
+    assert tab.js("document.querySelectorAll('.rows tbody tr').length") < 200
+    assert tab.js("document.documentElement.scrollHeight") > 300_000
+    tab.js("scrollTo(0, document.documentElement.scrollHeight)")
+    tab.until("document.querySelector('.rows').innerText.includes('topic-09999')")
+    assert tab.js("document.querySelectorAll('.rows tbody tr').length") < 200
+    tab.fill("input[aria-label='Search many']", "topic-0777")
+    tab.until("document.querySelectorAll('.rows tbody tr').length === 10")
+
+
+def test_a_cluster_that_does_not_answer_is_named(browser: Chromium) -> None:
+    with running_console([ClusterSpec("c", {"bootstrap.servers": "127.0.0.1:1"})]) as (host, port):
+        tab = browser.tab()
+        tab.go(f"http://{host}:{port}/c")
+        tab.until_text("This cannot be shown now")
+        eventually(lambda: "127.0.0.1:1" in tab.js("document.body.innerText"), "it says where it looked")

@@ -1,0 +1,1 @@
+"""Ways to install, run, upgrade and move headrace, as the documents tell them."""

@@ -1,0 +1,123 @@
+"""Upserts: one row for each key, a batch's last change of it counts, tombstones delete, each batch once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.clients import Producer
+from headrace.spark.loads.batches import BatchWriter, TableTarget
+from headrace.spark.loads.tables import LoadBatch, LoadError, open_table
+from headrace.spark.loads.upserts import Upsert
+from headrace.testing import Cluster
+from tests.spark.feeds import Feeds, run_file
+from tests.spark.local_folder import LocalFolder
+from tests.spark.test_loads_batches import read_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KINDS = ["delta", "iceberg"]
+MakeTopic = Callable[..., str]
+SCHEMA = pa.schema([("id", pa.int64()), ("Part", pa.string()), ("n", pa.int32())])
+
+
+def upsert(rows: list[Any], deletes: list[Any], schema: pa.Schema = SCHEMA, key: str = "id") -> Upsert:
+    return Upsert(
+        pa.Table.from_pylist(rows, schema), pa.Table.from_pylist(deletes, schema), tuple(key.split(","))
+    )
+
+
+def row(number: int, part: str, n: int) -> dict[str, Any]:
+    return {"id": number, "Part": part, "n": n}
+
+
+@pytest.mark.parametrize("partition_by", [(), ("Part",)], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_merges(kind: str, partition_by: tuple[str, ...], tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    table = open_table(kind, folder, partition_by)
+    first, second, third = (LoadBatch("a" * 32, number) for number in range(3))
+    table.merge(first, upsert([row(1, "a", 1), row(2, "b", 1), row(3, "a", 1)], [row(9, "a", 1)]))
+    assert read_back(kind, tmp_path) == [row(1, "a", 1), row(2, "b", 1), row(3, "a", 1)]
+    table.merge(second, upsert([row(2, "a", 2), row(4, "b", 2)], [{"id": 1}, {"id": 8}]))
+    assert read_back(kind, tmp_path) == [row(2, "a", 2), row(3, "a", 1), row(4, "b", 2)]
+    assert [open_table(kind, folder, partition_by).has(each) for each in (first, second, third)] == [
+        True,
+        True,
+        False,
+    ]
+    # With a column that is new, a key of two columns, and nothing but deletes at the end.
+    more = SCHEMA.append(pa.field("note", pa.string()))
+    table.merge(third, upsert([{**row(3, "a", 3), "note": "x"}, row(3, "b", 3)], [], more, "id,Part"))
+    after = [{**row(*each), "note": None} for each in ((2, "a", 2), (3, "b", 3), (4, "b", 2))]
+    found = read_back(kind, tmp_path)
+    assert len(found) == 4
+    assert all(each in found for each in [*after, {**row(3, "a", 3), "note": "x"}])
+    table.merge(LoadBatch("a" * 32, 3), upsert([], [{"id": 3}, {"id": 4}], more))
+    assert read_back(kind, tmp_path) == after[:1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_changes_come_once(kind: str, spark: "SparkSession", tmp_path: Path) -> None:
+    target = TableTarget(kind, str(tmp_path / "table"), key=("id",))
+    writer = BatchWriter(target, load_id="a" * 32)
+
+    def changes(*given: tuple[int | None, int, bool]) -> Any:
+        return spark.createDataFrame(list(given), "id INT, n INT, tombstone BOOLEAN").coalesce(1)
+
+    writer.write(changes((1, 1, False), (2, 1, False), (1, 2, False), (3, 1, False), (3, 1, True)), 0)
+    again = BatchWriter(target, load_id="a" * 32)
+    loaded = again.write(changes((2, 5, True), (2, 6, False), (1, 7, True), (None, 0, True)), 1)
+    assert (loaded.rows, loaded.deletes) == (1, 1)
+    assert not again.write(changes((1, 9, False)), 1).is_new
+    assert read_back(kind, tmp_path / "table") == [{"id": 2, "n": 6}]
+    with pytest.raises(LoadError, match=r"1 rows have no id.*WHERE id IS NOT NULL"):
+        again.write(changes((None, 1, False)), 2)
+    assert not list((tmp_path / "table" / "_headrace" / "upserts").glob("*-*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_feed_as_a_table(
+    kind: str, spark: "SparkSession", cluster: Cluster, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """From records to rows: tombstones delete in the table and go on in a feed; what is bad is counted."""
+    feeds, orders, open_orders = Feeds(cluster), make_topic(2), make_topic()
+
+    def send(*records: tuple[str, bytes | None]) -> None:
+        with Producer(bootstrap_servers=feeds.brokers) as producer:
+            for key, value in records:
+                producer.send(orders, value, key=key.encode())
+
+    head = f"-- in orders: feed {orders}\n--   json: id INT, state STRING\n"
+    query = "SELECT id, state, record.tombstone FROM orders\n"
+    table = f"{head}-- out: {kind} table\n--   key: id\n--   mode: upsert\n{query}"
+    feed = f"{head}-- out: feed {open_orders}\n--   key: id\n{query}"
+    send(("1", b'{"id": 1, "state": "new"}'), ("2", b'{"id": 2, "state": "new"}'), ("3", b"no JSON"))
+    send(("1", b'{"id": 1, "state": "paid"}'))
+    reports, _ = run_file(spark, feeds, tmp_path / "table.sql", table)
+    assert sum(each.bad_rows for each in reports) == 1
+    assert read_back(kind, tmp_path / "table") == [{"id": 1, "state": "paid"}, {"id": 2, "state": "new"}]
+    send(("1", None), ("2", b'{"id": 2, "state": "paid"}'), ("1", None))
+    reports, _ = run_file(spark, feeds, tmp_path / "table.sql", table)
+    assert (sum(each.tombstones for each in reports), sum(each.bad_rows for each in reports)) == (2, 0)
+    assert read_back(kind, tmp_path / "table") == [{"id": 2, "state": "paid"}]
+    if kind == "delta":
+        reports, _ = run_file(spark, feeds, tmp_path / "feed.sql", feed)
+        assert (sum(each.tombstones for each in reports), sum(each.bad_rows for each in reports)) == (2, 1)
+        found = [(record.key, record.value) for record in feeds.read(open_orders)]
+        assert found.count((b"1", None)) == 2
+        assert (b"2", b'{"id":2,"state":"paid"}') in found
+        # A plain query that does not name them carries them on, whatever it filters, unless told otherwise.
+        plain = feed.replace(", record.tombstone FROM orders", " FROM orders WHERE state = 'paid'")
+        for name, told, rows_out in (("carry", "", 4), ("drop", "--   tombstones: drop\n", 2)):
+            copy = make_topic()
+            text = plain.replace(open_orders, copy).replace("--   key: id\n", f"--   key: id\n{told}")
+            reports, _ = run_file(spark, feeds, tmp_path / f"{name}.sql", text)
+            counted = sum(each.tombstones for each in reports), sum(each.rows_out or 0 for each in reports)
+            assert counted == (2, rows_out)
+            found = [(record.key, record.value) for record in feeds.read(copy)]
+            assert found.count((b"1", None)) == rows_out - 2
+            assert (b"2", b'{"id":2,"state":"paid"}') in found

@@ -1,0 +1,64 @@
+"""What is expected of each trial on each version of Spark."""
+
+from typing import Final, NamedTuple
+
+from tests.spark.versions.environments import VERSIONS
+
+
+class Row(NamedTuple):
+    """A trial, what it is about in words, and what it finds on each version."""
+
+    trial: str
+    what: str
+    found: dict[str, str]
+
+
+def _found(*found: str) -> dict[str, str]:
+    return dict(zip(VERSIONS, found, strict=True))
+
+
+_EVERYWHERE: Final = _found("yes", "yes", "yes", "yes")
+NO_JAR: Final = "no jar yet"
+ROWS: Final = (
+    Row("batch_write", "batch writes, at least once and exactly once", _EVERYWHERE),
+    Row("batch_read", "batch reads", _EVERYWHERE),
+    Row(
+        "filters",
+        "filters on partition, offset and time are applied by",
+        _found("Spark", "source", "source", "source"),
+    ),
+    Row("sql_tables", "`CREATE TABLE … USING headrace`", _EVERYWHERE),
+    Row("stream_read", "streams, restarted, with `availableNow`", _EVERYWHERE),
+    Row("stream_from_latest", "`startingOffsets=latest`, fixed by the first batch", _EVERYWHERE),
+    Row(
+        "stream_that_runs",
+        "streams that run on, new partitions; progress is",
+        _found("without lag", "without lag", "with lag", "with lag"),
+    ),
+    Row(
+        "limits", "`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`", _found("refused", "refused", "yes", "yes")
+    ),
+    Row("stream_write", "streams written exactly once", _EVERYWHERE),
+    Row("topic_made_again", "a topic made again is told apart", _EVERYWHERE),
+    Row("loads", "loads into Parquet, Delta and Iceberg, union reads", _EVERYWHERE),
+    Row("pipeline_file", "pipeline files, with dead letters", _EVERYWHERE),
+    Row("merge_into_delta", "`MERGE` into Delta by its own jar", _found("yes", "yes", "yes", NO_JAR)),
+    Row("merge_into_iceberg", "`MERGE` into Iceberg by its own jar", _found("yes", "yes", NO_JAR, NO_JAR)),
+)
+
+
+# Where the command was seen on a version, up to which row; the rest is expected and not yet seen.
+_SEEN: Final = {"4.0": len(ROWS), "4.1": len(ROWS), "4.2": 12, "4.3": 0}
+
+
+def as_markdown() -> str:
+    """As docs/spark-clusters.md has it: with a star where nobody has seen it yet."""
+    lines = [f"| | {' | '.join(VERSIONS)} |", f"|---|{'---|' * len(VERSIONS)}"]
+    for number, row in enumerate(ROWS):
+        cells = [_cell(row.found[each], is_seen=number < _SEEN[each]) for each in VERSIONS]
+        lines.append(f"| {row.what} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(found: str, *, is_seen: bool) -> str:
+    return found if is_seen or found == NO_JAR else f"{found} *"

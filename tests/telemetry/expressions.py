@@ -1,0 +1,71 @@
+"""What dashboards and rules ask Prometheus for, as it can be asked."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.telemetry.prometheus import PACKAGE, STRIMZI, VALUES
+
+# There is no JVM, and nothing to tell of containers and volumes; without TLS there are no certificates.
+_ELSEWHERE = re.compile(r"\b(jvm|container|kubelet|headrace_certificate)_")
+_QUERY_RESULT = re.compile(r"query_result\((.*)\)")
+_LABEL_VALUES = re.compile(r"label_values\((.*), *\w+\)")
+# An alert's expression is empty while all is well; what it compares must not be.
+_COMPARISON = re.compile(r" *(==|!=|>|<) *[0-9.]+$")
+
+
+def of_strimzi() -> list[str]:
+    """Every panel and variable of Strimzi's dashboards."""
+    found: list[str] = []
+    for path in sorted(STRIMZI.glob("*.txt")):
+        found += [line.split(" | ", 1)[1] for line in path.read_text().splitlines()[1:]]
+    return _askable(found)
+
+
+def of_strimzi_rules() -> list[str]:
+    groups = yaml.safe_load((STRIMZI / "rules.yaml").read_text())["spec"]["groups"]
+    return _askable(_of_rules(groups))
+
+
+def of_own_rules() -> list[str]:
+    return _askable(_of_rules(yaml.safe_load((PACKAGE / "alert-rules.yml").read_text())["groups"]))
+
+
+def of_own_dashboard(path: Path = PACKAGE / "dashboard.json") -> list[str]:
+    return _askable(list(_of_panels(json.loads(path.read_text()))))
+
+
+def _of_rules(groups: list[dict[str, Any]]) -> list[str]:
+    whole = [rule["expr"] for group in groups for rule in group["rules"]]
+    return [_COMPARISON.sub("", part) for each in whole for part in each.split(" and ")]
+
+
+def _of_panels(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "expr" in node:
+            yield node["expr"]
+        if node.get("type") == "query":
+            yield node["query"]
+        for value in node.values():
+            yield from _of_panels(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _of_panels(value)
+
+
+def _askable(expressions: list[str]) -> list[str]:
+    return [_plain(each) for each in dict.fromkeys(expressions) if not _ELSEWHERE.search(each)]
+
+
+def _plain(expression: str) -> str:
+    for form in (_QUERY_RESULT, _LABEL_VALUES):
+        found = form.fullmatch(expression)
+        if found is not None:
+            expression = found[1]
+    for name, value in sorted(VALUES.items(), reverse=True):  # the longer name first
+        expression = expression.replace(name, value)
+    return expression.replace("[10m]", "[1m]").replace("[1h]", "[1m]").replace("$__rate_interval", "1m")
