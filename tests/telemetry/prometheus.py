@@ -1,6 +1,7 @@
 """Debian's Prometheus as a process of a test: it scrapes nodes every second, and is asked over its API."""
 
 import json
+import re
 import subprocess
 import urllib.error
 import urllib.parse
@@ -32,6 +33,9 @@ VALUES = {
 """What a person chooses in the dashboards: all of one cluster."""
 
 
+_RANGE = re.compile(r"\[\d+[mh]\]")
+
+
 def labels_of(number: int) -> dict[str, str]:
     """What Strimzi's relabelling would add to the metrics of a pod."""
     pod = f"{CLUSTER}-kafka-{number}"
@@ -47,11 +51,12 @@ def labels_of(number: int) -> dict[str, str]:
 
 
 def hurried(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Alert rules that wait for two seconds instead of minutes."""
+    """Alert rules that wait two seconds instead of minutes, and look back over seconds."""
     for group in groups:
         for rule in group["rules"]:
             if "for" in rule:
                 rule["for"] = "2s"
+            rule["expr"] = _RANGE.sub("[15s]", rule["expr"])
     return groups
 
 
@@ -111,10 +116,14 @@ class Prometheus:
         result: list[dict[str, Any]] = self._get(path)["result"]
         return result
 
-    def firing(self) -> set[str]:
-        """The names of alerts that fire."""
+    def firing(self, **labels: str) -> set[str]:
+        """The names of alerts that fire; those that have these labels."""
         alerts = self._get("/api/v1/alerts")["alerts"]
-        return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+        return {
+            each["labels"]["alertname"]
+            for each in alerts
+            if each["state"] == "firing" and labels.items() <= each["labels"].items()
+        }
 
     def without_data(self, expressions: Iterable[str]) -> list[str]:
         return [each for each in expressions if not self.query(each)]
