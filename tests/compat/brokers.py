@@ -23,7 +23,7 @@ READY = re.compile(rb"headrace ready: (\S+):(\d+)")
 START_SECONDS = 60.0
 NODES = int(os.environ.get("COMPAT_NODES", "1"))
 REPLICAS = min(NODES, 3)
-STOP_SECONDS = 30.0
+STOP_SECONDS = 90.0
 
 # Both brokers get the same ones: groups that do not wait for seconds, and no topic by accident.
 SETTINGS = {
@@ -234,7 +234,7 @@ def answers(bootstrap: str) -> bool:
 
     try:
         return bool(
-            AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=0.5).brokers
+            AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=2).brokers
         )
     except KafkaException:
         return False

@@ -154,6 +154,6 @@ def _described(admin: Admin, topic: str) -> list[TopicPartitionInfo]:
 
 def _answers(admin: AdminClient) -> bool:
     try:
-        return bool(admin.list_topics(timeout=0.5).brokers)
+        return bool(admin.list_topics(timeout=2).brokers)
     except KafkaException:
         return False

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import crc32c
 
 PRODUCE, METADATA, FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS = 0, 3, 10, 18, 19
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+DESCRIBE_SECONDS = 15.0  # it is asked again by whoever wants to know
 
 
 def text(value: str) -> bytes:
@@ -41,7 +43,9 @@ def described_by(address: str, topic: str) -> tuple[int, int] | None:
     An entry is an error, the name, a flag, and the count of partitions.
     """
     try:
-        frame = talk(address, request(METADATA, 1, struct.pack(">i", 1) + text(topic))).frame
+        frame = talk(
+            address, request(METADATA, 1, struct.pack(">i", 1) + text(topic)), DESCRIBE_SECONDS
+        ).frame
     except OSError:
         return None
     at = frame.find(text(topic))
@@ -122,7 +126,7 @@ class Connection:
     def send(self, payload: bytes) -> None:
         self._socket.sendall(payload)
 
-    def outcome(self, seconds: float = 15.0) -> Outcome:
+    def outcome(self, seconds: float = ANSWER_SECONDS) -> Outcome:
         deadline = time.monotonic() + seconds
         frame = b""
         try:
@@ -139,11 +143,11 @@ class Connection:
         return Outcome("answered", frame)
 
 
-def talk(bootstrap: str, payload: bytes) -> Outcome:
+def talk(bootstrap: str, payload: bytes, seconds: float = ANSWER_SECONDS) -> Outcome:
     """One request on a connection of its own."""
     with Connection(bootstrap) as connection:
         try:
             connection.send(payload)
         except ConnectionError:  # closed before all of it was taken
             return Outcome("closed")
-        return connection.outcome()
+        return connection.outcome(seconds)

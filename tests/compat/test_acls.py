@@ -9,6 +9,7 @@ from headrace.settings.not_yet import STANDARD_AUTHORIZER
 from tests.compat import prepare
 from tests.compat.brokers import ApacheKafkaBroker, Broker, HeadraceBroker
 from tests.compat.clients.external import Program
+from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 
 pytestmark = pytest.mark.java
@@ -57,6 +58,13 @@ def _rules(said: str) -> list[str]:
     return sorted(line.strip() for line in said.splitlines() if line.strip().startswith("(principal="))
 
 
+def _await_rules(acls: Tool, wanted: list[str], *where: str) -> None:
+    """A broker may hear of a rule after the controller has answered for it."""
+    eventually(
+        lambda: _rules(acls("--list", *where)) == wanted, lambda: f"{wanted}: {acls('--list', *where)}"
+    )
+
+
 READ = "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
 DESCRIBE = "(principal=User:alice, host=*, operation=DESCRIBE, permissionType=ALLOW)"
 DENIED = "(principal=User:bob, host=10.1.2.3, operation=ALL, permissionType=DENY)"
@@ -67,16 +75,16 @@ def test_rules_are_made_listed_and_taken_away(acls: Tool) -> None:
     acls("--add", *alice, "--consumer", "--topic", "orders", "--group", "billing")
     acls("--add", "--deny-principal", "User:bob", "--deny-host", "10.1.2.3", "--topic", "orders")
     acls("--add", *alice, "--operation", "Read", "--topic", "raw-", "--resource-pattern-type", "prefixed")
-    assert _rules(acls("--list", "--topic", "orders")) == [DESCRIBE, READ, DENIED]
-    assert _rules(acls("--list", "--group", "billing")) == [READ]
     matching = ("--resource-pattern-type", "match")
-    assert _rules(acls("--list", "--topic", "raw-clicks", *matching)) == [READ]
-    assert _rules(acls("--list", "--principal", "User:bob")) == [DENIED]
+    _await_rules(acls, [READ], "--topic", "raw-clicks", *matching)
+    _await_rules(acls, [DESCRIBE, READ, DENIED], "--topic", "orders")
+    _await_rules(acls, [READ], "--group", "billing")
+    _await_rules(acls, [DENIED], "--principal", "User:bob")
     # One of several rules of a resource is taken away: the others stay (CVE-2024-27309).
     acls("--remove", *alice, "--operation", "Read", "--topic", "orders", "--force")
-    assert _rules(acls("--list", "--topic", "orders")) == [DESCRIBE, DENIED]
+    _await_rules(acls, [DESCRIBE, DENIED], "--topic", "orders")
     acls("--remove", "--topic", "orders", "--force")
-    assert _rules(acls("--list", "--topic", "orders")) == []
+    _await_rules(acls, [], "--topic", "orders")
     assert len(_rules(acls("--list"))) == 2
 
 
@@ -95,7 +103,8 @@ def test_rules_of_every_type_of_resource(acls: Tool) -> None:
     }
     for option, (operation, name) in resources.items():
         acls("--add", *carol, "--operation", operation, option, *name)
-    said = acls("--list", "--principal", "User:carol")
-    assert len(_rules(said)) == len(resources)
+    listed = ("--list", "--principal", "User:carol")
+    eventually(lambda: len(_rules(acls(*listed))) == len(resources), "all rules to be listed")
+    said = acls(*listed)
     for kind in ("CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"):
         assert f"resourceType={kind}, " in said

@@ -10,6 +10,7 @@ from headrace.transport.system_network import free_ports
 from tests.compat import prepare
 from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.external import Program
+from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 
 pytestmark = pytest.mark.java
@@ -76,7 +77,9 @@ def test_features_are_described_and_changed(tool: Tool) -> None:
 def test_settings_of_brokers_are_changed_and_described(tool: Tool) -> None:
     everyone = ("--entity-type", "brokers", "--entity-default")
     tool(CONFIG_COMMAND, "@", "--alter", *everyone, "--add-config", "log.retention.ms=5000000")
-    assert "log.retention.ms=5000000" in tool(CONFIG_COMMAND, "@", "--describe", *everyone)
+    seen = "the change to be seen"
+    described = (CONFIG_COMMAND, "@", "--describe")
+    eventually(lambda: "log.retention.ms=5000000" in tool(*described, *everyone), seen)
     one = ("--entity-type", "brokers", "--entity-name", "1")
     tool(CONFIG_COMMAND, "@", "--alter", *one, "--add-config", "log.cleaner.backoff.ms=14000")
-    assert "log.cleaner.backoff.ms=14000" in tool(CONFIG_COMMAND, "@", "--describe", *one)
+    eventually(lambda: "log.cleaner.backoff.ms=14000" in tool(*described, *one), seen)

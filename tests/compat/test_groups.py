@@ -1,5 +1,7 @@
 """Every client in a group: two members share, one leaves, a third resumes after what was committed."""
 
+from typing import Any
+
 import pytest
 
 from tests.compat.brokers import Broker
@@ -56,6 +58,13 @@ def _await_assignment(client: Client, **counts: int) -> None:
     eventually(is_shared, f"members to own {counts}")
 
 
+def _await_described(client: Client, group: str, wanted: dict[str, Any]) -> None:
+    """What members do reaches the coordinator with their next requests."""
+    eventually(
+        lambda: client.describe_group(group) == wanted, lambda: f"{wanted}: {client.describe_group(group)}"
+    )
+
+
 @pytest.mark.parametrize("entry", as_params(roster=BOTH_PROTOCOLS))
 def test_two_members_share_and_a_third_resumes(
     entry: Entry, client: Client, make_topic: MakeTopic, group: str
@@ -96,7 +105,7 @@ def test_group_is_listed_described_and_deleted(
     sent = _fill(client, topic, 0)
     client.join("a", group, topic)
     _await_assignment(client, a=4)
-    assert client.describe_group(group) == {"state": "Stable", "members": 1}
+    _await_described(client, group, {"state": "Stable", "members": 1})
     assert group in client.groups()
     with pytest.raises(RefusedError) as refusal:
         client.delete_group(group)
@@ -104,7 +113,7 @@ def test_group_is_listed_described_and_deleted(
     _await_values(client, sent, "a")
     client.commit("a")
     client.leave("a")
-    assert client.describe_group(group) == {"state": "Empty", "members": 0}
+    _await_described(client, group, {"state": "Empty", "members": 0})
     assert client.committed(group, topic) == dict.fromkeys(range(PARTITIONS), EACH)
     client.delete_group(group)
     assert group not in client.groups()

@@ -16,7 +16,7 @@ from tests.compat.clients.external import Program
 from tests.compat.clients.face import eventually
 from tests.compat.either import Pair, System
 from tests.compat.prepare import UnavailableError
-from tests.compat.test_transactions import committed_offsets, new_id, read
+from tests.compat.test_transactions import await_committed, await_read, committed_offsets, new_id
 from tests.compat.writers import ConfluentWriter, JavaWriter, Writer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -92,6 +92,6 @@ def test_coordinator_and_partitions_are_on_different_systems(pair: Pair, writers
                 writer.offsets(group, TOPIC, {0: turn, 1: turn})
                 ends()
                 expected += values if ends == writer.commit else []
-            assert committed_offsets(pair, group, TOPIC) == {0: 2, 1: 2}
-        assert read(pair, TOPIC) == sorted(expected)
+            await_committed(pair, group, TOPIC, {0: 2, 1: 2})
+        await_read(pair, TOPIC, sorted(expected))
     assert len(expected) == 16

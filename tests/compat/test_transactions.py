@@ -84,7 +84,7 @@ def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
     consumer.assign([TopicPartition(topic, at, 0) for at in (0, 1)])
     found, ends = [], set()
     while len(ends) < 2:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, "the end of the partitions is not told"
         if message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
@@ -95,9 +95,24 @@ def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
     return sorted(found)
 
 
+def await_read(broker: Broker, topic: str, expected: list[str]) -> None:
+    """What was committed is this and no more. A commit is answered when it is decided: the markers that let
+    readers see it come after that.
+    """
+    eventually(lambda: read(broker, topic) == expected, lambda: f"{expected}: {read(broker, topic)}")
+
+
+def await_committed(broker: Broker, group: str, topic: str, expected: dict[int, int]) -> None:
+    """Of a transaction's offsets, too, the markers come after the answer."""
+    eventually(
+        lambda: committed_offsets(broker, group, topic) == expected,
+        lambda: f"{expected}: {committed_offsets(broker, group, topic)}",
+    )
+
+
 def committed_offsets(broker: Broker, group: str, topic: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    rows = consumer.committed([TopicPartition(topic, at) for at in (0, 1)], 30)
+    rows = consumer.committed([TopicPartition(topic, at) for at in (0, 1)], 60)
     consumer.close()
     return {row.partition: row.offset for row in rows if row.offset >= 0}
 
@@ -112,9 +127,9 @@ def test_what_was_committed_is_read_and_what_was_aborted_is_not(
         for partition in (0, 1):
             writer.send(topic, partition, f"{turn}-{partition}")
         if turn == 2:
-            assert read(broker, topic) == ["0-0", "0-1"]
+            await_read(broker, topic, ["0-0", "0-1"])
         ends()
-    assert read(broker, topic) == ["0-0", "0-1", "2-0", "2-1"]
+    await_read(broker, topic, ["0-0", "0-1", "2-0", "2-1"])
     assert len(read(broker, topic, committed=False)) == 6
 
 
@@ -127,12 +142,12 @@ def test_offsets_are_committed_with_the_records_or_not_at_all(
     writer.send(topic, 0, "one")
     writer.offsets(group, topic, {0: 7, 1: 8})
     writer.commit()
-    assert committed_offsets(broker, group, topic) == {0: 7, 1: 8}
+    await_committed(broker, group, topic, {0: 7, 1: 8})
     writer.begin()
     writer.offsets(group, topic, {0: 9})
     writer.abort()
-    assert committed_offsets(broker, group, topic) == {0: 7, 1: 8}
-    assert read(broker, topic) == ["one"]
+    await_committed(broker, group, topic, {0: 7, 1: 8})
+    await_read(broker, topic, ["one"])
 
 
 def test_a_zombie_is_fenced(broker: Broker, make_topic: MakeTopic, open_writer: Open) -> None:
@@ -146,7 +161,7 @@ def test_a_zombie_is_fenced(broker: Broker, make_topic: MakeTopic, open_writer: 
     with pytest.raises(Exception, match=r"(?i)fenced|epoch|transition"):
         zombie.commit()
     heir.commit()
-    assert read(broker, topic) == ["kept"]
+    await_read(broker, topic, ["kept"])
 
 
 def test_a_transaction_outlives_the_broker(broker: Broker, make_topic: MakeTopic) -> None:
@@ -161,7 +176,7 @@ def test_a_transaction_outlives_the_broker(broker: Broker, make_topic: MakeTopic
     broker.start()
     writer.send(topic, 1, "after")
     writer.commit()
-    assert read(broker, topic) == ["after", "before"]
+    await_read(broker, topic, ["after", "before"])
     writer.close()
 
 

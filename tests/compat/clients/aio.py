@@ -11,7 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from tests.compat.brokers import REPLICAS
-from tests.compat.clients.face import WAIT_SECONDS, Client, Record, check_code, refusal_of
+from tests.compat.clients.face import SESSION_MS, WAIT_SECONDS, Client, Record, check_code, refusal_of
 from tests.compat.clients.reading import Reading, records_of
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Aiokafka(Client):
             bootstrap_servers=self._bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=500,
             **settings,
         )

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.brokers import REPLICAS
-from tests.compat.clients.face import WAIT_SECONDS, Client, Record, RefusedError
+from tests.compat.clients.face import SESSION_MS, WAIT_SECONDS, Client, Record, RefusedError
 from tests.compat.clients.member import PolledMember
 from tests.compat.clients.reading import Reading
 
@@ -35,12 +35,14 @@ READ_MANY = 500
 class Confluent(Client):
     """The Python face of librdkafka; its groups by the classic protocol or by the one of KIP-848."""
 
-    def __init__(self, bootstrap: str, group_protocol: str = "classic") -> None:
+    def __init__(
+        self, bootstrap: str, group_protocol: str = "classic", settings: Mapping[str, Any] | None = None
+    ) -> None:
         # Its log says only what the calls answer too, and goes on after the broker has stopped.
-        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0, **(settings or {})}
         self._group_settings: dict[str, Any] = {"group.protocol": group_protocol}
         if group_protocol == "classic":  # else the broker says how often
-            self._group_settings |= {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
+            self._group_settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
         self._admin = AdminClient(self._settings)
         self._members: dict[str, _Member] = {}
 

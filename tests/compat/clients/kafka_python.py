@@ -14,6 +14,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.compat.brokers import REPLICAS
 from tests.compat.clients.face import (
+    SESSION_MS,
     WAIT_SECONDS,
     Client,
     Record,
@@ -191,7 +192,7 @@ class _Member(PolledMember):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=500,
         )
         self._consumer.subscribe([topic])

@@ -29,6 +29,7 @@ func saramaConfig() *sarama.Config {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	config.Consumer.Group.Session.Timeout = 45 * time.Second
 	config.Metadata.AllowAutoTopicCreation = false
 	return secureSarama(config)
 }

@@ -58,7 +58,7 @@ final class JavaClient {
         this.bootstrap = bootstrap;
         this.groupSettings = new HashMap<>(Map.of("group.protocol", groupProtocol));
         if (groupProtocol.equals("classic")) { // else the broker says how often
-            groupSettings.putAll(Map.of("heartbeat.interval.ms", 500, "session.timeout.ms", 10_000));
+            groupSettings.putAll(Map.of("heartbeat.interval.ms", 500, "session.timeout.ms", 45_000));
         }
         this.admin = Admin.create(secured(Map.of("bootstrap.servers", bootstrap)));
     }

@@ -57,7 +57,9 @@ final class Writers {
     }
 
     private KafkaProducer<String, String> start(String id) {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", id);
+        // A slow machine may take longer over a test than the usual minute.
+        Map<String, Object> settings =
+            Map.of("bootstrap.servers", bootstrap, "transactional.id", id, "transaction.timeout.ms", 600_000);
         KafkaProducer<String, String> writer =
             new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         writer.initTransactions();

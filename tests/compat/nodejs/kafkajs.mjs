@@ -69,7 +69,7 @@ function startConsumer(groupId) {
     groupId,
     allowAutoTopicCreation: false,
     heartbeatInterval: 500,
-    sessionTimeout: 10_000,
+    sessionTimeout: 45_000,
     maxWaitTimeInMs: 200,
     maxBytesPerPartition: 10_000_000,
   })
