@@ -22,7 +22,7 @@ def test_a_consumer_whose_broker_is_down_says_so_once(caplog: pytest.LogCaptureF
             ) as consumer,
         ):
             consumer.subscribe(["t"])
-            for _ in range(100):
+            for _ in range(1_200):
                 consumer.poll(0.05)
                 if caplog.records:
                     break
@@ -48,7 +48,7 @@ def test_a_consumer_of_what_is_not_there_says_so_once(
         Consumer(bootstrap_servers=cluster.address, retry_backoff_ms=1, retry_backoff_max_ms=5) as consumer,
     ):
         consumer.assign([partition])
-        for _ in range(100):
+        for _ in range(1_200):
             assert consumer.poll(0.05) == []
             if caplog.records:
                 break

@@ -133,7 +133,7 @@ def test_a_coordinator_without_patterns_is_told_names() -> None:
         settings = {"group_id": "g", "group_protocol": "consumer"}
         with Consumer(bootstrap_servers=scripted.address, **settings) as consumer:
             consumer.subscribe(pattern="log-.*")
-            for _ in range(200):
+            for _ in range(1_200):
                 consumer.poll(0.05)
                 told = [each.subscribed_topic_names for each in scripted.asked("ConsumerGroupHeartbeat")]
                 if ["log-a"] in told:

@@ -112,7 +112,7 @@ def book(request: pytest.FixtureRequest) -> Iterator[Book]:
 
 
 def producer_of(book: Book, **settings: Any) -> Producer:
-    usual: dict[str, Any] = {"transactional_id": "x", "retry_backoff_ms": 10, "max_block_ms": 5_000}
+    usual: dict[str, Any] = {"transactional_id": "x", "retry_backoff_ms": 10, "max_block_ms": 60_000}
     found = Producer(bootstrap_servers=book.scripted.address, **usual | settings)
     found.init_transactions()
     return found

@@ -27,7 +27,7 @@ def test_a_client_of_others_writes_and_reads():
             }
         )
         consumer.subscribe(["events"])
-        messages = consumer.consume(10, timeout=30)
+        messages = consumer.consume(10, timeout=90)
         consumer.close()
     assert [message.value() for message in messages] == [b"%d" % number for number in range(10)]
 

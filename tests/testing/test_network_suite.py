@@ -15,7 +15,7 @@ from headrace.testing.loop import SimulatedLoop
 from headrace.testing.network import VirtualNetwork
 from headrace.transport.system_network import SystemNetwork
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Place:

@@ -430,7 +430,7 @@ def test_addresses_of_both_families(host):
             while listener.connections:
                 await asyncio.sleep(0)
 
-    loop.run_until_complete(asyncio.wait_for(main(), 20))
+    loop.run_until_complete(asyncio.wait_for(main(), 60))
     if not host:
         assert seen == ["127.0.0.1", "::1"]
     listener.close()

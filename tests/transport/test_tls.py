@@ -23,7 +23,7 @@ from tests.security.certificates import LOCAL, Authority
 from tests.transport.harness import KINDS, REAL_KINDS, Place, frame
 
 AUTHORITY = Authority()
-SHUTDOWN_S = 30.0  # how long asyncio waits for the other side's goodbye
+SHUTDOWN_S = 3600.0  # how long asyncio waits for the other side's goodbye: longer than a test may take
 LIMITS = ConnectionLimits(frame_bytes_max=64 * MIB, unsent_bytes_max=128 * MIB)
 
 
@@ -183,14 +183,16 @@ def test_who_says_goodbye_is_answered_at_once(real_place, tmp_path):
 
     async def run():
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", listener.address[1], ssl=client_context(), server_hostname="localhost"
+            "127.0.0.1",
+            listener.address[1],
+            ssl=client_context(),
+            server_hostname="localhost",
+            ssl_shutdown_timeout=SHUTDOWN_S,
         )
         writer.write(frame(b"x"))
         assert await reader.readexactly(5) == frame(b"x")
-        began = real_place.loop.time()
         writer.close()
         await writer.wait_closed()
-        assert real_place.loop.time() - began < SHUTDOWN_S / 2
 
     real_place.run(run())
 
