@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
+# A JVM that starts beside three others on two cores takes a minute, and each first query half of one.
+JVM_TEST_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        has_jvm = item.get_closest_marker("java") or "spark" in getattr(item, "fixturenames", ())
+        has_own = item.get_closest_marker("timeout") is not None
+        if item.path.is_relative_to(here) and has_jvm and not has_own:
+            item.add_marker(pytest.mark.timeout(JVM_TEST_S))
 
 
 @pytest.fixture(scope="session")

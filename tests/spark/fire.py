@@ -32,11 +32,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from headrace.clients import Admin, Consumer, Producer
+from headrace.clients import Admin, Producer
 from tests.compat.brokers import Broker, under_test
 from tests.compat.clients.face import eventually
 from tests.spark.fire_cluster import TwoHosts
 from tests.spark.fire_source import EXACT_STEPS, STEPS, TASK_STEPS, arm
+from tests.spark.whole_topics import whole_topic
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS_A_ROUND = 90
@@ -214,15 +215,7 @@ class Fire:
         self._written += RECORDS_A_ROUND
 
     def _came_out(self) -> Counter[int]:
-        came: Counter[int] = Counter()
-        with Consumer(bootstrap_servers=self._broker.bootstrap, isolation_level="read_committed") as consumer:
-            places = consumer.partitions_for("out")
-            consumer.assign(places)
-            consumer.seek_to_beginning(*places)
-            ends = consumer.end_offsets(places)
-            while any(consumer.position(place) < end for place, end in ends.items()):
-                came.update(int(record.value or b"") for record in consumer.poll(0.5))
-        return came
+        return Counter(int(record.value or b"") for record in whole_topic(self._broker.bootstrap, "out"))
 
 
 def harms(

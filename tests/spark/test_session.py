@@ -178,6 +178,7 @@ def lone_job(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedP
     )
 
 
+@pytest.mark.timeout(300)
 def test_a_session_without_java_on_the_machine(lone_job: "subprocess.CompletedProcess[str]") -> None:
     """The wheel's Java runs a job with Python workers."""
     assert lone_job.returncode == 0, lone_job.stderr

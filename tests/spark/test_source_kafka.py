@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin
+from headrace.clients import Admin, OffsetAndMetadata
 from headrace.spark import range_fetcher
 from headrace.spark.batch_reader import planned_ranges
 from headrace.spark.columns import spark_schema
@@ -34,6 +34,7 @@ from tests.spark.source_topics import (
     rows_of,
     values_of,
 )
+from tests.spark.whole_topics import await_markers
 
 pytestmark = pytest.mark.java
 
@@ -109,6 +110,7 @@ def test_transactions(kafka: str) -> None:
     producer.abort_transaction(60)  # 4 to 7, marker 8
     write(producer, topic, numbered(2, 3))
     producer.commit_transaction(60)  # 9 and 10, marker 11
+    await_markers(kafka)  # of this one others would not wait
     write(other, topic, numbered(2, 200))  # 12 and 13, still open
     committed = options_for(kafka, topic, **{"kafka.isolation.level": "read_committed"})
     everything = options_for(kafka, topic)
@@ -175,6 +177,10 @@ def test_a_stream_shows_its_progress_to_kafkas_tools(kafka: str) -> None:
     end = reader.latestOffset(initial, ReadAllAvailable())
     assert end[topic] == {"0": 10}
     assert reader.latestOffset(end, ReadAllAvailable()) == end
+    # A thread of its own commits, and Kafka makes the topic of groups' offsets when one is first asked for.
+    expected = {TopicPartition(topic, 0): OffsetAndMetadata(10)}
+    with Admin(bootstrap_servers=kafka) as own:
+        eventually(lambda: own.group_offsets(group) == expected, "the progress")
     reader.stop()
     admin = AdminClient({"bootstrap.servers": kafka})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
