@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from headrace.clients import AclBinding, UserScramCredentialUpsertion
 from headrace.settings.not_yet import STANDARD_AUTHORIZER
@@ -91,6 +91,10 @@ def test_both_systems_serve_a_user_of_the_cluster_whoever_leads(
         )
     alice = {"bootstrap.servers": pair.bootstrap, "log_level": 0}
     alice |= login(tmp_path, "alice", "alice-secret", "SCRAM-SHA-512")
+    for node in pair.nodes.values():
+        at_node = Consumer(alice | {"bootstrap.servers": node.bootstrap, "group.id": "g"})
+        eventually(lambda at_node=at_node: _is_let_in(at_node), f"{node.system} to know what alice may do")
+        at_node.close()
     written: list[bytes] = []
     failed: list[Any] = []
     producer = Producer(alice | {"acks": "all", "message.timeout.ms": 60_000})
@@ -110,6 +114,16 @@ def test_both_systems_serve_a_user_of_the_cluster_whoever_leads(
             _raise_topic_error(consumer, "others")
     consumer.close()
     pair.stop()
+
+
+def _is_let_in(consumer: Consumer) -> bool:
+    """To the topic, and to the group, of which any node asks the authorizer first."""
+    try:
+        _raise_topic_error(consumer, TOPIC)
+        consumer.committed([TopicPartition(TOPIC, 0)], 10)
+    except KafkaException:
+        return False
+    return True
 
 
 def _raise_topic_error(consumer: Consumer, topic: str) -> None:

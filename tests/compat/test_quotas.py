@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat import prepare
@@ -20,9 +20,11 @@ CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
-# Two windows: what a client may use at once is a second's worth, so that a short test sees the rate.
-SETTINGS = {"quota.window.num": "2", "controller.quota.window.num": "2"}
+# Two windows of a second: so much of its rate may a client use at once, so that a short test sees the rate.
+WINDOWS = 2
+SETTINGS = {"quota.window.num": str(WINDOWS), "controller.quota.window.num": str(WINDOWS)}
 RATE = 400_000
+RECORDS, RECORD_BYTES = 2000, 1000
 
 Tool = Callable[..., str]
 
@@ -116,6 +118,13 @@ def test_kafka_configs_sets_quotas_of_addresses(bootstrap: str, tool: Tool, name
     eventually(lambda: told not in tool(CONFIG_COMMAND, *where, "--describe"), "the quota to be gone")
 
 
+def is_held(seconds: float) -> bool:
+    """Whether all records in this time are what the rate allows. A slow machine only makes it longer; without
+    a quota it is a fraction of a second.
+    """
+    return RATE * 1.1 * (seconds + WINDOWS) >= RECORDS * RECORD_BYTES
+
+
 @pytest.mark.java
 def test_a_java_producer_is_held_to_its_rate(bootstrap: str, tool: Tool) -> None:
     make_topic(bootstrap, "perf")
@@ -123,12 +132,12 @@ def test_a_java_producer_is_held_to_its_rate(bootstrap: str, tool: Tool) -> None
     tool(CONFIG_COMMAND, *entity, "--alter", "--add-config", f"producer_byte_rate={RATE}")
     properties = ["bootstrap.servers=" + bootstrap, "client.id=perf", "batch.size=16384"]
     said = tool(
-        *(PERFORMANCE, "--topic", "perf", "--num-records", "4000", "--record-size", "1000"),
+        *(PERFORMANCE, "--topic", "perf", "--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES)),
         *("--throughput", "-1", "--producer-props", *properties),
     )
-    found = re.findall(r"4000 records sent, ([\d.]+) records/sec", said)
+    found = re.findall(rf"{RECORDS} records sent, ([\d.]+) records/sec", said)
     assert found, said
-    assert float(found[0]) * 1000 == pytest.approx(RATE, rel=0.2)
+    assert is_held(RECORDS / float(found[0])), said
 
 
 def set_quota(bootstrap: str, tool: Tool, client: str, limit: str, value: float) -> None:
@@ -147,11 +156,11 @@ def test_librdkafka_is_told_and_held(bootstrap: str, tool: Tool) -> None:
     common = {"bootstrap.servers": bootstrap, "throttle_cb": lambda event: told.append(event.throttle_time)}
     producer = Producer({**common, "client.id": "told-producer", "batch.size": 16384, "linger.ms": 5})
     began = time.monotonic()
-    for _ in range(2000):
-        producer.produce("told", bytes(1000), partition=0)
+    for _ in range(RECORDS):
+        producer.produce("told", bytes(RECORD_BYTES), partition=0)
         producer.poll(0)
     assert producer.flush(60) == 0
-    assert 2000 * 1000 / (time.monotonic() - began) < RATE * 1.4
+    assert is_held(time.monotonic() - began)
     assert max(told) > 0.01
     told.clear()
     consumer = Consumer(
@@ -163,15 +172,13 @@ def test_librdkafka_is_told_and_held(bootstrap: str, tool: Tool) -> None:
             "fetch.message.max.bytes": 100_000,
         }
     )
-    consumer.subscribe(["told"])
-    seen, first = 0, 0.0
-    while seen < 2000:
+    began = time.monotonic()
+    consumer.assign([TopicPartition("told", 0, 0)])
+    for _ in range(RECORDS):
         message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
-        first = first or time.monotonic()
-        seen += 1
-    assert 2000 * 1000 / (time.monotonic() - first) < RATE * 1.6
+    assert is_held(time.monotonic() - began)
     consumer.close()
     assert max(told) > 0.01
 
@@ -197,10 +204,10 @@ def test_a_client_without_a_quota_is_not_slowed_by_others(bootstrap: str, tool: 
 
 @pytest.mark.java
 def test_topics_are_made_at_their_rate(bootstrap: str, tool: Tool) -> None:
-    """What overdraws the bucket is done; what comes then is refused."""
+    """What overdraws the bucket is done; what comes then is refused, for a minute and a half here."""
     where = ["--bootstrap-server", bootstrap]
     entity = [*where, "--entity-type", "users", "--entity-default"]
-    tool(CONFIG_COMMAND, *entity, "--alter", "--add-config", "controller_mutation_rate=2")
+    tool(CONFIG_COMMAND, *entity, "--alter", "--add-config", "controller_mutation_rate=0.2")
     eventually(
         lambda: "controller_mutation_rate" in tool(CONFIG_COMMAND, *entity, "--describe"),
         "the quota to be told",

@@ -47,7 +47,12 @@ def librdkafka(broker: Broker, group: str, topic: str) -> Iterator[Any]:
     )
     with closing(consumer):
         consumer.subscribe([topic])
-        yield lambda: consumer.poll(0.1)
+
+        def poll() -> Any:
+            found = consumer.poll(0.1)
+            return None if found is None or found.error() is not None else found
+
+        yield poll
 
 
 @contextmanager

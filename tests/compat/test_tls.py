@@ -27,6 +27,7 @@ from tests.compat.clients.face import eventually
 from tests.security.certificates import LOCAL, Authority
 
 STORE_PASSWORD = "store-password"
+REFUSED_MS = 10_000  # some refusals are tried again for so long
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def round_trip(settings: dict[str, Any], topic: str, count: int = 100, size: int
             value=b"v" * size,
             on_delivery=lambda e, _: failures.append(e) if e else None,
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures
     consumer = Consumer(settings | {"group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -166,7 +167,7 @@ def test_kafka_python(place: Place, topic: str) -> None:
     producer = KafkaProducer(**settings)
     producer.send(topic, b"hello").get(30)
     producer.close()
-    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings)
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=60_000, **settings)
     assert next(consumer).value == b"hello"
     consumer.close()
 
@@ -185,7 +186,7 @@ def test_aiokafka(place: Place, topic: str) -> None:
         async with AIOKafkaProducer(**settings) as producer:
             await producer.send_and_wait(topic, b"hello")
         async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
-            assert (await asyncio.wait_for(consumer.getone(), 30)).value == b"hello"
+            assert (await asyncio.wait_for(consumer.getone(), 60)).value == b"hello"
 
     asyncio.run(run())
 
@@ -246,7 +247,7 @@ def test_own_clients_with_certificates_as_text(place: Place, topic: str) -> None
 
 def refusal(settings: dict[str, Any]) -> str:
     with (
-        headrace.Admin(settings, default_api_timeout_ms=5_000) as admin,
+        headrace.Admin(settings, default_api_timeout_ms=REFUSED_MS) as admin,
         pytest.raises(headrace.ClientError) as told,
     ):
         admin.list_topics()
@@ -267,7 +268,7 @@ def test_a_certificate_of_another_host_is_refused_unless_names_are_not_checked(p
 
 def test_a_client_without_a_certificate_is_told_that_it_needs_one(place: Place) -> None:
     assert "asks for a certificate: give ssl.keystore.*" in refusal(place.own(bootstrap_servers=place.mutual))
-    eventually(lambda: "it shows no certificate" in place.broker.log_tail(), "a line of the broker")
+    eventually(lambda: "it shows no certificate" in place.broker.log.read_text(), "a line of the broker")
 
 
 def test_an_expired_certificate_is_refused_and_told(place: Place) -> None:
@@ -276,7 +277,7 @@ def test_an_expired_certificate_is_refused_and_told(place: Place) -> None:
         place.own(bootstrap_servers=place.mutual, ssl_keystore_type="PEM", ssl_keystore_location=str(expired))
     )
     assert "this side's certificate has expired" in told
-    eventually(lambda: "certificate has expired" in place.broker.log_tail(), "a line of the broker")
+    eventually(lambda: "certificate has expired" in place.broker.log.read_text(), "a line of the broker")
 
 
 def test_a_strangers_certificate_is_refused(place: Place) -> None:
@@ -289,13 +290,14 @@ def test_a_strangers_certificate_is_refused(place: Place) -> None:
 
 def test_a_plain_client_is_told_nothing_and_the_broker_says_why(place: Place) -> None:
     assert "closed the connection" in refusal({"bootstrap.servers": place.bootstrap})
-    eventually(lambda: "does not speak it" in place.broker.log_tail(), "a line of the broker")
+    eventually(lambda: "does not speak it" in place.broker.log.read_text(), "a line of the broker")
 
 
 # Java
 
 
 @pytest.mark.java
+@pytest.mark.timeout(300)
 def test_javas_console_clients_with_certificates_of_both_sides(place: Place, topic: str) -> None:
     keys, trusted = place.folder / "java.p12", place.folder / "java-ca.p12"
     keys.write_bytes(place.authority.sign("java").pkcs12(STORE_PASSWORD))
@@ -316,16 +318,16 @@ def test_javas_console_clients_with_certificates_of_both_sides(place: Place, top
         [*java, "org.apache.kafka.tools.ConsoleProducer", *where, "--command-config", str(properties)],
         input=b"from java\n",
         capture_output=True,
-        timeout=60,
+        timeout=100,
     )
     assert produced.returncode == 0, produced.stderr.decode()
     consumed = subprocess.run(
         [
             *[*java, "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, "--from-beginning"],
-            *["--max-messages", "1", "--timeout-ms", "30000", "--command-config", str(properties)],
+            *["--max-messages", "1", "--timeout-ms", "60000", "--command-config", str(properties)],
         ],
         capture_output=True,
-        timeout=60,
+        timeout=100,
     )
     assert b"from java" in consumed.stdout, consumed.stderr.decode()
 
@@ -429,7 +431,7 @@ def test_a_certificates_name_is_the_principal_by_the_rules(place: Place, topic: 
     change = ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
     admin.incremental_alter_configs([resource])[resource].result(30)
-    eventually(lambda: "(User:alice, listener MUTUAL)" in place.broker.log_tail(), "the change's line")
+    eventually(lambda: "(User:alice, listener MUTUAL)" in place.broker.log.read_text(), "the change's line")
 
 
 def test_five_hundred_half_done_handshakes_leave_room_for_others(place: Place, topic: str) -> None:

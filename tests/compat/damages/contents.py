@@ -40,7 +40,7 @@ TOPICS: Final = {
 COMPACTED: Final = frozenset({"keyed", "__consumer_offsets", "__transaction_state"})
 GROWING: Final = frozenset({"__consumer_offsets", "__transaction_state", "__remote_log_metadata"})
 START_MS: Final = 1_700_000_000_000
-STALL_SECONDS: Final = 4.0
+STALL_SECONDS: Final = 30.0
 REFUSALS_MAX: Final = 12
 
 Place = tuple[str, int]
@@ -160,7 +160,7 @@ def _read(bootstrap: str, before: Contents | None) -> Contents:
     """`before` tells where to go on behind what cannot be read."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     found = Contents()
-    known = admin.list_topics(timeout=20).topics
+    known = admin.list_topics(timeout=60).topics
     places = sorted((name, each) for name, topic in known.items() for each in topic.partitions)
     for place in places:
         starts, ends = (
@@ -188,9 +188,9 @@ def _ask(admin: AdminClient, place: Place, spec: OffsetSpec, found: Contents) ->
 
     def ask() -> int:
         (answer,) = admin.list_offsets(
-            {Stock(*place): spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=5
+            {Stock(*place): spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=20
         ).values()
-        return answer.result(10).offset
+        return answer.result(30).offset
 
     return _told(ask, f"ListOffsets {place}", found)
 
@@ -335,7 +335,7 @@ def _read_own(bootstrap: str, found: Contents, expected: dict[Place, list[Row]])
 def _read_groups(admin: AdminClient, found: Contents) -> dict[Place, int]:
     def ask() -> dict[Place, int]:
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP]
-        return {(each.topic, each.partition): each.offset for each in answer.result(10).topic_partitions}
+        return {(each.topic, each.partition): each.offset for each in answer.result(30).topic_partitions}
 
     return _told(ask, f"the offsets of group {GROUP}", found) or {}
 
