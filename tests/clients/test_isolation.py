@@ -10,6 +10,7 @@ from confluent_kafka import Producer as TransactionalProducer
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Consumer
 from tests.compat.stock_kafka import running_kafka
+from tests.spark.whole_topics import await_markers
 
 pytestmark = pytest.mark.java
 
@@ -27,16 +28,17 @@ def topic(bootstrap: str) -> str:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topic(name, partitions=1)
     producer = TransactionalProducer({"bootstrap.servers": bootstrap, "transactional.id": name})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for number in range(10):
         producer.begin_transaction()
         for within in range(10):
             producer.produce(name, b"%d" % (10 * number + within))
         producer.flush()
         if number % 3:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
         else:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
+    await_markers(bootstrap)
     return name
 
 

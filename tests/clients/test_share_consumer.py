@@ -19,6 +19,7 @@ from headrace.clients import (
     ShareRecord,
 )
 from headrace.clients.internals.share.acknowledgements import Delivered, ranges_of
+from tests.compat.clients.face import eventually
 from tests.compat.stock_kafka import EITHER, running_either
 
 SETTINGS = {
@@ -48,7 +49,14 @@ def group(bootstrap: str) -> str:
     """A group that begins with the oldest record."""
     name = f"g-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.alter_configs("group", name, set_to={"share.auto.offset.reset": "earliest"})
+        wanted = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs("group", name, set_to=wanted)
+
+        def is_known() -> bool:
+            found = {each.name: each.value for each in admin.describe_configs("group", name)}
+            return wanted.items() <= found.items()
+
+        eventually(is_known, "the group's setting")  # Apache Kafka's broker hears of it after the answer
     return name
 
 
@@ -132,6 +140,7 @@ def test_members_share_one_partition(bootstrap: str, topic: str, group: str) -> 
 
     async def work() -> dict[int, list[int]]:
         taken: dict[int, list[int]] = {0: [], 1: []}
+        both = asyncio.Event()
 
         async def member(number: int) -> None:
             async with AsyncShareConsumer(settings | {"share.acquire.mode": "record_limit"}) as consumer:
@@ -140,6 +149,10 @@ def test_members_share_one_partition(bootstrap: str, topic: str, group: str) -> 
                     rows = await consumer.poll(0.2)
                     assert len(rows) <= 10
                     taken[number] += [int(each.value) for each in rows]
+                    if all(taken.values()):
+                        both.set()
+                    if rows:
+                        await both.wait()  # the other may join later: nobody takes all before it
 
         await asyncio.gather(member(0), member(1))
         return taken

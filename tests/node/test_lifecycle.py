@@ -37,7 +37,7 @@ except OSError as error:
     print("refused", error, flush=True)
     sys.exit(3)
 """
-SECONDS = 30
+SECONDS = 90
 
 
 @contextmanager
