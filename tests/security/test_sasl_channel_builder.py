@@ -9,8 +9,10 @@ import pytest
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.security.login import new_client
-from headrace.security.sasl.mechanism import SaslClient
+from headrace.clients.config import ADMIN, ClientConfig
+from headrace.clients.internals.channel_builder import channel_builder_of
+from headrace.security.login import new_client, provided_credentials
+from headrace.security.sasl.mechanism import SaslClient, SaslError
 from headrace.security.sasl.plain import PlainClient
 from headrace.security.sasl_channel_builder import AGAIN_AFTER, STEPS_MAX, SaslChannelBuilder
 from headrace.settings.definition import SettingError
@@ -167,6 +169,53 @@ def test_who_the_client_is_in_both_forms() -> None:
     assert client("SCRAM-SHA-256", sasl_username="a", sasl_password="b").first().startswith(b"n,,n=a,r=")
     token = f'{SCRAM} required username="id" password="hmac" tokenauth="true";'
     assert client("SCRAM-SHA-512", sasl_jaas_config=token).first().endswith(b",tokenauth=true")
+
+
+def provided(provide: Callable[[], Any], *more: Callable[[], Any]) -> list[bytes]:
+    """First messages of one client's logins, which are told what the functions give in turn."""
+    turns = iter((provide, *more))
+    begin = new_client(
+        "PLAIN",
+        {"sasl.username": "nobody", "sasl.password": "asks"}.get,
+        random_bytes=lambda count: b"x" * count,
+        get_credentials=provided_credentials(lambda: next(turns)()),
+    )
+
+    async def log_in() -> list[bytes]:
+        return [(await begin()).first() for _ in range(1 + len(more))]
+
+    return asyncio.run(log_in())
+
+
+def test_a_function_says_who_the_client_is_at_each_login() -> None:
+    """So a password may change while the client runs."""
+    assert provided(lambda: ("a", "old"), lambda: ("a", "new")) == [b"\0a\0old", b"\0a\0new"]
+
+
+def _fail() -> Any:
+    raise LookupError("hunter")
+
+
+@pytest.mark.parametrize(
+    "provide",
+    [_fail, lambda: None, lambda: ("a",), lambda: ("a", ""), lambda: ("a", b"hunter"), lambda: "hunter"],
+)
+def test_a_function_that_gives_nobody_is_told_without_a_secret(provide: Callable[[], Any]) -> None:
+    with pytest.raises(SaslError, match=r"sasl\.credentials\.provider") as failure:
+        provided(provide)
+    assert "hunter" not in str(failure.value)
+
+
+def test_a_client_is_given_its_function_with_its_settings() -> None:
+    """It is asked only when the client logs in: nobody listens here."""
+    settings = {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+    }
+    with pytest.raises(SettingError, match=r"sasl\.jaas\.config"):
+        channel_builder_of(ClientConfig(ADMIN, settings))
+    channel_builder_of(ClientConfig(ADMIN, settings | {"sasl.credentials.provider": _fail}))
 
 
 @pytest.mark.parametrize(

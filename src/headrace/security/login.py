@@ -1,16 +1,18 @@
-"""Who a client says it is, out of its settings: Kafka's JAAS line, or librdkafka's sasl.username and
-sasl.password.
+"""Who a client says it is, out of its settings: Kafka's JAAS line, librdkafka's sasl.username and
+sasl.password, or a function of the user's that is asked at each login, so that a password may change while
+the client runs.
 
 `new_client` gives what begins a login of the mechanism. For OAUTHBEARER it asks for a token: from a function
 of the user's, or from the provider's endpoint (`oauth_login.py`).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from headrace.security.jaas import JaasEntry, JaasError, parse_jaas
 from headrace.security.sasl import scram
-from headrace.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SaslClient
+from headrace.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SaslClient, SaslError
 from headrace.security.sasl.oauthbearer import OAuthBearerClient
 from headrace.security.sasl.plain import PlainClient
 from headrace.security.sasl.scram import SCRAM_MECHANISMS, RandomBytes
@@ -19,7 +21,10 @@ from headrace.settings.definition import SettingError
 
 JAAS: Final = "sasl.jaas.config"
 
+CREDENTIALS_PROVIDER: Final = "sasl.credentials.provider"
+
 GetToken = Callable[[], Awaitable[str]]
+GetCredentials = Callable[[], Awaitable["Credentials"]]
 
 
 class Credentials(NamedTuple):
@@ -60,14 +65,16 @@ def new_client(
     *,
     random_bytes: RandomBytes,
     get_token: GetToken | None = None,
+    get_credentials: GetCredentials | None = None,
     jaas_setting: str = JAAS,
 ) -> Callable[[], Awaitable[SaslClient]]:
     """What begins a login; SettingError at once where the settings, read by `get`, do not say who this is."""
     if mechanism == OAUTHBEARER:
         return _oauth_client(get_token)
-    credentials = _credentials(mechanism, get, jaas_setting)
+    get_credentials = get_credentials or _fixed(_credentials(mechanism, get, jaas_setting))
 
     async def begin() -> SaslClient:
+        credentials = await get_credentials()
         if mechanism == PLAIN:
             return PlainClient(credentials.username, credentials.password)
         extensions = {scram.TOKEN_AUTH: "true"} if credentials.is_token else None
@@ -80,6 +87,31 @@ def new_client(
         )
 
     return begin
+
+
+def provided_credentials(provide: Callable[[], Any]) -> GetCredentials:
+    """User and password of a function that the user gives; it may block, so a thread calls it."""
+
+    async def get_credentials() -> Credentials:
+        try:
+            username, password = await asyncio.get_running_loop().run_in_executor(None, provide)
+        except Exception as error:
+            # Its words may have the password.
+            raise SaslError(
+                f"the function of {CREDENTIALS_PROVIDER} failed: {type(error).__name__}"
+            ) from None
+        if not (isinstance(username, str) and isinstance(password, str) and username and password):
+            raise SaslError(f"the function of {CREDENTIALS_PROVIDER} gave no user and password, as two texts")
+        return Credentials(username, password)
+
+    return get_credentials
+
+
+def _fixed(credentials: Credentials) -> GetCredentials:
+    async def get_credentials() -> Credentials:
+        return credentials
+
+    return get_credentials
 
 
 def _credentials(mechanism: str, get: Callable[[str], Any], jaas_setting: str) -> Credentials:

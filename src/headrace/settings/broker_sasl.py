@@ -136,6 +136,8 @@ sasl.mechanism  string GSSAPI
     How this client logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
 sasl.mechanisms  string null
     The same, as librdkafka names it.
+sasl.credentials.provider  string null
+    A function of Python's that gives user and password, as two texts, whenever this client logs in.
 sasl.oauthbearer.token.provider  string null
     A function of Python's that gives a token whenever one is needed, in place of a provider's endpoint.
 sasl.username  string null

@@ -28,17 +28,24 @@ def _ssl(config: ClientConfig) -> ChannelBuilder:
 
 
 def _sasl(config: ClientConfig, below: ChannelBuilder) -> ChannelBuilder:
-    from headrace.security.login import check_mechanism, new_client
+    from headrace.security.login import (
+        CREDENTIALS_PROVIDER,
+        check_mechanism,
+        new_client,
+        provided_credentials,
+    )
     from headrace.security.sasl_channel_builder import SaslChannelBuilder
 
     mechanism = config.str("sasl.mechanisms") or config.str("sasl.mechanism")
     check_mechanism(mechanism, "sasl.mechanism")
     chance = random.SystemRandom()  # others must not be able to guess it
+    provide = config.given.get(CREDENTIALS_PROVIDER)
     begin = new_client(
         mechanism,
         config.get,
         random_bytes=chance.randbytes,
         get_token=_get_token(config) if mechanism == "OAUTHBEARER" else None,
+        get_credentials=provided_credentials(provide) if callable(provide) else None,
     )
     return SaslChannelBuilder(below, mechanism, begin, chance)
 
