@@ -48,9 +48,13 @@ class Node(Broker):
 
     def format(self, cluster_id: str, voters: str) -> None:
         """Once, before the first start."""
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        self.write_properties()
         command = [HEADRACE, "format", "-c", str(self.properties), "-t", cluster_id, "-I", voters]
         subprocess.run(command, check=True, capture_output=True)
+
+    def write_properties(self) -> None:
+        """The file of its settings, for the next start."""
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
 
     def start(self) -> None:
         self.launch()

@@ -13,7 +13,7 @@ from tests.compat.faults.checker import Told, check, value_of
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_or_doubled_whatever_fails() -> None:
     """As a command: it moves into namespaces of its own, if it may, and a test's process must not."""
     plan = ["--rounds", "4", "--seed", "30741", "--records-per-second", "50"]
@@ -24,7 +24,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_whatever_fails() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_transactions_are_whole_or_gone_whatever_fails() -> None:
     plan = ["--transactions", "--rounds", "4", "--seed", "30741"]
     command = [sys.executable, "-m", "tests.compat.faults", *plan]
@@ -33,7 +33,19 @@ def test_transactions_are_whole_or_gone_whatever_fails() -> None:
     assert "0 violations" in done.stdout
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nobody_is_turned_away_while_keys_change_whatever_fails() -> None:
+    """Its short form in every run: tests/security/test_changed_keys.py."""
+    plan = ["--secure", "--rounds", "9", "--seed", "30741", "--only", "kill", "restart"]
+    command = [sys.executable, "-m", "tests.compat.faults", *plan]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stdout + done.stderr
+    assert "9 changes of certificates and passwords" in done.stdout
+    assert "0 violations" in done.stdout
+
+
+@pytest.mark.timeout(600)
 def test_no_client_sees_a_rolling_restart(tmp_path: Path) -> None:
     assert rolling.run(tmp_path, rounds=1) == []
 

@@ -1,7 +1,7 @@
 """Three nodes under fire: killed, frozen, cut off, run full and restarted while producers of four libraries
 write.
 
-    python -m tests.compat.faults --minutes 10 --seed N [--transactions] [--only KIND …] [--folder KEEP]
+    python -m tests.compat.faults --minutes 10 --seed N [--transactions | --secure] [--only KIND …]
 
 The nodes are real processes with default settings, three replicas and min.insync.replicas=2. `schedule`
 draws faults from the seed, `run` carries them out one after the other, sometimes two at once on different
@@ -27,4 +27,8 @@ What must hold (`checker`), as read with confluent-kafka at the end:
 - every producer gets on within a minute of the end of a fault, and no record fails.
 
 With --transactions the producers are transactional, the readers read what is committed, and the rules are
-those of transactions (`transactions`)."""
+those of transactions (`transactions`).
+
+With --secure every listener asks for TLS and a login (SASL_SSL), and before each fault certificates, their
+authority or the passwords of clients and nodes change (`locks`). No client may see an error of that, and no
+node turns anybody away."""

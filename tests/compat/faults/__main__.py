@@ -20,6 +20,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.folder and options.folder.exists() and any(options.folder.iterdir()):
         parser.error(f"{options.folder} is not empty: choose another --folder")
+    if options.secure and options.transactions:
+        parser.error("--secure goes with records, not with --transactions")
     kinds = set(options.only or schedule.EVERYTHING)
     needs_hosts = not kinds.isdisjoint(schedule.CUTS | schedule.DISKS)
     if needs_hosts and not options.inside:
@@ -43,6 +45,7 @@ def main() -> int:
         options.records_per_second,
         options.rounds,
         options.transactions,
+        options.secure,
     )
     print(f"up to {options.minutes:g} minutes with --seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as temporary:
@@ -69,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="*", choices=sorted(schedule.EVERYTHING), help="these faults alone")
     parser.add_argument(
         "--transactions", action="store_true", help="transactional producers, and their rules"
+    )
+    parser.add_argument(
+        "--secure", action="store_true", help="SASL_SSL everywhere, and keys and passwords that change"
     )
     parser.add_argument("--records-per-second", type=float, default=150.0, help="of each producer")
     parser.add_argument("--folder", type=Path, help="keep logs and files here")

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
 from tests.compat.cluster import HeadraceCluster
 from tests.compat.faults import checker
+from tests.compat.faults.logins import NOBODY, Login
 from tests.compat.faults.readers import READERS
-from tests.compat.faults.topic import PARTITIONS, TOPIC, are_in_sync, read_all
+from tests.compat.faults.topic import PARTITIONS, TOPIC, admin_of, are_in_sync, read_all
 from tests.compat.faults.writers import WRITERS
 
-PROGRESS_SECONDS: Final = 60.0
+PROGRESS_SECONDS: Final = 120.0
 END_SECONDS: Final = 120.0
 
 
@@ -29,11 +28,14 @@ class Outcome:
     seconds: float = 0.0
     writers: dict[str, str] = field(default_factory=dict)
     records: int = 0
+    keys: int = 0  # changes of certificates and passwords
     violations: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         struck = ", ".join(f"{count} × {kind}" for kind, count in sorted(self.faults.items()))
         lines = [f"seed {self.seed}: {self.seconds:.0f} s, {self.faults.total()} faults ({struck})"]
+        if self.keys:
+            lines.append(f"  {self.keys} changes of certificates and passwords")
         lines += [f"  {name}: {figures}" for name, figures in self.writers.items()]
         lines.append(f"  {self.records} records in the topic; {len(self.violations)} violations")
         return "\n".join(lines + [f"  VIOLATION {each}" for each in self.violations])
@@ -73,10 +75,11 @@ class Load(ABC):
 class RecordLoad(Load):
     """Idempotent producers, and readers of everything."""
 
-    def __init__(self, bootstrap: str, records_per_second: float) -> None:
+    def __init__(self, bootstrap: str, records_per_second: float, login: Login = NOBODY) -> None:
         args = (bootstrap, TOPIC, PARTITIONS)
-        self._writers = [kind(*args, records_per_second) for kind in WRITERS]
-        self._readers = [kind(*args) for kind in READERS]
+        self._login = login
+        self._writers = [kind(*args, records_per_second, login) for kind in WRITERS]
+        self._readers = [kind(*args, login=login) for kind in READERS]
 
     def start(self) -> None:
         for each in (*self._writers, *self._readers):
@@ -90,8 +93,8 @@ class RecordLoad(Load):
         for writer in writers:
             writer.stop()
         outcome.expect("every producer has its answers", lambda: all(w.is_done for w in writers), END_SECONDS)
-        await_sync(cluster, outcome)
-        client = Confluent(cluster.bootstrap)
+        await_sync(cluster, outcome, self._login)
+        client = Confluent(cluster.bootstrap, settings=self._login.librdkafka())
         ends = {at: end for at, (_, end) in client.bounds(TOPIC).items()}
 
         def behind() -> list[str]:
@@ -119,6 +122,6 @@ class RecordLoad(Load):
             )
 
 
-def await_sync(cluster: HeadraceCluster, outcome: Outcome) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+def await_sync(cluster: HeadraceCluster, outcome: Outcome, login: Login = NOBODY) -> None:
+    admin = admin_of(cluster.bootstrap, login)
     outcome.expect("all replicas are in sync", lambda: are_in_sync(admin), END_SECONDS)

@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition as ConfluentPlace
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import Consumer
+from tests.compat.faults.logins import NOBODY, Login
 from tests.compat.raw_wire import described_by
 
 PROBE_SECONDS = 0.05
@@ -29,7 +30,7 @@ UNKNOWN_TOPIC = 3
 
 class Reader(ABC):
     """Reads from the beginning until told to stop. `seen` has (offset, value) of each partition, as handed
-    out; `on_record` is told of each as well."""
+    out; `on_record` is told of each as well. Where `login` changes, another consumer goes on."""
 
     name: str
 
@@ -40,10 +41,13 @@ class Reader(ABC):
         partitions: int,
         *,
         isolation: str = "read_uncommitted",
+        login: Login = NOBODY,
         on_record: Callable[[int, int, bytes], None] = lambda partition, offset, value: None,
     ) -> None:
         self.seen: dict[int, list[tuple[int, bytes]]] = {at: [] for at in range(partitions)}
         self._isolation = isolation
+        self._login = login
+        self._number = 0
         self._on_record = on_record
         self.trouble: str | None = None
         self._bootstrap = bootstrap
@@ -71,12 +75,14 @@ class Reader(ABC):
 
     def left(self, ends: dict[int, int]) -> list[tuple[int, int, int]]:
         """Partitions that it has not read to their ends: where it goes on, and the end."""
-        nexts = {at: seen[-1][0] + 1 if seen else 0 for at, seen in self.seen.items()}
+        nexts = self._next_offsets()
         return [(at, nexts[at], end) for at, end in ends.items() if nexts[at] < end]
 
     def _run(self) -> None:
         try:
-            self._read()
+            while not self._is_over.is_set():
+                self._number = self._login.number
+                self._read()
         except Exception as error:
             self.trouble = f"reader {self.name}: {error!r}"
 
@@ -84,9 +90,16 @@ class Reader(ABC):
         self.seen[partition].append((offset, value))
         self._on_record(partition, offset, value)
 
+    @property
+    def _goes_on(self) -> bool:
+        return not self._is_over.is_set() and self._login.number == self._number
+
+    def _next_offsets(self) -> dict[int, int]:
+        return {at: seen[-1][0] + 1 if seen else 0 for at, seen in self.seen.items()}
+
     @abstractmethod
     def _read(self) -> None:
-        """Until `_is_over`."""
+        """While it `_goes_on`."""
 
 
 class ConfluentReader(Reader):
@@ -105,11 +118,14 @@ class ConfluentReader(Reader):
                 "socket.timeout.ms": 10_000,
                 "reconnect.backoff.max.ms": 500,
                 **({"debug": self.debug} if self.debug else {"log_level": 0}),
+                **self._login.librdkafka(),
             },
             logger=logging.getLogger("librdkafka"),
         )
-        consumer.assign([ConfluentPlace(self._topic, at, 0) for at in self.seen])
-        while not self._is_over.is_set():
+        consumer.assign(
+            [ConfluentPlace(self._topic, at, next_) for at, next_ in self._next_offsets().items()]
+        )
+        while self._goes_on:
             for message in consumer.consume(500, timeout=0.1):
                 if message.error() is not None:
                     raise RuntimeError(message.error())
@@ -130,13 +146,14 @@ class AiokafkaReader(Reader):
             enable_auto_commit=False,
             auto_offset_reset="none",
             request_timeout_ms=10_000,
+            **self._login.aiokafka(),
         )
-        places = [AiokafkaPlace(self._topic, at) for at in self.seen]
-        consumer.assign(places)
+        nexts = {AiokafkaPlace(self._topic, at): offset for at, offset in self._next_offsets().items()}
+        consumer.assign(list(nexts))
         await consumer.start()
-        for place in places:
-            consumer.seek(place, 0)
-        while not self._is_over.is_set():
+        for place, offset in nexts.items():
+            consumer.seek(place, offset)
+        while self._goes_on:
             for place, records in (await consumer.getmany(timeout_ms=100)).items():
                 for each in records:
                     self._note(place.partition, each.offset, each.value)
@@ -153,13 +170,14 @@ class HeadraceReader(Reader):
             "enable.auto.commit": False,
             "auto.offset.reset": "none",
             "request.timeout.ms": 10_000,
+            **self._login.headrace(),
         }
         with Consumer(settings) as consumer:
-            places = [TopicPartition(self._topic, at) for at in self.seen]
-            consumer.assign(places)
-            for place in places:
-                consumer.seek(place, 0)
-            while not self._is_over.is_set():
+            nexts = {TopicPartition(self._topic, at): offset for at, offset in self._next_offsets().items()}
+            consumer.assign(list(nexts))
+            for place, offset in nexts.items():
+                consumer.seek(place, offset)
+            while self._goes_on:
                 for record in consumer.poll(0.1):
                     self._note(record.partition, record.offset, record.value)
 
@@ -176,7 +194,7 @@ class Prober(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
-        with ThreadPoolExecutor(len(self._addresses)) as pool:
+        with ThreadPoolExecutor(max(len(self._addresses), 1)) as pool:
             list(pool.map(self._probe, self._addresses))
 
     def stop(self) -> None:

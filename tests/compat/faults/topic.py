@@ -9,18 +9,23 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.face import eventually
+from tests.compat.faults.logins import NOBODY, Login
 
 TOPIC: Final = "fire"
 PARTITIONS: Final = 6
 NODES: Final = 3
 
 
-def create_topic(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def create_topic(bootstrap: str, login: Login = NOBODY) -> None:
+    admin = admin_of(bootstrap, login)
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES, config={"segment.bytes": "1048576"})])[
         TOPIC
     ].result(60)
     eventually(lambda: are_in_sync(admin), "all replicas are in sync")
+
+
+def admin_of(bootstrap: str, login: Login) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **login.librdkafka()})
 
 
 def are_in_sync(admin: AdminClient) -> bool:

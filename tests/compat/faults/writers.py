@@ -20,25 +20,36 @@ from kafka import KafkaProducer
 
 from headrace.clients import Delivery, Producer
 from tests.compat.faults.checker import Told, value_of
+from tests.compat.faults.logins import NOBODY, Login
 
 UNDER_WAY_MAX = 100
 DELIVERY_SECONDS = 240.0
+REFUSED_LOGIN = ("invalid credentials", "Invalid username or password", "certificate verify failed")
 
 
 class Writer(ABC):
     """Sends until told to stop. `acknowledged` has the partition and offset of each value; `longest_wait`
-    is the longest time without any."""
+    is the longest time without any. `login` may change: a library that does not take that as it is gets
+    another producer, once all answers of the former have come."""
 
     name: str
     tells_every_offset = True
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, records_per_second: float) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        records_per_second: float,
+        login: Login = NOBODY,
+    ) -> None:
         self.acknowledged: dict[bytes, tuple[int, int | None]] = {}
         self.failed: dict[bytes, str] = {}
         self.trouble: str | None = None
         self.sent = 0
         self.longest_wait = 0.0
         self._last_at = 0.0
+        self._login = login
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -64,18 +75,24 @@ class Writer(ABC):
 
     def _run(self) -> None:
         try:
-            self._write()
+            while not self._is_over.is_set():
+                self._write()
         except Exception as error:
             self.trouble = f"{self.name}: {error!r}"
 
     @abstractmethod
     def _write(self) -> None:
-        """Sends `_records` and waits for all answers."""
+        """Sends `_records` and waits for all answers; then again, where the login is another one."""
+
+    def _login_number(self) -> int:
+        """When this is another one, another producer is due."""
+        return self._login.number
 
     def _records(self) -> Iterator[tuple[int, bytes] | None]:
         """Partition and value of each record at its time; None means to wait for answers."""
-        began = time.monotonic()
-        while not self._is_over.is_set():
+        # A second producer goes on at the same pace: no burst for the time before it.
+        began, login = time.monotonic() - self.sent * self._pause, self._login_number()
+        while not self._is_over.is_set() and self._login_number() == login:
             due = int((time.monotonic() - began) / self._pause)
             answered = len(self.acknowledged) + len(self.failed)
             if self.sent >= due or self.sent - answered >= UNDER_WAY_MAX:
@@ -113,7 +130,9 @@ class ConfluentWriter(Writer):
                 "socket.timeout.ms": 10_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
-            }
+                **self._login.librdkafka(),
+            },
+            error_cb=self._note_refusal,
         )
 
         def told(error: KafkaError | None, message: Message) -> None:
@@ -122,13 +141,25 @@ class ConfluentWriter(Writer):
             else:
                 self._note_failure(message.value(), error)
 
+        number = self._login.number
         for record in self._records():
+            if self._login.number != number:
+                number = self._login.number
+                producer.set_sasl_credentials(*self._login.credentials())
             if record is None:
                 producer.poll(0.01)
                 continue
             producer.produce(self._topic, record[1], partition=record[0], on_delivery=told)
             producer.poll(0)
         producer.flush(DELIVERY_SECONDS)
+
+    def _login_number(self) -> int:
+        return self._login.authority_number
+
+    def _note_refusal(self, error: KafkaError) -> None:
+        """What it tells of connections that were lost is no error to the program; a refused login is."""
+        if any(word in error.str() for word in REFUSED_LOGIN):
+            self.trouble = f"{self.name}: {error}"
 
 
 class AiokafkaWriter(Writer):
@@ -145,7 +176,8 @@ class AiokafkaWriter(Writer):
             enable_idempotence=True,
             acks="all",
             linger_ms=2,
-            request_timeout_ms=30_000,
+            request_timeout_ms=60_000,
+            **self._login.aiokafka(),
         )
         await producer.start()
         answers: set[asyncio.Future[Any]] = set()
@@ -187,6 +219,7 @@ class KafkaPythonWriter(Writer):
             request_timeout_ms=10_000,
             delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
             max_block_ms=int(DELIVERY_SECONDS * 1000),
+            **self._login.kafka_python(),
         )
         for record in self._records():
             if record is None:
@@ -212,6 +245,7 @@ class HeadraceWriter(Writer):
             "request.timeout.ms": 10_000,
             "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
             "max.block.ms": int(DELIVERY_SECONDS * 1000),
+            **self._login.headrace(),
         }
         with Producer(settings) as producer:
             for record in self._records():
@@ -221,6 +255,9 @@ class HeadraceWriter(Writer):
                 partition, value = record
                 delivery = producer.send(self._topic, value, partition=partition)
                 delivery.add_done_callback(lambda done, value=value: self._settle(value, done))
+
+    def _login_number(self) -> int:
+        return self._login.authority_number
 
     def _settle(self, value: bytes, done: Delivery) -> None:
         if error := done.exception():
