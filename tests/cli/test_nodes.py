@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -72,15 +72,18 @@ def brokers_up(servers: str) -> set[int]:
 def pid_of(supervisor: int, folder: Path) -> int | None:
     """The child of a supervisor that runs the node in a folder, while there is one."""
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    found = [each for each in children if str(folder) in Path(f"/proc/{each}/cmdline").read_text()]
-    return int(found[0]) if found else None
+    for each in children:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if str(folder) in Path(f"/proc/{each}/cmdline").read_text():
+                return int(each)
+    return None
 
 
 def test_three_processes_are_a_cluster_and_one_that_is_killed_comes_back(tmp_path: Path) -> None:
     with running("--nodes", "3", "--port", "0", "--data", str(tmp_path)) as (process, servers):
         assert len(servers.split(",")) == 3
-        assert brokers_up(servers) == {1, 2, 3}
-        assert voters(servers) == [1, 2, 3]
+        until(lambda: brokers_up(servers) == {1, 2, 3}, servers)
+        until(lambda: voters(servers) == [1, 2, 3], servers)
         run(servers, "topic", "create", "t", "--partitions", "3", "--replication-factor", "3")
         leader = quorum_of(servers)["leader_id"]
         victim = pid_of(process.pid, tmp_path / f"node{leader}")
@@ -110,9 +113,9 @@ def test_a_controller_joins_the_voters_and_leaves_them(tmp_path: Path) -> None:
         with running("--config", str(settings)):
             assert voters(servers) == [1, 2]
             assert "node 7 is a voter" in run(servers, "quorum", "add", "--config", str(settings))
-            assert voters(servers) == [1, 2, 7]
+            until(lambda: voters(servers) == [1, 2, 7], servers)
             assert "no voter any more" in run(servers, "quorum", "remove", "7")
-            assert voters(servers) == [1, 2]
+            until(lambda: voters(servers) == [1, 2], servers)
 
 
 def test_a_new_folder_of_a_cluster_is_not_guessed_at(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ class AiokafkaWriter(Writer):
         self._run(self._producer.abort_transaction())
 
     def close(self) -> None:
+        self._producer._closed = True  # or it complains in whichever test is on when it is forgotten
         self._run(self._producer.client.close())
         for task in asyncio.all_tasks(self._loop):
             task.cancel()

@@ -15,6 +15,7 @@ from headrace.server.request_log import NOT_TIMED, SUM_S, RequestLog
 from headrace.testing.loop import SimulatedLoop
 from headrace.wire.apis import API, ApiKey
 from headrace.wire.schemas.create_topics import CreatableTopicResult, CreateTopicsResponse
+from tests.transport.harness import own_records
 
 CONTEXT: Any = SimpleNamespace(client_id="c", peer="10.0.0.1:5 (User:ANONYMOUS, listener PLAINTEXT)")
 WHO = f"client 'c' at {CONTEXT.peer}"
@@ -28,7 +29,7 @@ def loop():
 
 
 def told(caplog):
-    return [record.getMessage() for record in caplog.records]
+    return [record.getMessage() for record in own_records(caplog)]
 
 
 def test_refusals_are_one_line_and_then_a_sum(loop, caplog):

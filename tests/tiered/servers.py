@@ -27,7 +27,7 @@ HADOOP = (
     "org.apache.hadoop:hadoop-client-runtime:3.4.1",
 )
 AZURITE = ("azurite", "3.37.0")
-START_S = 60.0
+START_S = 100.0
 
 _JVM = ["java", "-Xmx384M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 _LISTENING = re.compile(r"Started ServerConnector.*\{127\.0\.0\.1:(\d+)\}")

@@ -140,6 +140,12 @@ class Peer:
         self.socket.close()
 
 
+def own_records(caplog):
+    """What headrace has said; others in this process, such as clients of tests before this one, may say
+    something at any time."""
+    return [record for record in caplog.records if record.name.startswith("headrace")]
+
+
 def echo(connection, data):
     """Answer a frame with its own bytes."""
     connection.send((frame(bytes(data)),))

@@ -11,7 +11,7 @@ from headrace.wire.apis import API, ApiKey
 from headrace.wire.codec import decode, encode_chunks
 from headrace.wire.framing import read_request_header, response_frame
 from headrace.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.transport.harness import Place
+from tests.transport.harness import Place, own_records
 
 HEARTBEAT = API[ApiKey.HEARTBEAT]
 WAITS, WAITED = 2, 1  # versions whose throttle time is to come, and was waited for by the broker
@@ -63,7 +63,7 @@ def test_the_next_request_waits(virtual, caplog):
 
     with caplog.at_level(logging.WARNING):
         virtual.run(main())
-    (told,) = [record.getMessage() for record in caplog.records]
+    (told,) = [record.getMessage() for record in own_records(caplog)]
     assert "a quota of the broker throttles this client: nothing is sent to it for 5000 ms" in told
 
 
