@@ -4,6 +4,7 @@ The Spark program is played here by scripts of a few lines, which do its part ba
 real one.
 """
 
+import contextlib
 import io
 import os
 import signal
@@ -18,12 +19,14 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.demo import METRICS_ABOVE, running_nodes
+from headrace.cli.demo_console import MeteredView, edges
 from headrace.cli.demo_view import PlainView, draw
 from headrace.cli.options import parse_duration_ms
 from headrace.clients import ConsumerRecord
 from headrace.spark.demo.demonstration import NODE, SPARK, Harms
 from headrace.spark.demo.feeds import ERRORS, JOINED, LOGS, TABLE
 from headrace.spark.demo.picture import Picture
+from headrace.spark.pipeline.watch import PipelineWatch
 from headrace.transport.system_network import free_ports
 
 # Says that it is done with everything, and has done nothing.
@@ -81,7 +84,7 @@ def test_ctrl_c_leads_to_the_account_and_leaves_nothing_behind(tmp_path: Path) -
     assert demo.returncode == 1
     assert "stopping" in said
     assert "The account" in account
-    assert len(children) == 2
+    assert len(children) == 3  # the nodes, the console and the Spark program
     assert not any(os.path.exists(f"/proc/{child}") for child in children)
     assert (tmp_path / "data/cluster").is_dir()
 
@@ -141,6 +144,7 @@ def test_nothing_is_cropped(width: int, height: int) -> None:
     """At 80x24 the lower half was cut off, and lines that were too long were broken."""
     picture = _busy_picture()
     picture.address = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+    picture.console = "http://127.0.0.1:8080/"
     picture.news = [f"{second} s: a node was killed (kill -9): it comes back" for second in (30, 40)]
     for number in range(10):
         value = b'{"session": %d, "user": "u", "name": "N", "plan": "p", "country": "DE", "device": "d"}'
@@ -207,11 +211,20 @@ def test_a_port_that_is_taken_is_the_last_line(tmp_path: Path) -> None:
     assert last.endswith("another program listens there, choose another port with --port")
 
 
+def port_with_room_above() -> int:
+    """The port for metrics is not asked for: it must not be one that somebody else was given."""
+    while True:
+        [port] = free_ports(1)
+        with contextlib.suppress(OSError), socket.socket() as above:
+            above.bind(("127.0.0.1", port + METRICS_ABOVE))
+            return port
+
+
 def test_metrics_are_above_the_clients_ports(tmp_path: Path) -> None:
-    [port] = free_ports(1)
+    port = port_with_room_above()
     with running_nodes(1, port, str(tmp_path / "cluster")):
         url = f"http://127.0.0.1:{port + METRICS_ABOVE}/health/ready"
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             assert answer.read() == b"ready\n"
 
 
@@ -230,3 +243,25 @@ def test_durations() -> None:
     assert [parse_duration_ms(text, "--for") for text in given] == [500, 60_000, 90_000, 90_000, 7_200_000]
     with pytest.raises(click.BadParameter, match="no duration"):
         parse_duration_ms("a while", "--for")
+
+
+def test_the_console_is_told_of_every_batch() -> None:
+    """What the Spark program says becomes /metrics, of which the page of pipelines is drawn."""
+    watch, shown, picture = PipelineWatch([], edges()), PlainView(), _busy_picture()
+    view = MeteredView(shown, watch)
+    for _ in range(2):
+        view.update(picture)  # the same batch, once
+    text = b"".join(watch.families().text("")).decode()
+    of_table = f'{{pipeline="demo",query="{TABLE}"}}'
+    for line in (f"batches_total{of_table} 1.0", f"rows_in_total{of_table} 1500.0", f"lag{of_table} 1500.0"):
+        assert f"headrace_pipeline_{line}" in text
+    assert f"rows_out_total{of_table}" not in text, "nobody counts the table's rows while it grows"
+    assert f'direction="in",kind="feed",name="{LOGS}",pipeline="demo",query="{ERRORS}"' in text.replace(
+        " ", ""
+    )
+
+
+def test_the_address_of_the_console_is_shown() -> None:
+    picture = _busy_picture()
+    picture.console = "http://127.0.0.1:8080/"
+    assert "see it in a browser: http://127.0.0.1:8080/" in _drawn(picture)

@@ -59,6 +59,30 @@ def test_seen_from_other_machines_it_is_read_only_without_a_login() -> None:
         assert Visitor(("127.0.0.1", port), "cluster").session["read_only"] is False
 
 
+def test_nodes_are_started_with_a_console(tmp_path: Path) -> None:
+    """It finds the nodes by itself, and ends with them, however they end."""
+    command = [sys.executable, "-m", "headrace", "start", "--port", "0", "--data", str(tmp_path / "data")]
+    command += ["--console", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("headrace ready: ")
+            found = READY.match(process.stdout.readline())
+            assert found
+            assert Visitor((found[1], int(found[2])), "cluster").get("brokers")["brokers"][0]["id"] == 1
+        finally:
+            process.kill()
+        assert process.stdout.read() == "", "the console has closed it: it has ended, too"
+
+
+def test_an_address_that_is_taken_is_said() -> None:
+    with running("-b", "127.0.0.1:1", "--listen", "127.0.0.1:0") as (_, port):
+        result = CliRunner().invoke(cli, ["console", "-b", "127.0.0.1:1", "--listen", f"127.0.0.1:{port}"])
+    assert result.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in result.output
+    assert "choose another address with --listen" in result.output
+
+
 @pytest.mark.parametrize(
     ("settings", "words", "told"),
     [

@@ -22,7 +22,7 @@ def test_counters_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_reader.time, "monotonic", lambda: next(clock))
     source = metrics_reader._Source("url")
     for sent in (1000, 6000):
-        source.take(metrics_reader._figures(SCRAPE.format(sent=sent)))
+        source.take(metrics_reader._figures(SCRAPE.format(sent=sent))[0])
     assert source.node == "7"
     assert source.figures == {"memory": 5e7, "bytes_in": 500.0}
 

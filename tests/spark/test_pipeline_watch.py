@@ -86,6 +86,7 @@ def test_metrics_are_served() -> None:
         ("batch_seconds", "p", "p"): 1.5,
         ("state_rows", "p", "p"): 3,
         ("state_bytes", "p", "p"): 4096,
+        ("edge", "out", "table", "console", "p", "p"): 1,
         ("alert", "lag above 100", "p"): 1,
         ("alert", "bad rows above 3", "p"): 1,
     }
@@ -94,3 +95,23 @@ def test_metrics_are_served() -> None:
 def test_a_port_that_is_taken() -> None:
     with PipelineMetrics(watch(), "127.0.0.1", 0) as served, pytest.raises(OSError, match="in use"):
         PipelineMetrics(watch(), *served.address).__enter__()
+
+
+def test_what_queries_read_and_write_is_told() -> None:
+    """A scrape is enough to draw the pipeline: its feeds, its tables and its dead letters."""
+    lines = ["in a: feed t,u", "  json: n LONG", "  dead letters: t-dead", "in b: feed v", "out: feed w"]
+    spec = read_spec("p.sql", "\n".join([*(f"-- {line}" for line in lines), "SELECT n FROM a"]), {})
+    text = b"".join(PipelineWatch([spec]).families().text("")).decode()
+    edges = {
+        (labels["query"], labels["direction"], labels["kind"], labels["name"])
+        for family in text_string_to_metric_families(text)
+        for _, labels, *_ in family.samples
+        if family.name == "headrace_pipeline_edge"
+    }
+    dead = "dead letters of a"
+    assert edges == {
+        *(("p", "in", "feed", name) for name in ("t", "u")),
+        ("p", "out", "feed", "w"),
+        *((dead, "in", "feed", name) for name in ("t", "u")),
+        (dead, "out", "dead", "t-dead"),
+    }

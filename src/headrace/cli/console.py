@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import os
 import signal
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ import click
 
 from headrace.cli.command_config import command_config
 from headrace.cli.connecting import bootstrap_option
+from headrace.cli.console_process import DEFAULT_LISTEN, READY
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import note, print_json_line
 from headrace.clients.config import parse_addresses
@@ -18,8 +20,8 @@ from headrace.telemetry.log_output import set_up
 if TYPE_CHECKING:
     from headrace.console.server import Console
 
-DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_NAME: Final = "cluster"
+_STDIN: Final = 0
 
 
 @click.command(
@@ -27,6 +29,7 @@ DEFAULT_NAME: Final = "cluster"
         "headrace console                                       # of the broker on this machine",
         "headrace console -b kafka-1:9092,kafka-2:9092 --listen 127.0.0.1:9000",
         "headrace console -b kafka-1:9092 --metrics http://kafka-1:9404/metrics --read-only",
+        "headrace console --metrics http://127.0.0.1:9500/metrics   # of `pipeline run --metrics`",
         "headrace console -b prod-1:9092 --name prod --cluster staging=staging-1:9092",
         "headrace console -b prod-1:9093 --command-config client.properties   # people log in by SASL",
     )
@@ -43,7 +46,12 @@ DEFAULT_NAME: Final = "cluster"
     metavar="NAME=HOST:PORT,…",
     help="Another cluster, reached with the same settings; may be repeated.",
 )
-@click.option("--metrics", multiple=True, metavar="URL", help="A broker's /metrics; may be repeated.")
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="URL",
+    help="The /metrics of a broker, or of a `pipeline run`; may be repeated.",
+)
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
 @click.option(
     "--anonymous-changes",
@@ -60,6 +68,7 @@ DEFAULT_NAME: Final = "cluster"
     help="Where each change is written as a line of JSON.  [default: stderr]",
 )
 @json_option
+@click.option("--supervised", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def console(
     bootstrap: str,
     listen: str,
@@ -71,6 +80,7 @@ def console(
     hosts: tuple[str, ...],
     audit_log: str | None,
     as_json: bool,
+    supervised: bool,
 ) -> None:
     """Show clusters in a browser: topics, messages, groups, brokers, access rules.
 
@@ -99,26 +109,40 @@ def console(
     made = Console(specs, metrics=metrics, hosts=known, is_read_only=read_only)
     set_up(level="info")
     _set_up_audit(audit_log)
-    asyncio.run(_run(made, host, port, as_json))
+    asyncio.run(_run(made, host, port, as_json, supervised))
 
 
-async def _run(made: "Console", host: str, port: int, as_json: bool) -> None:
-    """Until SIGINT or SIGTERM."""
+async def _run(made: "Console", host: str, port: int, as_json: bool, supervised: bool) -> None:
+    """Until SIGINT or SIGTERM; one that is supervised, also until stdin is closed."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, ended.set)
-    address = await made.open(host, port)
+    if supervised:
+        loop.add_reader(_STDIN, _on_stdin, loop, ended)
+    try:
+        address = await made.open(host, port)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address with --listen"
+        ) from error
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
     url = f"http://{shown}:{address[1]}/"
     if as_json:
         print_json_line({"ready": url})
     else:
-        click.echo(f"headrace console ready: {url}")
+        click.echo(f"{READY}{url}")
     try:
         await ended.wait()
     finally:
         await made.close()
+
+
+def _on_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Nobody writes there: it is readable when the process at its other end has ended."""
+    if not os.read(_STDIN, 1):
+        loop.remove_reader(_STDIN)
+        ended.set()
 
 
 def _is_loopback(host: str) -> bool:

@@ -29,6 +29,7 @@ from headrace.cli.output import is_terminal, note, print_json, print_table
 from headrace.node.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:
+    from headrace.cli.demo_console import ShownDemo
     from headrace.spark.demo.account import Line
     from headrace.spark.demo.demonstration import DemoCluster, DemoView, Result
 
@@ -90,6 +91,12 @@ class StopSignal:
     metavar="P",
     help="Where clients connect; 0 is a free port.",
 )
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    metavar="P",
+    help="Where browsers connect; 0 is a free port.  [default: 8080, or a free one where that is taken]",
+)
 @click.option("--data", "-d", metavar="DIR", help="Folder for all files; a temporary one otherwise.")
 @click.option(
     "--bootstrap-server",
@@ -108,6 +115,7 @@ def demo(
     nodes: int,
     calm: bool,
     port: int,
+    console_port: int | None,
     data: str | None,
     bootstrap: str | None,
     seed: int | None,
@@ -119,6 +127,8 @@ def demo(
     """
     duration_ms = None if duration is None else parse_duration_ms(duration, "--for")
     _need_spark()
+    from headrace.cli.demo_console import shown_demo
+
     stop = StopSignal()
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
@@ -131,8 +141,21 @@ def demo(
         # One node alone has nobody who would go on without it.
         kill_node = own.kill_one if own and nodes > 1 and not calm else None
         clients = _clients(stack, address)
+        # With any port for clients, the console has any port too.
+        wanted = 0 if console_port is None and port == 0 else console_port
+        shown = stack.enter_context(shown_demo(address, folder, wanted, node_metrics(own, nodes, port)))
+        if shown.url:
+            note(f"see it in a browser: {shown.url}")
         result = _show(
-            clients, folder, duration_ms, rate, random.Random(seed), stop, kill_node, kills_spark=not calm
+            clients,
+            folder,
+            duration_ms,
+            rate,
+            random.Random(seed),
+            stop,
+            kill_node,
+            shown,
+            kills_spark=not calm,
         )
         _tell(result, as_json)
     if data is not None:
@@ -166,6 +189,7 @@ def _show(
     rng: random.Random,
     stop: StopSignal,
     kill_node: Callable[[], None] | None,
+    console: "ShownDemo",
     *,
     kills_spark: bool,
 ) -> "Result":
@@ -176,12 +200,13 @@ def _show(
         shown = Demonstration(
             clients,
             Path(tempfile.mkdtemp(prefix="run-", dir=folder)),
-            view,
+            console.beside(view),
             per_second=rate,
             clock=SystemClock(),
             rng=rng,
             kill_node=kill_node,
             kills_spark=kills_spark,
+            console=console.url,
         )
         return shown.run(duration_ms, lambda: stop.is_asked)
 
@@ -250,6 +275,13 @@ class RunningNodes(NamedTuple):
 
     address: str
     kill_one: Callable[[], None]
+
+
+def node_metrics(own: RunningNodes | None, count: int, port: int) -> list[str]:
+    """The addresses of the metrics of nodes that were started here."""
+    if own is None or not 0 < port <= _METRICS_FROM_MAX:
+        return []
+    return [f"http://127.0.0.1:{port + METRICS_ABOVE + number}/metrics" for number in range(count)]
 
 
 @contextmanager

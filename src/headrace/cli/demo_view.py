@@ -95,10 +95,18 @@ def draw(picture: Picture, *, width: int = 140, height: int = 50) -> "Renderable
         overflow="ellipsis",
         no_wrap=True,
     )
+    if picture.console:
+        head.append(f"\nsee it in a browser: {picture.console}", "cyan")
     foot = Text(_hint(picture, width), style="dim")
     news = Text("\n".join(picture.news[-_NEWS_MAX:]), style="yellow")
     spark_lines = 1 if picture.spark_step is not None else 1 + len(picture.queries)
-    fixed = 1 + (1 + len(picture.feeds)) + spark_lines + _lines(news.plain, width) + _lines(foot.plain, width)
+    fixed = (
+        _lines(head.plain, width)
+        + (1 + len(picture.feeds))
+        + spark_lines
+        + _lines(news.plain, width)
+        + _lines(foot.plain, width)
+    )
     # One line is the cursor's. Blank lines between the parts are a comfort, not more.
     left = height - 1 - fixed
     gap = [Text("")] if left >= _GAPS else []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from headrace.cli.console_process import DEFAULT_LISTEN, BesideConsole
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import print_json_line
 from headrace.node.config import DEFAULT_DATA, DEFAULT_PORT, is_secured, load
@@ -45,6 +46,7 @@ class NumberOfNodes(click.ParamType[int | None]):
         "headrace start --nodes 3       # a cluster on ports 9092, 9093 and 9094",
         "headrace start --nodes auto    # as many nodes as this machine has cores for",
         "headrace start --secure --nodes 3   # TLS, logins and access rules from the first minute on",
+        "headrace start --console       # and a web console at http://127.0.0.1:8080/",
         "headrace start --log-file headrace.log --log-format json",
     )
 )
@@ -86,6 +88,14 @@ class NumberOfNodes(click.ParamType[int | None]):
     help="Make certificates, users and access rules in DIR/security, and let in who logs in.",
 )
 @click.option(
+    "--console",
+    "console_at",
+    is_flag=False,
+    flag_value=DEFAULT_LISTEN,
+    metavar="[HOST:PORT]",
+    help=f"Start a web console too, for browsers at HOST:PORT.  [default: {DEFAULT_LISTEN}]",
+)
+@click.option(
     "--cluster-id",
     envvar="HEADRACE_CLUSTER_ID",
     show_envvar=True,
@@ -122,6 +132,7 @@ def start(
     file: str | None,
     settings: tuple[str, ...],
     secure: bool,
+    console_at: str | None,
     cluster_id: str | None,
     strict: bool,
     log_level: str,
@@ -144,7 +155,9 @@ def start(
     if nodes != 1 or secure:
         voice = Voice(log_level, log_format, log_file)
         plan = FleetPlan(nodes, port, data, file, parse_pairs("--set", settings), secure, cluster_id, strict)
-        sys.exit(_run_fleet(plan, voice, as_json))
+        with BesideConsole(console_at, as_json) as console:
+            status = _run_fleet(plan, voice, as_json, console)
+        sys.exit(status)
     warnings: list[str] = []
     config = load(file, parse_pairs("--set", settings), port, data, strict=strict, warn=warnings.append)
     for folder in config.log_dirs:
@@ -159,8 +172,9 @@ def start(
     from headrace.node.lifecycle import run
 
     try:
-        say_ready = partial(_say_ready, as_json, supervised)
-        status = run(config, say_ready, on_progress=_say_progress, supervised=supervised)
+        with BesideConsole(console_at, as_json) as console:
+            say_ready = partial(_say_ready, config, as_json, supervised, console)
+            status = run(config, say_ready, on_progress=_say_progress, supervised=supervised)
     except OSError as error:
         raise click.ClickException(_start_failure(error)) from error
     except ApiError as error:
@@ -228,7 +242,7 @@ class FleetPlan(NamedTuple):
         return count
 
 
-def _run_fleet(plan: FleetPlan, voice: Voice, as_json: bool) -> int:
+def _run_fleet(plan: FleetPlan, voice: Voice, as_json: bool, console: BesideConsole) -> int:
     """Format where needed, then keep all nodes running."""
     import asyncio
 
@@ -246,6 +260,7 @@ def _run_fleet(plan: FleetPlan, voice: Voice, as_json: bool) -> int:
         _tell_ready(addresses, as_json)
         if secured is not None:
             _tell_how_to_connect(secured)
+        console.start(addresses, configs, secured)
 
     return asyncio.run(Supervisor(commands, on_ready=on_ready, say=_say_progress).run())
 
@@ -311,12 +326,19 @@ def _tell_how_to_connect(secured: "SecureFleet") -> None:
     _say_progress(f"  Producer(json.load(open({str(app.with_suffix('.json'))!r})))  # Python")
 
 
-def _say_ready(as_json: bool, supervised: bool, addresses: list[tuple[str, int]]) -> None:
+def _say_ready(
+    config: "BrokerConfig",
+    as_json: bool,
+    supervised: bool,
+    console: BesideConsole,
+    addresses: list[tuple[str, int]],
+) -> None:
     places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
     if supervised:
         _print_ready(places, as_json)
     else:
         _tell_ready(places, as_json)
+        console.start(places[:1], [config])
 
 
 def _tell_ready(addresses: list[str], as_json: bool) -> None:

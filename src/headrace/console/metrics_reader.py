@@ -1,7 +1,8 @@
-"""Reads brokers' /metrics: headrace's own, or what the JMX exporter makes of Apache Kafka's MBeans.
+"""Reads /metrics of brokers and of running pipelines, told apart by what they tell.
 
-A few figures for each address: what comes in and goes out a second, processor and memory. An address that
-does not answer says so on the page, and in the log once.
+Brokers' are headrace's own, or what the JMX exporter makes of Apache Kafka's MBeans: a few figures for each
+address, what comes in and goes out a second, processor and memory. Pipelines' are kept in `pipeline_run.py`;
+they are short, and read more often. An address that does not answer says so on the page, and in the log once.
 """
 
 import asyncio
@@ -14,9 +15,12 @@ from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.console.pipeline_run import PREFIX, PipelineRun, PipelineSample
+
 log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 10.0
+PIPELINE_PAUSE_S: Final = 2.0
 ANSWER_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 64 << 20
 
@@ -42,6 +46,11 @@ class _Source:
     at_s: float = 0.0
     counters: dict[str, float] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
+    run: PipelineRun = field(default_factory=PipelineRun)
+
+    @property
+    def pause_s(self) -> float:
+        return PIPELINE_PAUSE_S if self.run.is_known else PAUSE_S
 
     def take(self, read: dict[str, Any]) -> None:
         """A scrape: what was counted since the last one becomes a rate."""
@@ -59,28 +68,37 @@ class _Source:
 
 
 class MetricsReader:
-    """Scrapes addresses every few seconds."""
+    """Scrapes addresses every few seconds, each for itself: one that hangs does not hold up the others."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._sources = [_Source(each) for each in urls]
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        await asyncio.gather(*(self._follow(each) for each in self._sources))
+
+    async def _follow(self, source: _Source) -> None:
         while True:
-            await asyncio.gather(*(self._read(each) for each in self._sources))
-            await asyncio.sleep(PAUSE_S)
+            await self._read(source)
+            await asyncio.sleep(source.pause_s)
 
     def figures(self) -> list[dict[str, Any]]:
+        """Of brokers, and of addresses that have not answered yet."""
         return [
             {"url": each.url, "node": each.node, "error": each.error, **each.figures}
             for each in self._sources
+            if not each.run.is_known
         ]
+
+    def runs(self) -> list[tuple[str, str, PipelineRun]]:
+        """Address, what is wrong with it, and what is known of it, for each run of pipelines."""
+        return [(each.url, each.error, each.run) for each in self._sources if each.run.is_known]
 
     async def _read(self, source: _Source) -> None:
         try:
             async with asyncio.timeout(ANSWER_S):
                 text = await _get(source.url)
-            read = await asyncio.to_thread(_figures, text)
+            read, of_pipelines = await asyncio.to_thread(_figures, text)
         except (OSError, ValueError, EOFError, TimeoutError) as error:
             if not source.error:
                 log.warning("no metrics from %s: %s", source.url, error or "it takes too long")
@@ -89,23 +107,29 @@ class MetricsReader:
             return
         source.error = ""
         source.take(read)
+        source.run.take(of_pipelines, int(time.time() * 1000))
 
 
-def _figures(text: str) -> dict[str, Any]:
-    """The figures of a scrape by their short names, and the broker's number where it tells it."""
+def _figures(text: str) -> tuple[dict[str, Any], list[PipelineSample]]:
+    """The figures of a scrape by their short names, the broker's number where it tells it, and what is told
+    of pipelines.
+    """
     found: dict[str, Any] = {}
+    of_pipelines: list[PipelineSample] = []
     names = {**COUNTERS, **GAUGES}
     for name, labels, value in _samples(text.splitlines()):
         if name == _BROKER:
             found["node"] = labels.get("id", "")
+        elif name.startswith(PREFIX):
+            of_pipelines.append(PipelineSample(name.removeprefix(PREFIX), labels, value))
         elif name in names and not labels.get("topic"):
             found[names[name]] = value
-    return found
+    return found, of_pipelines
 
 
 def _samples(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, str], float]]:
     """Only lines of the wanted names are read: a large cluster has a million others."""
-    wanted = (*COUNTERS, *GAUGES, _BROKER)
+    wanted = (*COUNTERS, *GAUGES, _BROKER, PREFIX)
     chosen = [line for line in lines if line.startswith(wanted)]
     for family in text_string_to_metric_families("\n".join(chosen) + "\n"):
         for sample in family.samples:

@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from headrace.console.api import brokers, groups, messages, overview, security, topics, transactions
+from headrace.console.api import (
+    brokers,
+    groups,
+    messages,
+    overview,
+    pipelines,
+    security,
+    topics,
+    transactions,
+)
 from headrace.console.visit import Visit
 
 PageHandler = Callable[[Visit], Awaitable[Any]]
@@ -40,6 +49,9 @@ ROUTES: Final = (
     ConsoleRoute("GET", "topics/{topic}/tail", messages.tail),
     ConsoleRoute("GET", "topics/{topic}/keys", messages.keys_at),
     ConsoleRoute("GET", "topics/{topic}/value", messages.message_value),
+    ConsoleRoute(
+        "POST", "topics/{topic}/send-again", pipelines.send_again, "send dead letters again from topic"
+    ),
     ConsoleRoute("GET", "groups", groups.groups),
     ConsoleRoute("GET", "groups/{group}", groups.group),
     ConsoleRoute("DELETE", "groups/{group}", groups.delete_group, "delete group"),
@@ -52,6 +64,7 @@ ROUTES: Final = (
     ConsoleRoute("GET", "brokers/{broker}/configs", topics.broker_configs),
     ConsoleRoute("GET", "reassignments", brokers.reassignments),
     ConsoleRoute("POST", "reassignments", brokers.reassign, "reassign partition"),
+    ConsoleRoute("GET", "pipelines", pipelines.pipelines),
     ConsoleRoute("GET", "transactions", transactions.transactions),
     ConsoleRoute("POST", "transactions/abort", transactions.abort_transaction, "abort transaction"),
     ConsoleRoute("GET", "acls", security.acls),

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import AsyncConsumer, OffsetSpec
+from headrace.clients import AsyncConsumer, ConsumerRecord, OffsetSpec
 from headrace.clients.errors import NoSuchTopicError
 from headrace.console.cluster_picture import offsets_at
 from headrace.console.http_server import ConsoleReply, EventReply, RefusedCallError
@@ -16,6 +16,7 @@ from headrace.console.visit import Visit
 
 PAGE_RECORDS: Final = 50
 PAGE_RECORDS_MAX: Final = 500
+READ_S: Final = 10.0
 FORMS: Final = ("newest", "oldest", "offset", "time")
 
 
@@ -115,18 +116,24 @@ async def message_value(visit: Visit) -> ConsoleReply:
     place = TopicPartition(visit.arguments["topic"], visit.query_int("partition", 0))
     offset = visit.query_int("offset", 0)
     part = visit.request.query.get("part", "value")
+    record = await read_record(visit, place, offset)
+    data: bytes = (record.key if part == "key" else record.value) or b""
+    name = f"{place.partition}-{offset}.{'key' if part == 'key' else 'value'}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return ConsoleReply(200, data, "application/octet-stream", headers)
+
+
+async def read_record(visit: Visit, place: TopicPartition, offset: int) -> ConsumerRecord:
+    """One record in full; RefusedCallError where it is not there any more."""
     async with _consumer(visit) as consumer:
         if place not in await consumer.partitions_for(place.topic):
             raise NoSuchTopicError(str(place))
         consumer.assign([place])
         consumer.seek(place, offset)
-        rows = await consumer.poll(5.0, max_records=1)
+        rows = await consumer.poll(READ_S, max_records=1)
     if not rows or rows[0].offset != offset:
         raise RefusedCallError(404, f"there is no record at offset {offset} of {place} any more")
-    data: bytes = (rows[0].key if part == "key" else rows[0].value) or b""
-    name = f"{place.partition}-{offset}.{'key' if part == 'key' else 'value'}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return ConsoleReply(200, data, "application/octet-stream", headers)
+    return rows[0]
 
 
 async def produce(visit: Visit) -> Any:

@@ -58,6 +58,7 @@ export function icon(name) {
     topics: "M4 6h16M4 12h16M4 18h10",
     groups: "M8 11a3 3 0 100-6 3 3 0 000 6zm8 0a3 3 0 100-6 3 3 0 000 6zM2 19c0-3 3-5 6-5s6 2 6 5m2-5c3 0 6 2 6 5",
     brokers: "M4 5h16v6H4zM4 13h16v6H4zM7 8h.01M7 16h.01",
+    pipelines: "M4 5h6v4H4zM14 15h6v4h-6zM7 9v3a3 3 0 003 3h4",
     moves: "M4 8h13l-3-3M20 16H7l3 3",
     transactions: "M5 12l4 4L19 6",
     access: "M7 11V8a5 5 0 0110 0v3M5 11h14v9H5z",

@@ -94,9 +94,10 @@ class Demonstration:
         kill_node: Callable[[], None] | None = None,
         kills_spark: bool = False,
         start_job: Callable[[Plan, Path], "JobProcess"] | None = None,
+        console: str = "",
     ) -> None:
         """`kill_node` kills one of the cluster's nodes, which comes back; without it all nodes live."""
-        self.picture = Picture(cluster.bootstrap_servers)
+        self.picture = Picture(cluster.bootstrap_servers, console)
         self._cluster = cluster
         self._folder = folder
         self._view = view

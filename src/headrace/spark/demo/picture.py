@@ -62,6 +62,8 @@ class Picture:
     """All that is shown."""
 
     address: str
+    # Where a browser sees the same; nothing where there is no console.
+    console: str = ""
     phase: str = "starting"
     elapsed_ms: int = 0
     # What Spark is at while it starts, and for how long; nothing once its queries run.

@@ -5,10 +5,10 @@ are one node, so that a folder's graph shows its chains. It is drawn from what t
 Nodes stand in columns by the longest way that leads to them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.spark.pipeline.queries import QUERY, read_by
 from headrace.spark.pipeline.spec import InputSpec, OutputSpec, PipelineSpec
@@ -115,7 +115,7 @@ def _edges(spec: PipelineSpec) -> Iterable[tuple[GraphNode, GraphNode]]:
                 yield from visit(each)
 
     for output in spec.outputs:
-        start = output.source if output.source in {*reads, *inputs} else QUERY if spec.is_python else ""
+        start = _start(spec, output, reads, inputs)
         if start in inputs:
             yield from ((source, _target(output)) for source in _sources(inputs[start]))
             continue
@@ -124,6 +124,58 @@ def _edges(spec: PipelineSpec) -> Iterable[tuple[GraphNode, GraphNode]]:
     for each in spec.inputs:
         if each.dead_letters is not None:
             yield from ((source, GraphNode("dead", each.dead_letters)) for source in _sources(each))
+
+
+class QueryEdge(NamedTuple):
+    """What a running query reads (`in`) or writes (`out`), by the names that its reports have."""
+
+    pipeline: str
+    query: str
+    direction: str
+    kind: str
+    name: str
+
+
+def query_edges(spec: PipelineSpec) -> list[QueryEdge]:
+    """Of each query that a file makes, views on the way left out; those of dead letters with them."""
+    reads, inputs = read_by(spec), {each.name: each for each in spec.inputs}
+    found: list[QueryEdge] = []
+
+    def add(query: str, read: Iterable[InputSpec], target: GraphNode) -> None:
+        sources = dict.fromkeys(source for each in read for source in _sources(each))
+        found.extend(QueryEdge(spec.name, query, "in", each.kind, each.name) for each in sources)
+        found.append(QueryEdge(spec.name, query, "out", target.kind, target.name))
+
+    for output in spec.outputs:
+        names = _reached(_start(spec, output, reads, inputs), reads)
+        query = f"{spec.name}/{output.name}" if output.name else spec.name
+        add(query, [each for name, each in inputs.items() if name in names], _target(output))
+    for given in spec.inputs:
+        if given.dead_letters is not None:
+            add(dead_letters_query(given.name), [given], GraphNode("dead", given.dead_letters))
+    return found
+
+
+def dead_letters_query(name: str) -> str:
+    """What the query is called that writes an input's dead letters."""
+    return f"dead letters of {name}"
+
+
+def _reached(name: str, reads: Mapping[str, Collection[str]]) -> set[str]:
+    """All that a view reads, and what those read."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        each = left.pop()
+        if each not in found:
+            found.add(each)
+            left += reads.get(each, ())
+    return found
+
+
+def _start(spec: PipelineSpec, output: OutputSpec, reads: Collection[str], inputs: Collection[str]) -> str:
+    """The view, query or input whose rows an output gets."""
+    return output.source if output.source in {*reads, *inputs} else QUERY if spec.is_python else ""
 
 
 def _query(spec: PipelineSpec, name: str) -> GraphNode:

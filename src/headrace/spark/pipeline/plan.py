@@ -45,6 +45,7 @@ from headrace.spark.payloads.registry import KINDS, RegisteredSchema
 from headrace.spark.pipeline.checked import BAD_BLOCKS, LOOKED_AT, CheckedInput, checked_input
 from headrace.spark.pipeline.errors import PipelineError
 from headrace.spark.pipeline.expectations import judged, kept, violations
+from headrace.spark.pipeline.graph import dead_letters_query
 from headrace.spark.pipeline.queries import QUERY, Functions, run_statements, spark_line, spark_reason
 from headrace.spark.pipeline.spec import (
     TABLE_KINDS,
@@ -68,7 +69,6 @@ FORMAT: Final = "headrace"
 # What `runner` finds the count of written rows under.
 OBSERVED: Final = "headrace_out"
 OBSERVED_IN: Final = "headrace_in_"
-_DEAD: Final = "dead letters of"
 # State outside the JVM's heap: it may be large, and transformWithState takes no other.
 _SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -211,7 +211,7 @@ class Planner:
             is_after = each.name in self._checked
             found.append(
                 self._planned(
-                    f"{_DEAD} {each.name}",
+                    dead_letters_query(each.name),
                     counted,
                     output,
                     f"dead-letters-{each.name}",

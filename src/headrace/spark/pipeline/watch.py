@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.spark.pipeline.errors import PipelineError
+from headrace.spark.pipeline.graph import QueryEdge, query_edges
 from headrace.spark.pipeline.reports import BatchReport
 from headrace.spark.pipeline.spec import AlertSpec, PipelineSpec
 from headrace.telemetry.metrics.catalogue import MetricSpec
@@ -44,6 +46,12 @@ CATALOGUE: Final = {
         _metric("batch_seconds", "gauge", "How long the last batch took."),
         _metric("state_rows", "gauge", "Rows in the query's state."),
         _metric("state_bytes", "gauge", "Memory of the query's state."),
+        _metric(
+            "edge",
+            "gauge",
+            "1 for each feed, table or folder of files that a query reads (in) or writes (out).",
+            (*_QUERY, "direction", "kind", "name"),
+        ),
         _metric("alert", "gauge", "1 while the alert stands.", ("pipeline", "alert")),
     )
 }
@@ -56,7 +64,8 @@ class _Totals:
     last: BatchReport
     batches: int = 0
     rows_in: int = 0
-    rows_out: int = 0
+    rows_out: int | None = None
+    """None while no batch could tell."""
     bad_rows: int = 0
     late_rows: int = 0
     tombstones: int = 0
@@ -66,7 +75,8 @@ class _Totals:
         self.last = report
         self.batches += 1
         self.rows_in += report.rows_in
-        self.rows_out += report.rows_out or 0
+        if report.rows_out is not None:
+            self.rows_out = (self.rows_out or 0) + report.rows_out
         self.bad_rows += report.bad_rows
         self.late_rows += report.late_rows
         self.tombstones += report.tombstones
@@ -74,10 +84,19 @@ class _Totals:
             self.violations[condition] = self.violations.get(condition, 0) + count
 
 
+def _edges_of(spec: PipelineSpec) -> list[QueryEdge]:
+    try:
+        return query_edges(spec)
+    except PipelineError:
+        return []  # what is wrong with the file is told where it is planned
+
+
 class PipelineWatch:
     """Takes reports from the thread that runs queries, and is asked by that of /metrics."""
 
-    def __init__(self, specs: Sequence[PipelineSpec]) -> None:
+    def __init__(self, specs: Sequence[PipelineSpec], edges: Sequence[QueryEdge] = ()) -> None:
+        """`edges` are those of queries that have no file."""
+        self._edges = [*edges, *(edge for spec in specs for edge in _edges_of(spec))]
         self._alerts = {spec.name: spec.alerts for spec in specs}
         self._totals: dict[tuple[str, str], _Totals] = {}
         self._standing: set[tuple[str, str]] = set()
@@ -119,6 +138,8 @@ class PipelineWatch:
         with self._lock:
             for (pipeline, query), each in self._totals.items():
                 self._add(families, pipeline, query, each)
+            for edge in self._edges:
+                families.add("headrace_pipeline_edge", 1, *edge)
             for pipeline, alerts in self._alerts.items():
                 for alert in alerts:
                     name = f"{alert.what} above {alert.most}"
@@ -132,7 +153,6 @@ class PipelineWatch:
         values = {
             "batches_total": totals.batches,
             "rows_in_total": totals.rows_in,
-            "rows_out_total": totals.rows_out,
             "bad_rows_total": totals.bad_rows,
             "late_rows_total": totals.late_rows,
             "tombstones_total": totals.tombstones,
@@ -140,6 +160,7 @@ class PipelineWatch:
             "state_rows": last.state_rows,
             "state_bytes": last.state_bytes,
             **({} if last.lag is None else {"lag": last.lag}),
+            **({} if totals.rows_out is None else {"rows_out_total": totals.rows_out}),
         }
         for name, value in values.items():
             families.add(f"headrace_pipeline_{name}", value, pipeline, query)
