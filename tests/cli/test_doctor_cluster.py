@@ -35,8 +35,7 @@ def await_sync(bootstrap: str, *words: str) -> tuple[int, str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[HeadraceCluster]:
-    settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-    with HeadraceCluster(tmp_path / "data", settings, count=3) as running:
+    with HeadraceCluster(tmp_path / "data", count=3) as running:
         running.start()
         yield running
 
@@ -50,7 +49,7 @@ def test_nodes_that_are_killed_one_after_the_other(cluster: HeadraceCluster) -> 
         admin.create_topic("alone", partitions=1, replication_factor=1)
         admin.reassign({TopicPartition("alone", 0): [3]})
         eventually(lambda: not admin.list_reassignments(), "it has moved")
-    assert doctor(cluster.bootstrap) == {}
+    eventually(lambda: doctor(cluster.bootstrap) == {}, lambda: f"all well: {doctor(cluster.bootstrap)}")
     assert await_sync(cluster.bootstrap, "--brokers", "3") == (
         0,
         "every broker is up, and every replica in sync\n",

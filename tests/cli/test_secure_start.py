@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import headrace
 from tests.cli.test_nodes import running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 ROWS = [b"%d" % number for number in range(10)]
 
 

@@ -28,6 +28,18 @@ PARTITIONS = 2
 GROUPS = {"readers": "classic", "modern": "consumer"}
 """Groups and the protocol of their members."""
 
+NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""What a broker says that is still coming up."""
+
 TOPIC_CONFIG = {"retention.ms": "864000000", "min.insync.replicas": "1", "segment.bytes": "2000000"}
 
 
@@ -152,7 +164,9 @@ class Visit:
     def check(self, topic: str) -> None:
         """All that anyone wrote is there, in the order and with the offsets of its writing."""
         ends = self._ends(topic)
-        assert self.client.bounds(topic) == {at: (0, end) for at, end in ends.items()}
+        assert eventually(partial(self._bounds, topic), "leaders") == {
+            at: (0, end) for at, end in ends.items()
+        }
         assert self.client.consume(topic, ends) == numbered(self.records[topic])
         config = self.client.topic_config(topic)
         assert {name: config[name] for name in self.configs[topic]} == self.configs[topic]
@@ -164,7 +178,16 @@ class Visit:
         try:
             return self.client.committed(group, topic)
         except RefusedError as refusal:
-            if refusal.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            if refusal.code not in NOT_YET:
+                raise
+            return None
+
+    def _bounds(self, topic: str) -> dict[int, tuple[int, int]] | None:
+        """None while a broker that was just started tells of a leader that does not lead yet."""
+        try:
+            return self.client.bounds(topic)
+        except RefusedError as refusal:
+            if refusal.code not in NOT_YET:
                 raise
             return None
 

@@ -46,8 +46,9 @@ def test_nobody_is_turned_away_while_keys_change_whatever_fails() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_no_client_sees_a_rolling_restart(tmp_path: Path) -> None:
-    assert rolling.run(tmp_path, rounds=1) == []
+@pytest.mark.parametrize("only", ["confluent", pytest.param(None, id="all", marks=pytest.mark.slow)])
+def test_no_client_sees_a_rolling_restart(tmp_path: Path, only: str | None) -> None:
+    assert rolling.run(tmp_path, rounds=1, only=only) == []
 
 
 def test_a_seed_decides_everything() -> None:

@@ -30,7 +30,7 @@ def _live(folder: Path, *, members: int, without: frozenset[str], seconds: float
     assert not outcome.violations, str(outcome)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_members_from_pypi_share_groups_while_they_come_and_go(tmp_path: Path) -> None:
     _live(tmp_path, members=11, without=OUTSIDE, seconds=25, seed=4)
 
@@ -38,7 +38,7 @@ def test_members_from_pypi_share_groups_while_they_come_and_go(tmp_path: Path) -
 @pytest.mark.java
 @pytest.mark.golang
 @pytest.mark.nodejs
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_members_of_all_kinds_share_groups_while_they_come_and_go(tmp_path: Path) -> None:
     try:
         for build in (prepare.java_program, prepare.go_program, prepare.node_program):

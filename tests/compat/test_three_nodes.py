@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CHOSEN = "tests/compat/test_groups.py::test_two_members_share_and_a_third_resumes"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_stock_clients_work_with_three_nodes() -> None:
     """In a process of its own, because the number of nodes is fixed when the suite is loaded."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", CHOSEN]

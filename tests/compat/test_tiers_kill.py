@@ -51,13 +51,13 @@ def test_killed_while_it_copies(tmp_path: Path) -> None:
         written = write_and_kill(broker, store)
         found = read_messages(broker.bootstrap, [(TOPIC, 0)])
         assert {message.offset(): message.value() for message in found} == written
-        eventually(lambda: leftovers(tmp_path / "data", store) == [], "nothing to be left over", 30)
+        eventually(lambda: leftovers(tmp_path / "data", store) == [], "nothing to be left over")
         local = broker.partition_folder(TOPIC, 0)
-        eventually(lambda: len(list(local.glob("*.log"))) < 5, "most of it to leave the disk", 30)
+        eventually(lambda: len(list(local.glob("*.log"))) < 5, "most of it to leave the disk")
         assert len(list(store.list(""))) // 5 >= 5, "most of it is in the store"
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.delete_topics([TOPIC])[TOPIC].result(20)
-        eventually(lambda: not list(store.list("")), "a deleted topic to leave nothing", 30)
+        admin.delete_topics([TOPIC])[TOPIC].result(60)
+        eventually(lambda: not list(store.list("")), "a deleted topic to leave nothing")
         broker.stop()
 
 

@@ -73,7 +73,7 @@ def test_a_cluster_replicates_fails_over_and_serves_groups(
     cluster.nodes[0].start()
 
     def all_in_sync() -> bool:
-        described = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+        described = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.values()
         return len(described) == 3 and all(len(each.isrs) == 3 for each in described)
 
     eventually(all_in_sync, "all replicas in sync")
@@ -82,7 +82,7 @@ def test_a_cluster_replicates_fails_over_and_serves_groups(
     read: list[bytes] = []
 
     def has_all() -> bool:
-        read.extend(each.value() for each in consumer.consume(1000, 0.2))
+        read.extend(each.value() for each in consumer.consume(1000, 0.2) if each.error() is None)
         return len(read) >= len(written)
 
     eventually(has_all, "all records")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 # Nobody here waits for a session to end, and a busy machine may hold a member up for long.
 SESSION_MS = 45_000
 

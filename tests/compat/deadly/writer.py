@@ -45,7 +45,7 @@ class Writer:
         self._producer.purge()
         self._producer = self._open()
         self._send(list(self._pending))
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
         assert not self._pending
 
     def _send(self, records: list[Written]) -> None:

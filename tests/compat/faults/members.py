@@ -92,6 +92,7 @@ class AiokafkaMember(Member):
             group_id=self.group,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=500,
+            session_timeout_ms=45_000,  # as the others have it
         )
         consumer.subscribe([self._topic], listener=Listener())
         await consumer.start()

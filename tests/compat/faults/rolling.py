@@ -71,12 +71,14 @@ class Load:
         return f"{waits} at most without an answer"
 
 
-def run(folder: Path, *, rounds: int, say: Callable[[str], None] = lambda _: None) -> list[str]:
-    """What was wrong."""
+def run(
+    folder: Path, *, rounds: int, only: str | None = None, say: Callable[[str], None] = lambda _: None
+) -> list[str]:
+    """What was wrong; with `only` one library's producers and members."""
     with HeadraceCluster(folder / "nodes") as cluster:
         cluster.start()
         create_topic(cluster.bootstrap)
-        load = Load(cluster.bootstrap)
+        load = Load(cluster.bootstrap, only)
         load.start()
         for at in range(rounds):
             for node in cluster.nodes:

@@ -19,8 +19,8 @@ from tests.compat.mixed_groups.processes import Company
 from tests.compat.mixed_groups.roster import TOPIC, Seat
 
 PARTITIONS: Final = 12
-SETTLE_SECONDS: Final = 90.0
-LEAVE_SECONDS: Final = 40.0
+SETTLE_SECONDS: Final = 180.0
+LEAVE_SECONDS: Final = 90.0
 
 
 @dataclass
