@@ -36,6 +36,8 @@ _JOIN_S: Final = 100.0
 _STREAM_S: Final = 200
 # None of it hurries: cores are for the load.
 _PACE_S: Final = 0.2
+# Who asks the table what it holds opens it anew, and that is most of the work: once a second is often enough.
+_LOOK_S: Final = 1.0
 # How many records are sent before the table has them: each read reads all, so a producer that runs away from
 # the load makes a long fire longer with each of its runs.
 _AHEAD_MAX: Final = 3000
@@ -72,7 +74,7 @@ class UnionFire:
                 with self._beside(partial(self._load, fails=number % 2 == 0), ends_itself=True) as loading:
                     while loading.is_alive() and not self._troubles:
                         self.check_here()
-                        loading.join(_PACE_S)
+                        loading.join(_LOOK_S)
                     self.check_here()
                 self._raise_troubles()
                 self.check_spark()
@@ -194,7 +196,7 @@ class UnionFire:
     def _retain(self) -> None:
         begins = [0] * PARTITIONS
         partitions = [TopicPartition(self._topic, number) for number in range(PARTITIONS)]
-        while not self._stop.wait(_PACE_S):
+        while not self._stop.wait(_LOOK_S):
             if not self._is_begun():
                 continue
             for each, held in open_snapshot(str(self._path)).holdings(partitions).ranges.items():
@@ -204,7 +206,7 @@ class UnionFire:
             self.removed = sum(begins)
 
     def _join(self) -> None:
-        while not self._stop.wait(_PACE_S):
+        while not self._stop.wait(_LOOK_S):
             if self._is_begun() and (done := compaction.compact(self._kind, str(self._path), least=3)):
                 self.joined += done.files_before
 
