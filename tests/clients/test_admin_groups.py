@@ -90,6 +90,25 @@ class TestList:
         with scripted.admin() as admin:
             assert {(each.type, each.state) for each in admin.list_groups()} == {("classic", "")}
 
+    def test_a_cluster_that_names_no_broker_is_asked_again(self, scripted: ScriptedCluster) -> None:
+        """As one does whose only broker is fenced for a moment: none is not the same as nothing."""
+        whole = scripted.handlers["Metadata"]
+        asked: list[int] = []
+
+        def metadata(request: Any, node: int) -> Any:
+            answer = whole(request, node)
+            asked.append(node)
+            if len(asked) in (2, 3):  # the first is the client's own, when it connects
+                answer.brokers = []
+            return answer
+
+        scripted.handlers["Metadata"] = metadata
+        answer(scripted, "ListGroups", ListGroupsResponse(groups=[ListedGroup("g", "consumer")]))
+        with scripted.admin() as admin:
+            admin.list_topics()
+            assert {each.group_id for each in admin.list_groups()} == {"g"}
+        assert len(asked) > 3
+
     def test_waits_for_one_that_loads(self, scripted: ScriptedCluster) -> None:
         loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         answer(scripted, "ListGroups", loading, ListGroupsResponse())

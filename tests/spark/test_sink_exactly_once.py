@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -263,12 +264,12 @@ def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
     old = query.tasks(0)
     sweep, newer = ExactlyOnce._sweep, list[TaskCommitMessage]()
 
-    def sleep_then_sweep(strategy: ExactlyOnce, log: DecisionLog, sink: str, run: str) -> None:
+    def sleep_then_sweep(strategy: ExactlyOnce, *arguments: Any) -> None:
         monkeypatch.undo()
         query.restart()
         query.batch(0)
         newer.extend(query.tasks(1))
-        sweep(strategy, log, sink, run)
+        sweep(strategy, *arguments)
 
     if asleep == "in its abort":
         query.strategy().commit(old, 0)
@@ -287,6 +288,20 @@ def test_an_abort_gives_up_what_is_not_decided(query: Query) -> None:
     query.restart()
     query.batch(0)
     assert query.values() == expected(1)
+
+
+def test_an_abort_gives_up_what_no_broker_lists(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody comes after a batch write: what its abort does not find would be open for as long as may be."""
+    rows = pa.record_batch({"value": [b"1"]})
+    strategy = query.strategy()
+    message = strategy.write([rows], TaskIdentity(None, None, 0, 0))
+    assert message.transaction is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Admin, "list_transactions", lambda *_, **__: [])
+        strategy.abort([message, None], None)
+    with Admin(bootstrap_servers=query.brokers) as admin:
+        still_open = {each.transactional_id for each in admin.list_transactions(states=("Ongoing",))}
+    assert message.transaction.transactional_id not in still_open
 
 
 def test_a_batch_write_is_all_or_nothing(query: Query) -> None:

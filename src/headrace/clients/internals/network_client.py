@@ -221,6 +221,21 @@ class NetworkClient:
 
         return await self.patiently(ask)
 
+    async def brokers(self) -> list[int]:
+        """All brokers that are there now. A cluster that names none has them fenced for a moment, and has not
+        nothing to tell: it is asked again.
+        """
+
+        async def ask() -> list[int]:
+            await self.refresh(())
+            if not self.metadata.brokers:
+                raise RefusedError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, "the cluster", "it names no broker just now"
+                )
+            return sorted(self.metadata.brokers)
+
+        return await self.patiently(ask)
+
     async def require_broker(self, node: int) -> None:
         """ClientError unless the cluster has this broker: for one that a person has named."""
         if node not in self.metadata.brokers:

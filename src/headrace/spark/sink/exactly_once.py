@@ -15,6 +15,7 @@ is an error.
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from typing import Final
@@ -99,8 +100,9 @@ class ExactlyOnce:
         tasks = [message.task for message in messages if message is not None]
         if tasks:
             sink, _, run, _ = self._names(tasks[0])
+            named = {each.transaction.transactional_id for each in messages if each and each.transaction}
             with self._log(sink, is_last=sink == self._job) as log:
-                self._sweep(log, sink, run)
+                self._sweep(log, sink, run, named)
 
     def _names(self, task: TaskIdentity) -> tuple[str, str, str, int]:
         """Sink, query, run and batch."""
@@ -146,15 +148,16 @@ class ExactlyOnce:
                 "transaction.timeout.ms: raise it, and start a query again before it is over"
             ) from error
 
-    def _sweep(self, log: DecisionLog, sink: str, run: str) -> None:
-        """Abort this sink's open transactions that no decision names.
+    def _sweep(self, log: DecisionLog, sink: str, run: str, given_up: AbstractSet[str] = frozenset()) -> None:
+        """Abort this sink's open transactions that no decision names, and those that tasks told of.
 
         They are listed before it is read who decides now: where that is still this run, none of them can be
         that of a later one, whose tasks claim before they write. A run that slept must not abort those.
         """
         prefix = f"{PREFIX}{sink}/"
         names = {each.transactional_id for each in log.admin.list_transactions(states=("Ongoing",))}
-        names = {name for name in names if name.startswith(prefix)}
+        # A broker that is fenced for a moment is asked by nobody what it coordinates.
+        names = {name for name in names if name.startswith(prefix)} | given_up
         if not names:
             return
         state = log.read()

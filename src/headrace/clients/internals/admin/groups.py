@@ -112,9 +112,8 @@ async def list_groups(
     wanted_types = {each.lower() for each in names_of(types)}
 
     async def ask() -> list[GroupListing]:
-        await client.refresh(())
         found = []
-        for node in sorted(client.metadata.brokers):
+        for node in await client.brokers():
             response = await client.call(ListGroupsRequest(), node=node)
             raise_for(response.error_code, f"cannot list the groups of broker {node}")
             found += [

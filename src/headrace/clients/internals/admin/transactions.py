@@ -75,7 +75,6 @@ async def list_transactions(
     pattern: str | None = None,
 ) -> list[TransactionListing]:
     """All transactions that some broker coordinates; `pattern` is a regular expression for whole ids."""
-    await client.refresh(())
     request = ListTransactionsRequest(
         state_filters=names_of(states),
         producer_id_filters=list(producer_ids),
@@ -91,7 +90,8 @@ async def list_transactions(
             for each in response.transaction_states
         ]
 
-    found = await asyncio.gather(*(client.patiently(partial(ask, node)) for node in client.metadata.brokers))
+    brokers = await client.brokers()
+    found = await asyncio.gather(*(client.patiently(partial(ask, node)) for node in brokers))
     return sorted(each for own in found for each in own)
 
 
