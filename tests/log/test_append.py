@@ -77,7 +77,7 @@ def test_a_refused_batch_leaves_no_trace(logs):
 def test_settings_can_change_while_a_log_is_open(logs):
     log = logs.open()
     append(log, batch_of(value=b"x" * 300))
-    log.config = type(log.config)(max_message_bytes=200)
+    log.update_config(type(log.config)(max_message_bytes=200))
     refused(ErrorCode.MESSAGE_TOO_LARGE, append, log, batch_of(value=b"x" * 300))
 
 

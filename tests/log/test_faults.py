@@ -54,6 +54,17 @@ def test_a_full_disk_refuses_and_corrupts_nothing(logs, disk):
     assert offsets_of(read_all(logs.open())) == [0, 1]
 
 
+def test_a_full_disk_refuses_a_large_batch_of_the_leader(logs, disk):
+    log, large = logs.open(), bytes(batch_of(value=bytes(3 << 20), base_offset=1))
+    append(log, batch_of())
+    disk.faults.is_full = True
+    storage_error(lambda: list(log.append_as_follower_in_slices(large, now_ms=NOW_MS)))
+    assert (log.log_end_offset, log.large_write, disk.size(log.segments.active.path)) == (1, None, SIZE)
+    disk.faults.is_full = False
+    list(log.append_as_follower_in_slices(large, now_ms=NOW_MS))
+    assert offsets_of(read_all(logs.open(), max_bytes=100 << 20)) == [0, 1]
+
+
 def test_a_roll_on_a_full_disk_leaves_the_log_as_it_was(logs, disk):
     log = logs.open(segment_bytes=3 * SIZE, index_interval_bytes=0)
     for sequence in range(3):

@@ -55,7 +55,7 @@ def test_an_active_segment_is_closed_for_its_size_where_nothing_is_to_stay(logs)
     log.tiered_to = 4
     assert log.delete_old_segments(NOW_MS) == 2
     assert bases(log) == [4]
-    log.config = type(log.config)(local_retention_bytes=0, **TIERED)
+    log.update_config(type(log.config)(local_retention_bytes=0, **TIERED))
     assert log.delete_old_segments(NOW_MS) == 0
     assert bases(log) == [4, 6]
 
@@ -107,7 +107,7 @@ def test_a_compacted_topic_has_no_limit_but_those_of_its_tail(logs):
     log = synced(filled(logs, **policy))
     log.tiered_to = 4
     assert log.delete_old_segments(NOW_MS + 100 * HOUR_MS) == 0
-    log.config = type(log.config)(**policy, local_retention_ms=0)
+    log.update_config(type(log.config)(**policy, local_retention_ms=0))
     assert log.delete_old_segments(NOW_MS + 100 * HOUR_MS) == 2
 
 

@@ -55,7 +55,7 @@ def test_by_size(logs):
     assert log.delete_old_segments(NOW_MS) == 1
     assert (bases(log), log.size_bytes) == ([2, 4], 4 * SIZE)
     assert log.delete_old_segments(NOW_MS) == 0
-    log.config = type(log.config)(retention_bytes=3 * SIZE, retention_ms=-1)
+    log.update_config(type(log.config)(retention_bytes=3 * SIZE, retention_ms=-1))
     assert log.delete_old_segments(NOW_MS) == 0, "what is left must not fall below the limit"
 
 
@@ -73,7 +73,7 @@ def test_never_past_the_high_watermark(logs):
 
 def test_compacted_topics_keep_their_age_but_not_what_is_below_the_start(logs):
     log = filled(logs, retention_ms=HOUR_MS, retention_bytes=1)
-    log.config = type(log.config)(cleanup_policy=frozenset({"compact"}), retention_ms=HOUR_MS)
+    log.update_config(type(log.config)(cleanup_policy=frozenset({"compact"}), retention_ms=HOUR_MS))
     assert log.delete_old_segments(NOW_MS + 100 * HOUR_MS) == 0
     log.maybe_increment_log_start_offset(5)
     assert log.delete_old_segments(NOW_MS) == 2

@@ -105,7 +105,7 @@ def test_what_was_begun_goes_unless_somebody_is_at_it() -> None:
 
 def test_all_of_a_topic_that_is_no_longer_tiered() -> None:
     log = local_log(10)
-    log.config = TopicConfig(remote_log_delete_on_disable=True)
+    log.update_config(TopicConfig(remote_log_delete_on_disable=True))
     assert doomed(log, remote_log(remote_segment(1, 0, 1))) == (0, [1])
 
 

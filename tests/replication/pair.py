@@ -12,6 +12,7 @@ from headrace.log.log_manager import LogManager
 from headrace.log.unified_log import UnifiedLog
 from headrace.metadata.topics import PartitionImage
 from headrace.records.header import batches
+from headrace.replication.follower_log import Slices
 from headrace.replication.leader_state import ReplicaContext
 from headrace.replication.partition import Partition
 from headrace.replication.replica_fetcher import FetchLimits, PendingFetch, ReplicaFetcher
@@ -123,7 +124,12 @@ class Pair:
         return response
 
     def take(self, asked: PendingFetch, response: Any) -> None:
-        self.fetcher.take(asked, response, self.now_ms, 1_700_000_000_000)
+        for _ in self.begin(asked, response) or ():
+            pass
+
+    def begin(self, asked: PendingFetch, response: Any) -> Slices | None:
+        """Slices where it takes long."""
+        return self.fetcher.take(asked, response, self.now_ms, 1_700_000_000_000)
 
     def turns(self, count: int) -> None:
         for _ in range(count):

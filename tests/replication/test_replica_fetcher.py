@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.records.batch import Record, build_batch
 from headrace.replication.partition import Partition
 from headrace.replication.replication_quotas import ReplicaQuota
 from headrace.wire.schemas.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -289,3 +290,55 @@ def test_a_throttle_holds_a_partition_back() -> None:
     pair.now_ms = due_ms
     pair.turn()
     assert pair.follower.log.log_end_offset == 1
+
+
+def append_large(partition: Partition) -> None:
+    batch = build_batch([Record(0, 1_700_000_000_000, b"k", bytes(3 << 20))], base_offset=0, leader_epoch=0)
+    partition.local_log().append_as_follower(batch, now_ms=1_700_000_000_000)
+
+
+def large_pair() -> tuple[Pair, Any, Any]:
+    """A follower that has been sent a large batch, and goes through its slices."""
+    pair = Pair(message_max_bytes="50000000")
+    pair.turns(2)
+    append_large(pair.leader.partition)
+    asked = pair.ask()
+    assert asked is not None
+    return pair, asked, pair.begin(asked, pair.serve(asked.request))
+
+
+def test_a_large_batch_is_taken_in_slices() -> None:
+    pair, _, slices = large_pair()
+    assert slices is not None
+    steps = 0
+    for _ in slices:
+        steps += 1
+        pair.fetcher.look_again(pair.follower.partition)  # what comes meanwhile does not ask for it again
+    assert steps > 8
+    assert pair.same_bytes()
+    pair.turns(2)
+    assert pair.follower.ends == (0, 1, 1)
+
+
+def test_who_leads_meanwhile_takes_no_more_of_it() -> None:
+    pair, _, slices = large_pair()
+    for _ in range(8):
+        next(slices)
+    pair.follower.follow(FOLLOWER, 1)
+    pair.fetcher.leave(pair.follower.partition)
+    assert list(slices) == []
+    assert (pair.follower.log.log_end_offset, pair.follower.log.large_write) == (0, None)
+
+
+def test_a_connection_that_ends_meanwhile_leaves_nothing_behind() -> None:
+    pair, asked, slices = large_pair()
+    for _ in range(8):
+        next(slices)
+    slices.close()
+    pair.fetcher.failed(asked, pair.now_ms)
+    assert (pair.follower.log.log_end_offset, pair.follower.log.large_write) == (0, None)
+    due_ms = pair.fetcher.due_ms()
+    assert due_ms is not None
+    pair.now_ms = due_ms
+    pair.turns(3)
+    assert pair.same_bytes()

@@ -35,7 +35,7 @@ class TieredPair(Pair):
     def __init__(self, *, starts_behind_tiered: bool = False) -> None:
         super().__init__()
         for side in (self.leader, self.follower):
-            side.log.config = replace(side.log.config, remote_storage_enable=True)
+            side.log.update_config(replace(side.log.config, remote_storage_enable=True))
         disk = VirtualDisk()
         disk.make_folder("/store")
         self.remote_store = FolderStore(disk, "/store")

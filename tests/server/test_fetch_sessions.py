@@ -54,7 +54,7 @@ def data(partition, *, high_watermark=10, start=0, records=b"", **more):
 
 
 def names(fetch):
-    return [f"{wanted.topic}-{wanted.partition}" for wanted in fetch.partitions()]
+    return [f"{wanted.topic}-{wanted.partition}" for wanted in fetch.partitions]
 
 
 def told(response):
@@ -68,7 +68,7 @@ def answer(fetch, now_ms=0, **fields):
     return fetch.finish(
         [
             (wanted, data(wanted.partition, **fields.get(f"{wanted.topic}{wanted.partition}", {})))
-            for wanted in fetch.partitions()
+            for wanted in fetch.partitions
         ],
         now_ms,
     )
@@ -121,12 +121,12 @@ def test_afterwards_only_news_is_told(sessions):
 def test_a_moved_stable_offset_and_a_diverging_epoch_are_news(sessions):
     session = opened(sessions, a=[0, 1])
     fetch = go_on(sessions, session, 1)
-    first, second = fetch.partitions()
+    first, second = fetch.partitions
     stable = PartitionData(0, 0, 10, 8, 0)
     diverging = data(1, diverging_epoch=EpochEndOffset(3, 100))
     assert told(fetch.finish([(first, stable), (second, diverging)], 0)) == ["a-0", "a-1"]
     fetch = go_on(sessions, session, 2)
-    first, second = fetch.partitions()
+    first, second = fetch.partitions
     reply = fetch.finish([(first, stable), (second, data(1))], 0)
     assert told(reply) == ["a-1"], "who cuts its log back has not looked at the high watermark"
 
@@ -135,7 +135,7 @@ def test_an_error_is_told_each_time_and_its_end_too(sessions):
     session = opened(sessions, a=[0])
     for epoch in (1, 2):
         fetch = go_on(sessions, session, epoch)
-        (wanted,) = fetch.partitions()
+        (wanted,) = fetch.partitions
         failed = PartitionData(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         assert told(fetch.finish([(wanted, failed)], 0)) == ["a-0"]
     assert told(answer(go_on(sessions, session, 3))) == ["a-0"]
@@ -145,7 +145,7 @@ def test_an_error_is_told_each_time_and_its_end_too(sessions):
 def test_partitions_are_added_changed_and_forgotten(sessions):
     session = opened(sessions, a=[0, 1])
     fetch = go_on(sessions, session, 1, a={1: 7, 2: 9}, b=[0], forget=[("a", 0)])
-    assert [(wanted.topic, wanted.partition, wanted.fetch_offset) for wanted in fetch.partitions()] == [
+    assert [(wanted.topic, wanted.partition, wanted.fetch_offset) for wanted in fetch.partitions] == [
         ("a", 1, 7),
         ("a", 2, 9),
         ("b", 0, 0),
@@ -194,7 +194,7 @@ def test_topics_by_id(sessions):
         session_epoch=1,
         forgotten_topics_data=[ForgottenTopic("", ID["a"], [0])],
     )
-    assert [one.topic_id for one in sessions.begin(again, BY_ID, 0).partitions()] == [ID["b"]]
+    assert [one.topic_id for one in sessions.begin(again, BY_ID, 0).partitions] == [ID["b"]]
 
 
 def test_a_final_fetch_ends_its_session_and_is_answered_without_one(sessions):
@@ -243,7 +243,7 @@ def test_a_reply_that_was_overtaken_is_refused(sessions):
 def test_a_partition_forgotten_while_its_reply_waits_stays_forgotten(sessions):
     session = opened(sessions, a=[0, 1])
     fetch = go_on(sessions, session, 1)
-    wanted = fetch.partitions()
+    wanted = fetch.partitions
     go_on(sessions, session, 2, forget=[("a", 0)])
     fetch.finish([(wanted[0], data(0, records=b"x"))], 0)
     assert names(go_on(sessions, session, 3)) == ["a-1"]

@@ -81,7 +81,7 @@ async def conversation(world: NodeWorld, seed: int) -> tuple[list[Any], list[byt
     ids = {name: await world.create_topic(name, 2, each) for name, each in settings.items()}
     for partition in (0, 1):
         log = world.log("small", partition)
-        log.config = dataclasses.replace(log.config, segment_bytes=5000)
+        log.update_config(dataclasses.replace(log.config, segment_bytes=5000))
     producers = Producers(seed, ids)
     client = await world.connect()
     replies = []

@@ -204,3 +204,75 @@ def test_a_login_that_fails_is_no_answer_to_what_was_asked(place):
         way.peer.close()
 
     place.run(main())
+
+
+def read_in_slices(steps):
+    """A reply that is read in slices, of which each looks at it; the views of each are told."""
+
+    def read(frame, version):
+        def slices():
+            for _ in range(3):
+                steps.append(bytes(frame[:4]))
+                yield
+            return bytes(frame)
+
+        return slices()
+
+    return read
+
+
+def test_a_reply_that_takes_long_is_read_in_slices_and_the_next_waits_for_it(place):
+    async def main():
+        way, steps = Way(place, Node(place).address), []
+        slow = way.peer.send(HeartbeatRequest("g", 1, "m"), timeout_ms=20_000, read=read_in_slices(steps))
+        behind = way.ask(7)
+        assert (await behind).throttle_time_ms == 7
+        assert slow.done()
+        assert steps == [(await slow)[:4]] * 3
+        assert (await way.ask(8)).throttle_time_ms == 8
+        way.peer.close()
+
+    place.run(main())
+
+
+def test_a_connection_that_ends_amid_the_slices_of_a_reply(place):
+    async def main():
+        way, closed = Way(place, Node(place).address), []
+
+        def read(frame, version):
+            def slices():
+                try:
+                    yield place.loop.create_future()
+                finally:
+                    closed.append(True)
+
+            return slices()
+
+        asked = way.peer.send(HeartbeatRequest("g", 1, "m"), timeout_ms=20_000, read=read)
+        await place.until(lambda: way.peer.in_flight == 0 and way.peer.is_connected)
+        way.peer.close()
+        with pytest.raises(ConnectionError):
+            await asked
+        assert closed == [True]
+
+    place.run(main())
+
+
+def test_names_are_looked_up_beside_the_loop(place, monkeypatch):
+    """A name server that does not answer must not keep others waiting."""
+
+    async def main():
+        node = Node(place)
+        asked_for = []
+
+        async def looked_up(host, port, **options):
+            asked_for.append(host)
+            return [(0, 0, 0, "", ("127.0.0.1", 0))]
+
+        monkeypatch.setattr(place.loop, "getaddrinfo", looked_up, raising=False)
+        way = Way(place, ("node.example", node.address[1]))
+        assert (await way.ask(5)).throttle_time_ms == 5
+        assert asked_for == ["node.example"]
+        way.peer.close()
+
+    place.run(main())

@@ -2,8 +2,8 @@
 
 A leader's batch is checked (`records.validate` for clients), compared with its producer's state, given its
 offset and epoch in place, and written with one call; only then does anything in memory change. Large ones
-are checked by a thread and written in slices (`large_write`) first. A follower writes what its leader
-decided, after checking that the bytes are whole and continue the log.
+are checked by a thread and written in slices (`large_write`) first. What a follower writes is in
+`follower_append`.
 """
 
 from enum import Enum
@@ -13,11 +13,11 @@ from crc32c import crc32c
 
 from headrace.base.chunks import Buffer
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.errors import ApiError
 from headrace.base.large_memory import LARGE_BYTES
 from headrace.log.faults import fail_log, undo_write
 from headrace.log.large_write import LargeWrite, LargeWriteError, LogBusyError
-from headrace.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment
+from headrace.log.log_segment import LogSegment
 from headrace.log.log_segments import roll_to
 from headrace.log.producer_state_manager import NO_OFFSET, BatchMetadata, ProducerStateManager
 from headrace.log.time_index import ENTRY_BYTES
@@ -26,7 +26,6 @@ from headrace.records.batch import (
     MAGIC,
     BatchHeader,
     batches,
-    crc_matches,
     read_header,
     read_txn_marker,
     stamp,
@@ -165,7 +164,7 @@ def _write_large(
     written."""
     batch, header = produced.buffer, produced.header
     segment = _segment_for(log, header, len(batch), first_offset, leader_epoch, now_ms)
-    write = log.large_write or LargeWrite(log, produced)
+    write = log.large_write or LargeWrite(log, batch, produced)
     if not write.is_in_place(leader_epoch):
         if write.may_try:
             write.place(leader_epoch)
@@ -236,103 +235,6 @@ def apply_marker(log: "UnifiedLog", header: BatchHeader, batch: Buffer) -> None:
         except OSError as error:
             # Without the entry a reader would be shown aborted records: nothing here can be trusted any more.
             raise fail_log(log, error) from error
-
-
-# -- followers -----------------------------------------------------------------------------------------------
-
-
-def append_as_follower(log: "UnifiedLog", data: Buffer, *, now_ms: int) -> int:
-    """Write the whole batches of a fetched response, as their leader numbered them; the new end offset.
-
-    A batch that was cut at the end of the response is left out. ApiError where bytes are corrupt, or where
-    they do not continue the log.
-    """
-    view = memoryview(data)
-    found = _checked_batches(log, view)
-    if not found:
-        return log.log_end_offset
-    at, last = found[-1]
-    if log.segments.active.should_roll(
-        log.config,
-        batch_bytes=at + last.size,
-        last_offset=last.last_offset,
-        max_timestamp=max(header.max_timestamp for _, header in found),
-        now_ms=now_ms,
-    ):
-        _write_rolling(log, view, found, now_ms)
-    else:
-        _write_run(log, view[: at + last.size], found)
-    return log.log_end_offset
-
-
-def _write_rolling(log: "UnifiedLog", view: memoryview, found: Batches, now_ms: int) -> None:
-    """Write batches that do not all go to the active segment."""
-    run_at = run_end = 0
-    run: Batches = []
-    segment, run_bytes = log.segments.active, 0
-    for at, header in found:
-        if segment.should_roll(
-            log.config,
-            batch_bytes=run_bytes + header.size,
-            last_offset=header.last_offset,
-            max_timestamp=header.max_timestamp,
-            now_ms=now_ms,
-        ):
-            _write_run(log, view[run_at:run_end], run)
-            run, run_at, run_bytes = [], at, 0
-            segment = roll_to(log, _next_base(log, header), now_ms)
-        run.append((at - run_at, header))
-        run_end = at + header.size
-        run_bytes += header.size
-    _write_run(log, view[run_at:run_end], run)
-
-
-def _next_base(log: "UnifiedLog", header: BatchHeader) -> int:
-    """The log's end, so that segments have no gap between them and recovery sees a lost end; unless offsets
-    jump further than a segment can hold."""
-    far = header.last_offset - log.log_end_offset > RELATIVE_OFFSET_MAX
-    return header.base_offset if far else log.log_end_offset
-
-
-def _checked_batches(log: "UnifiedLog", view: memoryview) -> Batches:
-    try:
-        found = list(batches(view))
-    except InvalidBytesError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: {error}") from None
-    next_offset = log.log_end_offset
-    for at, header in found:
-        if not crc_matches(view, at, header):
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: a batch's CRC does not match")
-        if header.base_offset < next_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{log.topic_partition} ends at {next_offset}, a batch at {header.base_offset} cannot follow",
-            )
-        next_offset = header.next_offset
-    return found
-
-
-def _write_run(log: "UnifiedLog", chunk: memoryview, run: Batches) -> None:
-    """Write batches that go to one segment with one call, and take them in."""
-    if not run:
-        return
-    segment = log.segments.active
-    try:
-        segment.append((chunk,))
-    except OSError as error:
-        raise undo_write(log, error) from error
-    segment.note_batches(
-        [(header.size, header.last_offset, header.record_timestamp_max) for _, header in run]
-    )
-    log.log_end_offset = run[-1][1].next_offset
-    for at, header in run:
-        if header.leader_epoch != log.leader_epoch_cache.latest_epoch:
-            log.leader_epoch_cache.note(header.leader_epoch, header.base_offset)
-            log.leader_epoch_cache.reach_back_to(log.local_start_offset)
-        if header.producer_id >= 0 and header.is_control:
-            apply_marker(log, header, chunk[at : at + header.size])
-        else:
-            log.producer_state_manager.apply(header, chunk)
 
 
 # -- runs of plain requests ----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ They carry the offset and epoch that they will have, so after a crash they are a
 off, as after any other write. When all of them are there the batch is appended as every other (`append`),
 with all checks, but for the write.
 
+A follower's batches have their offset and epoch already, and go the same way (`follower_append`).
+
 Clients' batches for the same log wait meanwhile (`LogBusyError`). Whoever else changes the log, a marker, a
 roll, a truncation, need not know of this: the bytes are not where the end is any more, and are written
 again. After some times they are written at once.
@@ -14,6 +16,7 @@ again. After some times they are written at once.
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final
 
+from headrace.base.chunks import Buffer
 from headrace.base.errors import ApiError
 from headrace.log.disk import File
 from headrace.log.faults import fail_log, undo_write
@@ -49,21 +52,24 @@ class LargeWrite:
     """One batch behind the end of its log: `log.large_write` until it is appended or abandoned."""
 
     __slots__ = (
-        "_batch",
+        "_buffer",
         "_file",
         "_generation",
         "_leader_epoch",
         "_log",
         "_on_over",
         "_position",
+        "_produced",
         "_segment",
         "_tries",
         "_written",
     )
 
-    def __init__(self, log: "UnifiedLog", batch: ProducedBatch) -> None:
+    def __init__(self, log: "UnifiedLog", buffer: Buffer, produced: ProducedBatch | None) -> None:
+        """`produced` is a client's batch, which gets its place here; a leader's bytes stay as they are."""
         self._log = log
-        self._batch = batch
+        self._buffer = buffer
+        self._produced = produced
         self._segment: LogSegment | None = None
         self._file: File | None = None
         self._leader_epoch = self._generation = self._position = self._written = 0
@@ -78,7 +84,7 @@ class LargeWrite:
 
     def is_of(self, batch: ProducedBatch | None) -> bool:
         """Whether this is the batch that is being written."""
-        return batch is self._batch
+        return batch is not None and batch is self._produced
 
     def place(self, leader_epoch: int) -> None:
         """Where the log ends now, there shall the batch be."""
@@ -89,11 +95,12 @@ class LargeWrite:
         self._file = self._segment.file
         self._position, self._generation = self._segment.size, log.generation
         self._leader_epoch, self._written = leader_epoch, 0
-        stamp(self._batch.buffer, 0, base_offset=log.log_end_offset, leader_epoch=leader_epoch)
+        if self._produced is not None:
+            stamp(self._produced.buffer, 0, base_offset=log.log_end_offset, leader_epoch=leader_epoch)
 
     def slices(self) -> Generator[None, None, None]:
         """Write, a slice at a time; ends early where the log has changed. ApiError where the disk refuses."""
-        view = memoryview(self._batch.buffer)
+        view = memoryview(self._buffer)
         while self._written < len(view) and self._is_where_the_log_ends():
             piece = view[self._written : self._written + SLICE_BYTES]
             assert self._file is not None
@@ -105,16 +112,16 @@ class LargeWrite:
             yield
 
     def _refused(self, error: OSError) -> ApiError:
-        log, header = self._log, self._batch.header
+        log, produced = self._log, self._produced
         refusal = undo_write(log, error)
-        if header.producer_id >= 0:
-            log.producer_state_manager.refusals.note(header, refusal.code)
+        if produced is not None and produced.header.producer_id >= 0:
+            log.producer_state_manager.refusals.note(produced.header, refusal.code)
         return refusal
 
     def is_in_place(self, leader_epoch: int) -> bool:
         """Whether the batch lies where the log ends, as it must be there."""
         return (
-            self._written == len(self._batch.buffer)
+            self._written == len(self._buffer)
             and self._leader_epoch == leader_epoch
             and self._is_where_the_log_ends()
         )

@@ -10,13 +10,13 @@ high watermark is told from outside (`maybe_increment_high_watermark`): only rep
 Once the disk fails, `failure` is set and every call raises it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from headrace.base.chunks import Buffer
 from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
-from headrace.log import append, flush, log_segments, read, retention, truncation
+from headrace.log import append, flush, follower_append, log_segments, read, retention, truncation
 from headrace.log.append import AppendOrigin, LogAppendInfo
 from headrace.log.checkpoints import encode_partition_metadata
 from headrace.log.faults import fail_log, tell_damage
@@ -42,8 +42,8 @@ class UnifiedLog:
 
     __slots__ = (
         "__weakref__",
-        "_config",
         "cleaner_checkpoint",
+        "config",
         "copied_to",
         "failure",
         "folder",
@@ -91,7 +91,7 @@ class UnifiedLog:
         self.folder = folder
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.config = config
+        self.update_config(config)
         self.segments = segments
         self.leader_epoch_cache = leader_epoch_cache
         self.producer_state_manager = producer_state_manager
@@ -119,14 +119,9 @@ class UnifiedLog:
 
     # -- settings and identity -------------------------------------------------------------------------------
 
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's settings; assign to change them."""
-        return self._config
-
-    @config.setter
-    def config(self, config: TopicConfig) -> None:
-        self._config = config
+    def update_config(self, config: TopicConfig) -> None:
+        """The topic's settings have changed."""
+        self.config = config
         self.rules = ValidationRules.from_config(config)
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
@@ -188,7 +183,13 @@ class UnifiedLog:
         """Write the whole batches of a fetched response as they are; returns the new end offset."""
         if self.failure is not None:
             raise self.failure
-        return append.append_as_follower(self, data, now_ms=now_ms)
+        return follower_append.append_as_follower(self, data, now_ms=now_ms)
+
+    def append_as_follower_in_slices(self, data: Buffer, *, now_ms: int) -> Generator[None, None, None]:
+        """The same, a slice at a time; see `follower_append`."""
+        if self.failure is not None:
+            raise self.failure
+        yield from follower_append.append_in_slices(self, data, now_ms=now_ms)
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, unless it is empty."""
@@ -310,7 +311,7 @@ class UnifiedLog:
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` ask for a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
-        config = self._config
+        config = self.config
         return unflushed > 0 and (
             unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
         )

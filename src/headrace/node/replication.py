@@ -12,6 +12,7 @@ from headrace.base.internal_topics import REMOTE_LOG_TOPIC
 from headrace.metadata.image import MetadataImage
 from headrace.replication.drivers.alter_partition_manager import AlterPartitionManager, SendAlterPartition
 from headrace.replication.drivers.replica_fetcher_manager import ReplicaFetcherManager
+from headrace.replication.follower_log import Slices
 from headrace.replication.leader_endpoint import Request, Response
 from headrace.replication.leader_state import ReplicaContext
 from headrace.replication.partition import Partition
@@ -37,7 +38,7 @@ class PeerChannel:
         self._peer = peer
 
     def ask(
-        self, request: Request, *, timeout_ms: int, take: Callable[[Response], None]
+        self, request: Request, *, timeout_ms: int, take: Callable[[Response], Slices | None]
     ) -> "asyncio.Future[None]":
         api_key = schema_of(type(request)).api_key
         assert api_key is not None

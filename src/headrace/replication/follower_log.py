@@ -23,6 +23,7 @@ does
 """
 
 import logging
+from collections.abc import Generator
 from typing import Protocol
 
 from headrace.base.chunks import Buffer
@@ -38,6 +39,9 @@ from headrace.tiered.segment_metadata import RemoteLogSegmentMetadata
 
 logger = logging.getLogger(__name__)
 
+Slices = Generator[None, None, None]
+"""Work that is gone on with when its turn comes."""
+
 
 def process_partition_data(
     partition: Partition, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
@@ -45,12 +49,33 @@ def process_partition_data(
     """Append what the leader sent, and take on its high watermark and its log's start. ApiError where the
     records cannot be appended.
     """
-    log = partition.local_log()
     if len(records) >= HEADER_BYTES:
+        log = partition.local_log()
         _make_room_for(log, records, now_ms)
         log.append_as_follower(records, now_ms=now_ms)
-        partition.appended_as_follower(now_ms)
-        partition.metrics.replication_bytes_in += len(records)
+        _note_appended(partition, len(records), now_ms)
+    _take_leaders_word(partition, high_watermark, log_start_offset)
+
+
+def process_large_partition_data(
+    partition: Partition, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
+) -> Slices:
+    """The same in slices, for more than can be written in no time. Who goes through them looks between any
+    two whether the partition still follows."""
+    log = partition.local_log()
+    _make_room_for(log, records, now_ms)
+    yield from log.append_as_follower_in_slices(records, now_ms=now_ms)
+    _note_appended(partition, len(records), now_ms)
+    _take_leaders_word(partition, high_watermark, log_start_offset)
+
+
+def _note_appended(partition: Partition, size: int, now_ms: int) -> None:
+    partition.appended_as_follower(now_ms)
+    partition.metrics.replication_bytes_in += size
+
+
+def _take_leaders_word(partition: Partition, high_watermark: int, log_start_offset: int) -> None:
+    log = partition.local_log()
     moved = log.maybe_increment_high_watermark(high_watermark)
     if log_start_offset > log.log_start_offset:
         moved |= log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))

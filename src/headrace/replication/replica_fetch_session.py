@@ -36,19 +36,16 @@ class SentPosition(NamedTuple):
 class ReplicaFetchSession:
     """One session, from its opening until an error ends it."""
 
-    __slots__ = ("_changed", "_epoch", "id", "is_refused", "sent")
+    __slots__ = ("_changed", "_epoch", "id", "is_open", "is_refused", "sent")
 
     def __init__(self) -> None:
         self.id = 0
+        self.is_open = False
         self.is_refused = False
         """The leader has no room for it: every request names everything, and waits as usual."""
         self._epoch = 0
         self.sent: dict[Key, SentPosition] = {}
         self._changed: dict[Key, None] = {}
-
-    @property
-    def is_open(self) -> bool:
-        return self.id != 0
 
     def look_at(self, key: Key) -> None:
         """What is wanted of this partition may have changed."""
@@ -82,6 +79,7 @@ class ReplicaFetchSession:
         if not self.sent:
             # The leader forgets a session without partitions, and so do we.
             self.id = self._epoch = 0
+            self.is_open = False
             return False
         self._changed.clear()
         request.session_id, request.session_epoch = self.id, self._epoch
@@ -97,7 +95,7 @@ class ReplicaFetchSession:
         """The answer to a request that named everything."""
         self.is_refused = session_id == 0
         if session_id:
-            self.id, self._epoch = session_id, 1
+            self.id, self._epoch, self.is_open = session_id, 1, True
 
 
 def _partition(index: int, position: FetchPosition, partition_bytes: int) -> FetchPartition:

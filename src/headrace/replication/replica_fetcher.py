@@ -23,16 +23,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId
+from headrace.base.large_memory import LARGE_BYTES
 from headrace.replication.follower_log import (
     NoTails,
+    Slices,
     TailFinder,
     fetch_offset_and_truncate,
     is_empty_and_tiered,
+    process_large_partition_data,
     process_partition_data,
     start_behind_remote,
     truncate_to_leader,
@@ -246,34 +250,48 @@ class ReplicaFetcher:
             self._begin_session()
             self._pause_all(now_ms)
 
-    def take(self, asked: PendingFetch, response: Response, now_ms: int, wall_ms: int) -> None:
-        """An answer. `wall_ms` is the time of day, which logs keep."""
+    def take(self, asked: PendingFetch, response: Response, now_ms: int, wall_ms: int) -> Slices | None:
+        """An answer. `wall_ms` is the time of day, which logs keep. What is large is left for slices: it is
+        not asked for again before they are done, or given up."""
         self._now_ms = now_ms
         if not isinstance(response, FetchResponse):
             for followed, answer in lookup_results(response, asked.about):
                 if followed.is_current and self._followed.get(followed.key) is followed:
                     self._learn(followed, answer, wall_ms)
-            return
+            return None
         self._under_way.discard(asked.number)
         if asked.session is not self._session:
-            return
+            return None
         if response.error_code:
             was_open = self._session.is_open
             self._begin_session()
             # A session that is lost is opened again at once; one that cannot even be opened, after a while.
             if not was_open or ErrorCode(response.error_code) not in SESSION_ERRORS:
                 self._pause_all(now_ms)
-            return
+            return None
         self._failures = 0
         if not self._session.is_open:
             self._session.opened(response.session_id)
+        large = []
         for topic in response.responses:
             for data in topic.partitions:
-                self._take_partition(
-                    asked.number, (TopicId(topic.topic_id), data.partition_index), data, wall_ms
-                )
+                key = (TopicId(topic.topic_id), data.partition_index)
+                if data.records is not None and len(data.records) > LARGE_BYTES:
+                    large.append((key, data))
+                else:
+                    for _ in self._take_partition(asked.number, key, data, wall_ms):
+                        raise AssertionError("what is not large is done at once")
+        return self._take_large(asked.number, large, wall_ms) if large else None
 
-    def _take_partition(self, number: int, key: Key, data: PartitionData, wall_ms: int) -> None:
+    def _take_large(self, number: int, large: list[tuple[Key, PartitionData]], wall_ms: int) -> Slices:
+        self._under_way.add(number)  # else it would be asked for again meanwhile
+        try:
+            for key, data in large:
+                yield from self._take_partition(number, key, data, wall_ms)
+        finally:
+            self._under_way.discard(number)
+
+    def _take_partition(self, number: int, key: Key, data: PartitionData, wall_ms: int) -> Slices:
         followed, sent = self._followed.get(key), self._session.sent.get(key)
         if followed is None or sent is None or sent.number > number or not followed.is_current:
             return
@@ -290,12 +308,13 @@ class ReplicaFetcher:
             self._pause(followed)
             return
         try:
-            self._go_on(followed, data, wall_ms)
+            yield from self._go_on(followed, data, wall_ms)
             if log.log_start_offset != sent.position.log_start:
                 self._session.look_at(key)  # DeleteRecords waits to hear that it is done here too
         except ApiError as error:
-            self._tell_failure(followed, error)
-            self._pause(followed)
+            if self._followed.get(key) is followed:
+                self._tell_failure(followed, error)
+                self._pause(followed)
 
     def _tell_failure(self, followed: PartitionFetchState, error: ApiError) -> None:
         """Once, and then again after every so many attempts."""
@@ -311,7 +330,7 @@ class ReplicaFetcher:
             )
         logger.error(text, partition.topic_partition, partition.leader_id, end, error)
 
-    def _go_on(self, followed: PartitionFetchState, data: PartitionData, wall_ms: int) -> None:
+    def _go_on(self, followed: PartitionFetchState, data: PartitionData, wall_ms: int) -> Slices:
         """Take what the leader sent; ApiError where that cannot be."""
         partition = followed.partition
         diverging, records = data.diverging_epoch, data.records
@@ -326,13 +345,16 @@ class ReplicaFetcher:
             records = b""
         assert isinstance(records, bytes | memoryview), "records that came by the wire are one piece"
         size = len(records)
-        process_partition_data(
-            partition,
-            records,
-            high_watermark=data.high_watermark,
-            log_start_offset=data.log_start_offset,
-            now_ms=wall_ms,
-        )
+        leaders_word = {"high_watermark": data.high_watermark, "log_start_offset": data.log_start_offset}
+        if size <= LARGE_BYTES:
+            process_partition_data(partition, records, now_ms=wall_ms, **leaders_word)
+        else:
+            slices = process_large_partition_data(partition, records, now_ms=wall_ms, **leaders_word)
+            with closing(slices):
+                for _ in slices:
+                    yield
+                    if self._followed.get(followed.key) is not followed or not followed.is_current:
+                        return
         if followed.failures:
             logger.info("%s follows its leader again", partition.topic_partition)
         followed.failures = 0

@@ -160,7 +160,7 @@ class ReplicaManager:
         config = self._topic_config(name)
         for (topic, _), partition in self._partitions.items():
             if topic == name and partition.log is not None:
-                partition.log.config = config
+                partition.log.update_config(config)
 
     def _drop(self, topic: TopicImage, index: int) -> None:
         """The topic is deleted, or this replica of it moved to another node."""

@@ -99,7 +99,7 @@ class DelayedFetch:
         return self.bytes_read >= self.bytes_min and not (self.awaits_remote and self.bytes_read == 0)
 
     def keys(self) -> list[TopicPartition]:
-        return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions()]
+        return [TopicPartition(self._name(wanted), wanted.partition) for wanted in self.fetch.partitions]
 
     def attempt(self, expired: bool) -> FetchResponse | None:
         """Read again after something moved, or for the last time."""
@@ -110,7 +110,7 @@ class DelayedFetch:
     def read_all(self) -> list[Answer]:
         self.bytes_read = 0
         self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
-        return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions()]
+        return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions]
 
     def finish(self, answers: list[Answer]) -> FetchResponse:
         context = self.context

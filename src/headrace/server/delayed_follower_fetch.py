@@ -43,14 +43,14 @@ class DelayedFollowerFetch(DelayedFetch):
             TopicPartition(self._name(wanted), wanted.partition)
             if wanted.replica is None
             else wanted.replica.topic_partition
-            for wanted in self.fetch.partitions()
+            for wanted in self.fetch.partitions
         ]
 
     def read_all(self) -> list[Answer]:
         self.bytes_read = 0
         self.finds_any = self.is_urgent = False
         answers = []
-        for wanted in self.fetch.partitions():
+        for wanted in self.fetch.partitions:
             if self._is_quiet(wanted):
                 self.finds_any = True
             else:
@@ -72,7 +72,7 @@ class DelayedFollowerFetch(DelayedFetch):
 
     def _has_news(self) -> bool:
         """Whether a partition that was read has grown, or is not led here any more."""
-        for wanted in self.fetch.partitions():
+        for wanted in self.fetch.partitions:
             partition = wanted.replica
             if partition is not None:
                 log = partition.log

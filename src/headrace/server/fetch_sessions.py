@@ -21,7 +21,7 @@ How the Fetch handler uses it:
     fetch = parts.sessions.begin(request, version, now_ms, follower=is_follower)
     if isinstance(fetch, FetchResponse):
         return fetch                                   # the session is not what the client believes
-    for wanted in fetch.partitions():                  # in the order of fairness
+    for wanted in fetch.partitions:                    # in the order of fairness
         ... read wanted.topic or wanted.topic_id, wanted.partition from wanted.fetch_offset ...
     return fetch.finish([(wanted, PartitionData(...)), ...], now_ms)
 
@@ -211,14 +211,12 @@ class FetchSession:
 class FetchContext:
     """A fetch that stands alone: all that it wants is in its request, and all of it is answered."""
 
-    __slots__ = ("_wanted",)
+    __slots__ = ("_wanted", "partitions")
 
     def __init__(self, wanted: dict[PartitionKey, CachedPartition]) -> None:
         self._wanted = wanted
-
-    def partitions(self) -> list[CachedPartition]:
+        self.partitions = list(wanted.values())
         """What to read, in the order in which it should get its share of the reply."""
-        return list(self._wanted.values())
 
     def on_next_request(self, act: Callable[[], object]) -> None:
         """Have `act` called before the session's next request is taken in, if that comes before the reply."""

@@ -103,6 +103,9 @@ class Host:
     def own_name(self) -> str:
         return self.machine.address
 
+    def lookup(self, loop: object, host: str) -> None:
+        """Everybody knows everybody."""
+
     def listen(self, host: str, port: int, *, backlog: int) -> Listening:
         self._check_alive()
         if host not in (*_EVERY_ADDRESS, *_LOOPBACK, self.machine.name, self.machine.address):

@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from types import GeneratorType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from headrace.base.errors import InvalidBytesError
@@ -30,6 +31,7 @@ from headrace.transport.limits import MIB, ConnectionLimits
 from headrace.transport.network import Network, Socket
 from headrace.transport.receive_memory import ReceiveMemory
 from headrace.transport.secure_connection import SecureConnection
+from headrace.transport.serving_turns import ServingTurns
 from headrace.transport.throttling import client_throttles
 from headrace.transport.tls import TlsSocket, handshake
 from headrace.wire.framing import read_response, request_frame, response_correlation_id
@@ -69,6 +71,7 @@ class ClientConnection:
         client_id: str | None,
         limits: ConnectionLimits = CLIENT_LIMITS,
         on_close: Callable[[str], None] | None = None,
+        serving: ServingTurns | None = None,
     ) -> None:
         self._loop = loop
         self._client_id = client_id
@@ -88,6 +91,7 @@ class ClientConnection:
             "on_close": self._closed,
             "idle": IdleReaper(loop, limits.idle_ms_max),
             "limited_log": LimitedLog(loop.time, log, logging.INFO),
+            "serving": serving,
         }
         self._connection = (
             SecureConnection(loop, socket, **parts)
@@ -136,7 +140,9 @@ class ClientConnection:
         """Send a request; the future gives its response.
 
         `read` may turn the reply's frame (correlation id first) into the result in place, without the copy
-        that is made otherwise: the frame is gone when it returns.
+        that is made otherwise: the frame is gone when it returns. What takes long there may be a generator,
+        which yields between slices and returns the result: the frame stays until then, and nothing else is
+        read from the connection.
         """
         if self._held is not None:
             return self._ask_later(
@@ -234,6 +240,28 @@ class ClientConnection:
         except Exception as error:
             asked.future.set_exception(error)
             raise
+        if isinstance(result, GeneratorType):
+            connection.keep_frame()
+            connection.work_on(self._finish(asked, result))
+        else:
+            self._answer(asked, result)
+
+    def _finish(self, asked: _Asked, slices: Generator[Any, None, Any]) -> Generator[Any, None, None]:
+        """Go on with a reply that is read in slices. Where the connection ends first, there is no result."""
+        try:
+            self._answer(asked, (yield from slices))
+        except Exception as error:
+            if not asked.future.done():
+                asked.future.set_exception(error)
+            raise
+        finally:
+            slices.close()
+            if not asked.future.done():
+                asked.future.set_exception(ConnectionError(f"{self} ended while a reply was being read"))
+
+    def _answer(self, asked: _Asked, result: Any) -> None:
+        if asked.future.done():
+            return  # nobody waits for it any more
         if getattr(result, "throttle_time_ms", 0) > 0 and client_throttles(
             schema_of(asked.response).api_key, asked.version
         ):
@@ -288,22 +316,27 @@ async def connect(
     on_close: Callable[[str], None] | None = None,
     channel_builder: ChannelBuilder = PLAINTEXT,
     server_name: str = "",
+    serving: ServingTurns | None = None,
 ) -> ClientConnection:
     """Open a connection; OSError (TimeoutError among them) where that fails. `server_name` is who is meant to
     answer there, where `host` is only one of its addresses."""
+    server_name = server_name or host
+    address = network.lookup(loop, host)
+    if address is not None:
+        host = await asyncio.wait_for(address, timeout_ms / 1000)
     socket = network.connect(host, port)
     try:
         await _connected(loop, socket, timeout_ms)
         # The first use of a socket tells whether it is really connected.
         socket.send((b"",))
-        socket = channel_builder.client_socket(socket, server_name or host)
+        socket = channel_builder.client_socket(socket, server_name)
         if isinstance(socket, TlsSocket):
             await handshake(loop, socket, timeout_ms)
     except BaseException:
         socket.close()
         raise
     connection = ClientConnection(
-        loop, socket, memory=memory, client_id=client_id, limits=limits, on_close=on_close
+        loop, socket, memory=memory, client_id=client_id, limits=limits, on_close=on_close, serving=serving
     )
     try:
         await channel_builder.authenticate(connection)

@@ -290,7 +290,7 @@ class Connection:
             if self.closed or self._paused:
                 return
         serving = self._serving
-        if serving.is_crowded and (self._takes_long or self._is_bulk):
+        if (self._takes_long or self._is_bulk) and serving.is_crowded:
             self._queue_up(in_crowd=self._is_new or self._is_bulk)
             return
         began_ns = serving.monotonic_ns()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 
 from headrace.base.chunks import Buffer, FileSlice
 from headrace.transport.network import ListeningSocket, Network, Socket
@@ -21,6 +22,9 @@ class CountedNetwork:
 
     def listen(self, host: str, port: int, *, backlog: int) -> ListeningSocket:
         return self._network.listen(host, port, backlog=backlog)
+
+    def lookup(self, loop: asyncio.AbstractEventLoop, host: str) -> Awaitable[str] | None:
+        return self._network.lookup(loop, host)
 
     def connect(self, host: str, port: int) -> Socket:
         return _CountedSocket(self, self._network.connect(host, port))

@@ -4,7 +4,8 @@ A socket's `fileno()` goes to `loop.add_reader` / `loop.add_writer`. The real ne
 numbers and the simulated loop gives numbers of its own, so the code between cannot tell them apart.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from headrace.base.chunks import Buffer, FileSlice
@@ -62,6 +63,11 @@ class Network(Protocol):
 
     def listen(self, host: str, port: int, *, backlog: int) -> ListeningSocket:
         """Port 0 picks a free one; the result's `address` says which."""
+        ...
+
+    def lookup(self, loop: asyncio.AbstractEventLoop, host: str) -> Awaitable[str] | None:
+        """The address that a name stands for, OSError where there is none; None where `connect` takes it as
+        it is, without blocking."""
         ...
 
     def connect(self, host: str, port: int) -> Socket:

@@ -31,6 +31,7 @@ from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
 from headrace.transport.client_connection import ClientConnection, connect
 from headrace.transport.network import Network
 from headrace.transport.receive_memory import ReceiveMemory
+from headrace.transport.serving_turns import ServingTurns
 from headrace.transport.tls import TlsError
 from headrace.transport.versions import VersionTable, ask_versions
 from headrace.wire.apis import API
@@ -38,7 +39,8 @@ from headrace.wire.notation import schema_of
 
 Address = tuple[str, int]
 Read = Callable[[memoryview, int], Any]
-"""Makes a result of a reply's frame and version, in place: the frame is gone when it returns."""
+"""Makes a result of a reply's frame and version, in place: the frame is gone when it returns. What takes long
+is a generator that returns the result (`ClientConnection.ask`)."""
 
 # Nodes of one cluster are near each other: one that came back must be found within a fraction of a second.
 RECONNECT_MS: Final = (20, 500)
@@ -81,6 +83,8 @@ class NodeClient:
         self._on_lost = on_lost
         self._setup_ms = setup_ms
         self._channel_builder = channel_builder
+        # The loop's own time may stand still during a turn.
+        self._serving = ServingTurns(loop, clock.monotonic_ns)
         self._backoff = Backoff(*RECONNECT_MS, rng)
         self._held: deque[_Held] = deque()
         self._connection: ClientConnection | None = None
@@ -225,6 +229,7 @@ class NodeClient:
                     on_close=self._lost,
                     channel_builder=self._channel_builder,
                     server_name=address[0],
+                    serving=self._serving,
                 )
             except TlsError:
                 raise

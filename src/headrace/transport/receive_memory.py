@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from headrace.base.large_memory import Room, take_room
@@ -83,6 +84,13 @@ class _Held:
         self.moved_at = moved_at
 
 
+def _pooled_sizes(limits: ReceiveLimits) -> Iterator[int]:
+    size = limits.buffer_bytes
+    while size <= limits.buffer_bytes_expected_max:
+        yield size
+        size *= 2
+
+
 class ReceiveMemory:
     """One per process: lends buffers and counts what unfinished frames hold."""
 
@@ -91,8 +99,11 @@ class ReceiveMemory:
         self.limits = limits or ReceiveLimits()
         self.held_bytes = 0
         self.held_by_short_bytes = 0
+        self.is_short = False  # more is held than may be
+        self.stash_bytes_max = STASH_BYTES_MAX
+        """The largest rest of a frame that is copied out of its buffer."""
         self.spare_bytes = 0
-        self._spare: dict[int, list[ReceiveBuffer]] = {}
+        self._spare: dict[int, list[ReceiveBuffer]] = {size: [] for size in _pooled_sizes(self.limits)}
         self._holders: dict[Holder, _Held] = {}  # the stalest first
         self._by_address: dict[str, int] = {}
         self._waiting: dict[Holder, None] = {}
@@ -122,27 +133,10 @@ class ReceiveMemory:
     def give_back(self, buffer: ReceiveBuffer) -> None:
         """The buffer is free again: nothing may use a view of it from here on."""
         size = len(buffer.data)
-        if self.spare_bytes + size <= self.limits.spare_bytes_max and self._is_pooled_size(size):
-            self._spare.setdefault(size, []).append(buffer)
+        spare = self._spare.get(size)
+        if spare is not None and self.spare_bytes + size <= self.limits.spare_bytes_max:
+            spare.append(buffer)
             self.spare_bytes += size
-
-    def _is_pooled_size(self, size: int) -> bool:
-        base = self.limits.buffer_bytes
-        return (
-            size <= self.limits.buffer_bytes_expected_max
-            and size % base == 0
-            and (size // base).bit_count() == 1
-        )
-
-    @property
-    def stash_bytes_max(self) -> int:
-        """The largest rest of a frame that is copied out of its buffer."""
-        is_tight = self.held_bytes > self.limits.unfinished_bytes_max * TIGHT_FROM
-        return self.limits.buffer_bytes // 2 if is_tight else STASH_BYTES_MAX
-
-    @property
-    def is_short(self) -> bool:
-        return self.held_bytes > self.limits.unfinished_bytes_max
 
     def may_read(self, holder: Holder) -> bool:
         """Whether a connection may be read from; where not, it waits for `resume_for_memory`."""
@@ -177,6 +171,9 @@ class ReceiveMemory:
     def _count(self, holder: Holder, held: _Held, size: int, *, is_short: bool) -> None:
         by = size - held.size
         self.held_bytes += by
+        self.is_short = self.held_bytes > self.limits.unfinished_bytes_max
+        is_tight = self.held_bytes > self.limits.unfinished_bytes_max * TIGHT_FROM
+        self.stash_bytes_max = self.limits.buffer_bytes // 2 if is_tight else STASH_BYTES_MAX
         self.held_by_short_bytes += size * is_short - held.size * held.is_short
         held.size, held.is_short = size, is_short
         address = holder.peer[0]

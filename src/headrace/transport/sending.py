@@ -104,7 +104,7 @@ class Sending:
         self._on_sent = self._on_failed = _ignore  # or only garbage collection would find the connection
 
     def _on_writable(self) -> None:
-        if self._turns.are_wanted and self.outbox.size > self._limits.shared_turn_bytes_max:
+        if self.outbox.size > self._limits.shared_turn_bytes_max and self._turns.are_wanted:
             self._plan(has_room=True)
         else:
             self._send()
@@ -122,7 +122,8 @@ class Sending:
             # A fault of our own, told by the loop; the socket has room, so that it would come again at once.
             self._on_failed(repr(error))
             raise
-        self._plan(has_room=not outbox.is_blocked)
+        if outbox.size or self._watches:
+            self._plan(has_room=not outbox.is_blocked)
         self._on_sent(taken)
 
     def _plan(self, *, has_room: bool) -> None:

@@ -7,12 +7,13 @@ the load asks.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from headrace.base.chunks import Buffer, FileSlice
@@ -111,7 +112,8 @@ class SocketOptions:
 class SystemNetwork:
     """Listeners and connections of this machine, over IPv4 and IPv6.
 
-    Names are looked up as the system does it, which blocks: give addresses, or names that are known locally.
+    To listen at a name or connect to it looks it up as the system does, which blocks: who may not wait asks
+    `lookup` for the address first.
     """
 
     def __init__(self, options: SocketOptions | None = None) -> None:
@@ -143,6 +145,10 @@ class SystemNetwork:
             sock.close()
             raise
 
+    def lookup(self, loop: asyncio.AbstractEventLoop, host: str) -> Awaitable[str] | None:
+        """Asked of the system by a thread: a name server that is gone holds nobody else up."""
+        return None if _is_address(host) else _looked_up(loop, host)
+
     def connect(self, host: str, port: int) -> SystemSocket:
         family, _, _, _, address = _resolve(host, port, passive=False)
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -159,6 +165,19 @@ class SystemNetwork:
 def _resolve(host: str, port: int, *, passive: bool) -> Any:
     flags = socket.AI_PASSIVE if passive else 0
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        return False
+    return True
+
+
+async def _looked_up(loop: asyncio.AbstractEventLoop, host: str) -> str:
+    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
 
 
 def _plain_address(address: Any) -> tuple[str, int]:

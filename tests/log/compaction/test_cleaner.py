@@ -231,7 +231,7 @@ def test_the_last_batch_of_a_segment_stays_so_that_no_hole_opens(log):
         put(log, (b"a", b"%d" % number))
         log.roll(NOW_MS)
     put(log, (b"a", b"9"))
-    log.config = log.config.__class__(**{**_fields(log.config), "segment_bytes": 80})
+    log.update_config(log.config.__class__(**{**_fields(log.config), "segment_bytes": 80}))
     clean_log(log)
     assert keyed(log) == [(2, b"a", b"2"), (3, b"a", b"9")]
     assert [segment.next_offset() for segment in log.segments] == [1, 2, 3, 4]
@@ -409,7 +409,7 @@ def test_a_log_that_shall_not_be_compacted_any_more_keeps_what_it_has(logs):
         log_to_clean(log, NOW_MS), OffsetMap(4096, 0.9, (1, 2)), CleanerLimits(500, 500), now_ms=NOW_MS
     ).clean()
     piece = next_piece(work, next(work))
-    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
+    log.update_config(replace(log.config, cleanup_policy=frozenset({"delete"})))
     assert worth_cleaning(log, NOW_MS) is None
     assert not _end(work, piece).is_whole
     assert keyed(log) == before

@@ -106,7 +106,9 @@ async def test_a_damaged_log_is_set_aside_and_others_are_not(
     world.machine.disk.flip_bit(path, 100)
     damaged = world.machine.disk.read_file(path)
     for topic in ("bad", "good"):
-        world.log(topic).config = world.log("good").config.__class__(cleanup_policy=frozenset({"compact"}))
+        world.log(topic).update_config(
+            world.log("good").config.__class__(cleanup_policy=frozenset({"compact"}))
+        )
     await world.until(lambda: is_clean(world, "good"), "a clean log")
     await world.until(lambda: bool(world.node.log_cleaner.uncleanable), "a mark")
     assert list(world.node.log_cleaner.uncleanable) == [TopicPartition("bad", 0)]
@@ -174,7 +176,7 @@ async def test_a_round_ends_where_its_topic_shall_not_be_compacted_any_more(worl
     await fill(world, size=300)
     await world.until(lambda: bool(in_the_making(world)), "a segment in the making")
     log, before = world.log("t"), read_all(world.log("t"))
-    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    log.update_config(replace(log.config, cleanup_policy=frozenset({"delete"}), retention_ms=-1))
     await world.until(lambda: not in_the_making(world), "the end of the round")
     await world.pass_time(60_000)
     assert read_all(log) == before

@@ -3,7 +3,8 @@ own.
 
 Partitions are told with every change of theirs (`follow`) and go to the fetcher of their leader. A fetcher
 asks again as soon as it is answered; the leader makes it wait, not we. Answers are taken while their bytes
-still lie where they were received: what is appended was copied once, by the kernel.
+still lie where they were received: what is appended was copied once, by the kernel. What is large is
+appended in slices, as its connection's turns come.
 
 A fetcher without partitions ends, and its channel with it.
 """
@@ -18,6 +19,7 @@ from typing import Protocol
 
 from headrace.base.clock import Clock
 from headrace.base.ids import NO_LEADER
+from headrace.replication.follower_log import Slices
 from headrace.replication.leader_endpoint import PartitionFetchState, Request, Response
 from headrace.replication.partition import Partition
 from headrace.replication.replica_fetcher import FetchLimits, PendingFetch, ReplicaFetcher
@@ -33,10 +35,10 @@ class LeaderChannel(Protocol):
     """A way to another node."""
 
     def ask(
-        self, request: Request, *, timeout_ms: int, take: Callable[[Response], None]
+        self, request: Request, *, timeout_ms: int, take: Callable[[Response], Slices | None]
     ) -> asyncio.Future[None]:
-        """Have `take` called with the response, whose bytes are gone when it returns; then the future is
-        done. It fails where there is no response.
+        """Have `take` called with the response, whose bytes are gone when it returns, or when the slices
+        that it gives have been gone through; then the future is done. It fails where there is no response.
         """
         ...
 
@@ -179,10 +181,11 @@ class _FetcherDriver:
         )
         done.add_done_callback(lambda over: self._over(asked, over))
 
-    def _take(self, asked: PendingFetch, response: Response) -> None:
-        if not self._stopped:
-            clock = self._all._clock
-            self.core.take(asked, response, clock.monotonic_ms(), clock.now_ms())
+    def _take(self, asked: PendingFetch, response: Response) -> Slices | None:
+        if self._stopped:
+            return None
+        clock = self._all._clock
+        return self.core.take(asked, response, clock.monotonic_ms(), clock.now_ms())
 
     def _over(self, asked: PendingFetch, over: asyncio.Future[None]) -> None:
         error = asyncio.CancelledError() if over.cancelled() else over.exception()
