@@ -49,3 +49,15 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
     assert told["log.retention.hours"] == "24"
     assert told["ssl.keystore.password"] == "(hidden)"
     assert "log.segment.bytes" not in told
+
+
+def test_settings_without_effect_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    @simulated(settings={"num.network.threads": "9", "background.threads": "11"})
+    async def life(world: NodeWorld) -> None:
+        pass
+
+    with caplog.at_level(logging.INFO, "headrace"):
+        life()
+    told = [record for record in caplog.records if "have no effect" in record.getMessage()]
+    assert [each.levelname for each in told] == ["WARNING"]
+    assert "num.network.threads" in told[0].getMessage()

@@ -33,11 +33,12 @@ from headrace.log.file_names import (
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.producer_snapshots import decode_snapshot
+from headrace.node.announcements import settings_without_effect
 from headrace.raft.damage import refuse_damage
 from headrace.raft.metadata_log import read_bootstrap
 from headrace.raft.quorum_state import read_state
 from headrace.records.header import crc_matches
-from headrace.settings.broker_config import BrokerConfig, broker_setting
+from headrace.settings.broker_config import BrokerConfig
 
 DESCRIPTORS_MIN: Final = 10_000
 FREE_BYTES_MIN: Final = 1 << 30
@@ -64,10 +65,8 @@ def told_of_settings(warnings: list[str]) -> Iterator[Finding]:
 
 
 def _settings(config: BrokerConfig) -> Iterator[Finding]:
-    for name in sorted(config.static):
-        setting = broker_setting(name)
-        if setting is not None and setting.effect:
-            yield Finding("warning", name, f"it has no effect: {setting.effect}", "nothing, or take it out")
+    for name, why in settings_without_effect(config).items():
+        yield Finding("warning", name, f"it has no effect: {why}", "nothing, or take it out")
 
 
 def _descriptors() -> Iterator[Finding]:

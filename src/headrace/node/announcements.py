@@ -22,11 +22,20 @@ def tell_who_starts(config: BrokerConfig, cluster_id: str, store: LogManager) ->
     )
     told = ", ".join(f"{name}={value}" for name, value in different_settings(config))
     logger.info("settings that differ from the defaults: %s", told or "none")
+    idle = settings_without_effect(config)
+    if idle:
+        logger.warning("settings that have no effect: %s. `headrace doctor` says why.", ", ".join(idle))
 
 
 @cache
 def _version() -> str:
     return version("headrace")
+
+
+def settings_without_effect(config: BrokerConfig) -> dict[str, str]:
+    """Names of the file or command line that are known and do nothing here, and why each does not."""
+    found = ((name, broker_setting(name)) for name in sorted(config.static))
+    return {name: setting.effect for name, setting in found if setting is not None and setting.effect}
 
 
 def different_settings(config: BrokerConfig) -> list[tuple[str, str]]:
