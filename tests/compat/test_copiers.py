@@ -18,7 +18,7 @@ SEED = 74  # one is replaced, one killed, one frozen, and one killed again
 STRIKES = 4
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("client", ["confluent", pytest.param("franz", marks=pytest.mark.golang)])
 def test_the_copy_is_the_original(client: str, tmp_path: Path) -> None:
     if client == "franz":

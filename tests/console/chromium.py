@@ -21,7 +21,12 @@ from typing import Any, Self
 
 from tests.compat.clients.face import eventually
 
-ANSWER_S = 60.0
+ANSWER_S = 180.0
+WITHIN_S = 120.0
+
+
+class ProtocolError(Exception):
+    """Chromium refused a command: as a rule, the page that it was about is being replaced by another."""
 
 
 class Chromium:
@@ -92,7 +97,8 @@ class Chromium:
         self._send(json.dumps(command).encode() + b"\0")
         found = answer.get(timeout=ANSWER_S)
         del self._answers[number]
-        assert "error" not in found, f"{method}: {found['error']}"
+        if "error" in found:
+            raise ProtocolError(f"{method}: {found['error']}")
         return found["result"]
 
     def _send(self, data: bytes) -> None:
@@ -131,10 +137,25 @@ class Tab:
             self.problems.append(str(details.get("exception", {}).get("description", details["text"])))
         elif method == "Log.entryAdded" and given["entry"]["level"] == "error":
             entry = given["entry"]
-            self.problems.append(f"{entry['text']} {entry.get('url', '')}")
+            # A cluster that takes too long is told on the page, and it asks again.
+            if not (entry["source"] == "network" and "status of 50" in entry["text"]):
+                self.problems.append(f"{entry['text']} {entry.get('url', '')}")
 
     def go(self, url: str) -> None:
+        """Open another page; what is asked for from now on is asked of that one."""
+        self._leave()
         self.call("Page.navigate", url=url)
+        self.until("!window.leaving")
+
+    def reload(self) -> None:
+        """Open the same page anew."""
+        self._leave()
+        self.call("Page.reload")
+        self.until("!window.leaving")
+
+    def _leave(self) -> None:
+        """The old page answers until it is replaced: it is marked."""
+        self.js("window.leaving = true")
 
     def js(self, expression: str) -> Any:
         """What an expression of the page gives; a promise is waited for."""
@@ -144,9 +165,22 @@ class Tab:
         assert "exceptionDetails" not in found, (expression, found["exceptionDetails"])
         return found["result"].get("value")
 
-    def until(self, expression: str, within_s: float = 30.0) -> None:
+    def until(self, expression: str, within_s: float = WITHIN_S) -> None:
         """Wait until an expression is true."""
-        eventually(lambda: bool(self.js(expression)), expression, within_s)
+
+        def is_so() -> bool:
+            try:
+                return bool(self.js(expression))
+            except ProtocolError:
+                return False
+
+        eventually(is_so, lambda: f"{expression}; the page says: {self._words()}", within_s)
+
+    def _words(self) -> str:
+        try:
+            return str(self.js("document.body?.innerText.slice(0, 400)"))
+        except ProtocolError as error:
+            return str(error)
 
     def until_text(self, text: str) -> None:
         """Wait until the page shows a text."""

@@ -4,6 +4,7 @@ import pytest
 
 from headrace.controller.core import ControllerCore
 from headrace.controller.feature_control import UpgradeType, update_features
+from headrace.metadata.features import BOOTSTRAP_LEVELS
 from headrace.wire.schemas import metadata_records as wire
 from headrace.wire.schemas.update_features import (
     FeatureUpdateKey,
@@ -54,12 +55,7 @@ def update(
         ("group.version", 1, 7, "The controller does not support the given upgrade type."),
         ("kraft.version", 0, SAFE, "it is at 1 and never goes back"),
         ("kraft.version", 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
-        (
-            "streams.version",
-            1,
-            UPGRADE,
-            "update version 1 for feature streams.version. Local controller 1 does not support this feature.",
-        ),
+        ("streams.version", 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
     ],
 )
 def test_levels_that_cannot_be(name: str, level: int, kind: int, message: str) -> None:
@@ -113,12 +109,21 @@ def test_every_node_must_be_able_to_run_a_level() -> None:
     assert str(reply.error_message).endswith("Broker 2 does not support this feature.")
 
 
+def test_a_release_of_kafka_is_taken_as_a_whole() -> None:
+    """What `kafka-features upgrade --release-version 4.3` sends, streams groups among it."""
+    core = new_core(1)
+    core.image.kraft_version = 1
+    levels = BOOTSTRAP_LEVELS | {"streams.version": 1}
+    assert update(core, *((name, level, UPGRADE) for name, level in levels.items())).error_code == 0
+    assert core.image.features["streams.version"] == 1
+
+
 def test_a_level_that_came_with_kafkas_files_may_stay_and_go() -> None:
     core = new_core(1)
     core.replay([wire.FeatureLevelRecord(name="streams.version", feature_level=1)])
     assert update(core, ("streams.version", 1, UPGRADE)).error_code == 0
     assert update(core, ("streams.version", 0, SAFE)).error_code == 0
-    assert update(core, ("streams.version", 1, UPGRADE)).error_code == 95
+    assert update(core, ("streams.version", 1, UPGRADE)).error_code == 0
 
 
 def test_a_lower_metadata_version_is_fine_where_no_record_is_new() -> None:

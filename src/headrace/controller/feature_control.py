@@ -19,7 +19,6 @@ from headrace.metadata.features import (
     METADATA_VERSION,
     NEEDS_METADATA_VERSION,
     NEW_RECORDS_FROM,
-    NOT_SERVED,
     SUPPORTED,
 )
 from headrace.metadata.image import MetadataImage, MetadataRecord
@@ -154,8 +153,6 @@ def _check_metadata_version(level: int, current: int, direction: int) -> None:
 
 def _why_not(cluster: ClusterState, name: str, level: int) -> str | None:
     """The first node that cannot run a level, or None."""
-    if name in NOT_SERVED and level and level != cluster.image.features.get(name):
-        return _range_told(_local(cluster), _NOT_THERE)  # a level that came with Kafka's files may stay
     if name not in SUPPORTED:
         return _range_told(_local(cluster), _NOT_THERE)
     nodes = [(_local(cluster), SUPPORTED)]

@@ -27,7 +27,7 @@ SEATS: Final = 3
 SIZE: Final = 100
 AHEAD: Final = 3_000
 TRANSACTION_MS: Final = 3_000
-END_SECONDS: Final = 90.0
+END_SECONDS: Final = 180.0
 TURN_SECONDS: Final = 0.02
 
 

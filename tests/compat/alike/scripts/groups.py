@@ -242,8 +242,9 @@ async def _join(
     if not asked.done():
         session.write(f"{label}, JoinGroup v{version}", "waits")
         members = await session.get(DescribeGroupsRequest([group]))
-        for each in members.groups[0].members:
-            await session.get(leave(group, (each.member_id, each.group_instance_id)))
+        # All at once: with one after the other it would matter who is first, and Kafka's order is by chance.
+        everybody = [(each.member_id, each.group_instance_id) for each in members.groups[0].members]
+        await session.get(leave(group, *everybody))
     reply = await session.hear(f"{label}, JoinGroup v{version}", asked, version)
     if reply is not None and reply.member_id:
         known.append(Group(f"m{len(known)}", group, reply.member_id, reply.generation_id, instance))
