@@ -24,7 +24,8 @@ HEAD: Final = """\
 
 Names, defaults and meanings are Apache Kafka's. A broker reads them from a `server.properties` (`headrace start
 --config FILE`) or from `--set name=value`; topics, groups and running brokers take changes with `headrace config
-alter`. A name that does not exist and a value that does not fit are refused, with what would have been right.
+alter`. A value that does not fit is refused, with what would have been right. So is a name that does not exist on the
+command line; in a file it is a warning with the nearest known name, unless `--strict` is given.
 
 **Dynamic**: *no* needs a restart, *broker* can change on one running broker, *cluster* on all at once. **Here**
 says so where headrace takes a setting and nothing depends on it; where it is empty the setting does what it says.

@@ -1,35 +1,41 @@
 """All records of a topic, read to its end by a client that knows nothing of Spark."""
 
-import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from headrace.clients import Admin, Consumer, ConsumerRecord
+from tests.compat.clients.face import eventually
 
 MARKERS_S = 60
+PLAIN: Mapping[str, str] = MappingProxyType({})
 
 
-def await_markers(bootstrap_servers: str) -> None:
+def await_markers(bootstrap_servers: str, settings: Mapping[str, str] = PLAIN) -> None:
     """Until what was decided can be seen: brokers answer EndTxn first, and write the markers then. Apache
     Kafka's readers wait for some milliseconds, on a busy machine for longer.
     """
-    deadline = time.monotonic() + MARKERS_S
-    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    with Admin({**settings, "bootstrap.servers": bootstrap_servers}) as admin:
 
         def decided() -> set[str]:
             listed = admin.list_transactions(states=("PrepareCommit", "PrepareAbort"))
             return {each.transactional_id for each in listed}
 
         waiting = decided()
-        while waiting:
-            assert time.monotonic() < deadline, f"no markers after {MARKERS_S} s: {sorted(waiting)}"
-            time.sleep(0.02)
-            waiting &= decided()
+        eventually(
+            lambda: not waiting or not waiting & decided(), lambda: f"markers of {sorted(waiting)}", MARKERS_S
+        )
 
 
-def whole_topic(bootstrap_servers: str, topic: str) -> list[ConsumerRecord]:
-    """What a reader of committed records sees of all that is decided by now, by partition and offset."""
-    await_markers(bootstrap_servers)
+def whole_topic(
+    bootstrap_servers: str, topic: str, settings: Mapping[str, str] = PLAIN
+) -> list[ConsumerRecord]:
+    """What a reader of committed records sees of all that is decided by now, by partition and offset; of a
+    secure cluster one who logs in by these settings."""
+    await_markers(bootstrap_servers, settings)
     with Consumer(
-        bootstrap_servers=bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        {**settings, "bootstrap.servers": bootstrap_servers},
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
     ) as consumer:
         partitions = consumer.partitions_for(topic)
         ends = consumer.end_offsets(partitions)

@@ -16,7 +16,7 @@ from headrace.console.health import (
     FENCED,
     START_AND_LOOK,
     UNREACHABLE,
-    Trouble,
+    Diagnosis,
     lack_of_replicas,
     named_partitions,
     trouble_of_folder,
@@ -89,7 +89,7 @@ def _quorum(admin: Admin) -> Iterator[Finding]:
 
 def _partitions(admin: Admin, racks: Mapping[int, str | None]) -> Iterator[Finding]:
     names = [each.name for each in admin.list_topics()]
-    lacking: dict[Trouble, list[str]] = {}
+    lacking: dict[Diagnosis, list[str]] = {}
     together: list[str] = []
     for at in range(0, len(names), TOPICS_AT_ONCE):
         for topic in admin.describe_topics(names[at : at + TOPICS_AT_ONCE]):

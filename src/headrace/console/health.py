@@ -5,11 +5,11 @@ what they have in common. `headrace doctor` says the same of a cluster in the sa
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from headrace.clients import LogDirDescription, QuorumInfo, TopicPartitionInfo
+from headrace.clients import ActiveProducer, LogDirDescription, QuorumInfo, TopicPartitionInfo
 from headrace.console.cluster_picture import ClusterPicture
 
 FREE_SHARE_MIN: Final = 0.05
@@ -26,7 +26,7 @@ UNREACHABLE: Final = "start it; if it runs, correct its advertised.listeners, or
 Severity = Literal["error", "warning"]
 
 
-class Trouble(NamedTuple):
+class Diagnosis(NamedTuple):
     """What is wrong with something, and what to do: the console says it, and `headrace doctor`."""
 
     level: Severity
@@ -44,9 +44,15 @@ class HealthFinding(NamedTuple):
     link: str = ""
 
 
-def troubles(picture: ClusterPicture) -> list[HealthFinding]:
-    """All that is wrong, the worst first."""
-    found = [*_brokers(picture), *_folders(picture), *_quorum(picture), *_partitions(picture)]
+def troubles(picture: ClusterPicture, hanging: Iterable[ActiveProducer] = ()) -> list[HealthFinding]:
+    """All that is wrong, the worst first. `hanging` are transactions that nobody will end."""
+    found = [
+        *_brokers(picture),
+        *_folders(picture),
+        *_quorum(picture),
+        *_partitions(picture),
+        *_hanging(hanging),
+    ]
     return sorted(found, key=lambda each: (each.level != "error", each.where))
 
 
@@ -74,12 +80,12 @@ def _quorum(picture: ClusterPicture) -> Iterator[HealthFinding]:
             yield HealthFinding(*_at(where, trouble), "brokers")
 
 
-def _at(where: str, trouble: Trouble) -> tuple[Severity, str, str, str]:
+def _at(where: str, trouble: Diagnosis) -> tuple[Severity, str, str, str]:
     return trouble.level, where, trouble.what, trouble.advice
 
 
 def _partitions(picture: ClusterPicture) -> Iterator[HealthFinding]:
-    lacking: dict[Trouble, list[tuple[str, int]]] = {}
+    lacking: dict[Diagnosis, list[tuple[str, int]]] = {}
     for topic in picture.topics.values():
         for each in topic.partitions:
             if each.leader < 0 or each.is_under_replicated:
@@ -92,6 +98,18 @@ def _partitions(picture: ClusterPicture) -> Iterator[HealthFinding]:
         yield HealthFinding(*_at(named, trouble), link)
 
 
+def _hanging(hanging: Iterable[ActiveProducer]) -> Iterator[HealthFinding]:
+    places = sorted({each.partition for each in hanging})
+    if places:
+        yield HealthFinding(
+            "error",
+            named_partitions([str(each) for each in places]),
+            "a transaction hangs: no coordinator knows it, and readers of committed records wait behind it",
+            "abort it on the page of transactions, or with `headrace txn abort`",
+            "transactions",
+        )
+
+
 def _page_of(topic: str) -> str:
     return f"topics/{quote(topic, safe='')}"
 
@@ -99,9 +117,9 @@ def _page_of(topic: str) -> str:
 # -- what is wrong with one thing ----------------------------------------------------------------------------
 
 
-def trouble_of_folder(folder: LogDirDescription) -> Trouble | None:
+def trouble_of_folder(folder: LogDirDescription) -> Diagnosis | None:
     if folder.error:
-        return Trouble(
+        return Diagnosis(
             "error",
             f"the folder is offline: {folder.error}",
             "replace the disk, empty the folder, restart the broker: replicas fill it again",
@@ -113,24 +131,24 @@ def trouble_of_folder(folder: LogDirDescription) -> Trouble | None:
     if is_full:
         what = f"the disk is full: {what}, and writes are refused where there is no room"
     advice = "make room, lower retention.bytes, or move replicas with `headrace reassign`"
-    return Trouble("error" if is_full else "warning", what, advice)
+    return Diagnosis("error" if is_full else "warning", what, advice)
 
 
-def troubles_of_quorum(quorum: QuorumInfo, now_s: float, here: str) -> Iterator[tuple[str, Trouble]]:
+def troubles_of_quorum(quorum: QuorumInfo, now_s: float, here: str) -> Iterator[tuple[str, Diagnosis]]:
     """With the node that each is about. `here` is who has the clock that says `now_s`."""
     for each in quorum.members:
         where = f"node {each.node_id}"
         behind = quorum.high_watermark - each.log_end_offset
         if behind > QUORUM_LAG_MAX:
             what = f"it is {behind} records behind the metadata log"
-            yield where, Trouble("warning", what, "look at its log")
+            yield where, Diagnosis("warning", what, "look at its log")
         # The leader is always caught up, so it tells the time of its own clock.
         ahead_s = each.last_caught_up_ms / 1000 - now_s
         if each.node_id == quorum.leader_id and each.last_caught_up_ms > 0 and abs(ahead_s) > CLOCK_SLACK_S:
             side = "ahead of" if ahead_s > 0 else "behind"
             yield (
                 where,
-                Trouble(
+                Diagnosis(
                     "warning",
                     f"its clock is {abs(ahead_s):.0f} s {side} {here}'s",
                     "set the clock that is wrong (NTP): retention and time-outs of groups go by these times",
@@ -138,18 +156,18 @@ def troubles_of_quorum(quorum: QuorumInfo, now_s: float, here: str) -> Iterator[
             )
 
 
-def lack_of_replicas(partition: TopicPartitionInfo, least: int) -> Trouble:
+def lack_of_replicas(partition: TopicPartitionInfo, least: int) -> Diagnosis:
     """Of a partition without a leader, or with fewer in sync than it has; `least` is min.insync.replicas."""
     missing = sorted(set(partition.replicas) - set(partition.isr))
     brokers = f"broker{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
     if partition.leader < 0:
-        return Trouble("error", f"no leader: not in sync, or down: {brokers}", f"start {brokers}")
+        return Diagnosis("error", f"no leader: not in sync, or down: {brokers}", f"start {brokers}")
     # As brokers count: a topic with fewer replicas than the minimum needs all of them.
     advice = f"start {brokers}, or look at what is logged there"
     if len(partition.isr) < min(least, len(partition.replicas)):
         what = f"acks=all is refused: not in sync: {brokers}; min.insync.replicas is {least}"
-        return Trouble("error", what, advice)
-    return Trouble("warning", f"not in sync: {brokers}", advice)
+        return Diagnosis("error", what, advice)
+    return Diagnosis("warning", f"not in sync: {brokers}", advice)
 
 
 def named_partitions(partitions: list[str]) -> str:
