@@ -1,5 +1,6 @@
-"""What every command pays before it does anything."""
+"""What every command pays before it does anything, and what it says last."""
 
+import logging
 import re
 import subprocess
 import sys
@@ -23,3 +24,21 @@ def test_the_package_is_a_program_too() -> None:
         [sys.executable, "-m", "headrace", "-V"], capture_output=True, text=True, check=True
     )
     assert done.stdout == CliRunner().invoke(cli, ["-V"]).output
+
+
+def test_an_error_is_the_last_line_though_a_thread_writes_the_log() -> None:
+    """The handler of a node hands its lines to a thread; `flush` waits until they are written."""
+    asked: list[str] = []
+
+    class Slow(logging.Handler):
+        def flush(self) -> None:
+            asked.append("flush")
+
+    slow = Slow()
+    logging.root.addHandler(slow)
+    try:
+        done = CliRunner().invoke(cli, ["start", "--set", "no.such.setting=1"])
+    finally:
+        logging.root.removeHandler(slow)
+    assert done.exit_code != 0
+    assert asked

@@ -4,7 +4,7 @@ says, so that `python -m tests.security.advisories` takes it out and sees the te
 import pytest
 
 from tests.house.source import ROOT
-from tests.security.advisories import ADVISORIES, FAILED, Advisory, exit_code_without, tests_of
+from tests.security.advisories import ADVISORIES, FAILED, Advisory, exit_code_without, named_tests
 
 
 def _title(advisory: Advisory) -> str:
@@ -13,7 +13,7 @@ def _title(advisory: Advisory) -> str:
 
 @pytest.mark.parametrize("advisory", ADVISORIES, ids=_title)
 def test_the_advisory_has_its_test_and_its_check(advisory: Advisory) -> None:
-    assert tests_of(advisory), f"no test of {advisory.test} names {advisory.name}"
+    assert named_tests(advisory), f"no test of {advisory.test} names {advisory.name}"
     if advisory.module:
         text = (ROOT / "src/headrace" / advisory.module).read_text()
         assert text.count(advisory.written) == 1, f"{advisory.module}: {advisory.written!r} is not there once"

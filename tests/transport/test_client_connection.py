@@ -125,7 +125,7 @@ def test_a_reply_of_a_size_that_none_has_breaks_the_connection_at_once(place, si
         connection = await open_to(place, place.listen(lambda c, data: c.send((struct.pack(">i", size),))))
         tracemalloc.start()
         try:
-            with pytest.raises(ConnectionError):
+            with pytest.raises(ConnectionError, match=f"a frame of {size} bytes"):
                 await connection.ask(HeartbeatRequest(), 1, HeartbeatResponse)
             assert tracemalloc.get_traced_memory()[1] < 64 * MIB
         finally:

@@ -32,6 +32,11 @@ COMMANDS: Final = {
     "pipeline": ("headrace.cli.pipeline", "pipeline", "Derive feeds and tables from feeds with Spark."),
     "load": ("headrace.cli.load", "load", "Load a topic into Parquet, Delta or Iceberg with Spark."),
     "group": ("headrace.cli.group", "group", "List, describe, move and delete consumer groups."),
+    "share-group": (
+        "headrace.cli.share_group",
+        "share_group",
+        "List, describe, move and delete share groups (queues).",
+    ),
     "acl": ("headrace.cli.acl", "acl", "Add, list and remove access rules."),
     "user": ("headrace.cli.user", "user", "Make, list and remove users who log in with a password."),
     "token": ("headrace.cli.token", "token", "Make, list, renew and end delegation tokens."),
@@ -91,7 +96,10 @@ class LazyGroup(CommandGroup):
     def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.Abort):
+            _end_log_lines()
+            raise
+        except click.exceptions.Exit:
             raise
         except KeyboardInterrupt:
             # How `consume` and a node that still starts are ended: nothing to say about it.
@@ -99,7 +107,16 @@ class LazyGroup(CommandGroup):
         except Exception as error:
             if os.environ.get("HEADRACE_TRACEBACK") or getattr(error, "errno", None) == errno.EPIPE:
                 raise
+            _end_log_lines()
             raise click.ClickException(explain(error)) from error
+
+
+def _end_log_lines() -> None:
+    """A node's log lines are written by a thread: what is said last is why the command failed."""
+    import logging
+
+    for handler in logging.root.handlers:
+        handler.flush()
 
 
 def explain(error: Exception) -> str:
