@@ -12,6 +12,9 @@ from tests.compat.brokers import ApacheKafkaBroker
 EITHER = ["headrace", pytest.param("kafka", marks=pytest.mark.java)]
 """The systems to run a test with, as a fixture's parameters."""
 
+KAFKA_SLOWLY = ["headrace", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])]
+"""Where nothing of ours takes part with Apache Kafka: its tools work with it, and need not each time."""
+
 
 @contextmanager
 def running_kafka(

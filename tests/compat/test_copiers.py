@@ -19,7 +19,9 @@ STRIKES = 4
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("client", ["confluent", pytest.param("franz", marks=pytest.mark.golang)])
+@pytest.mark.parametrize(
+    "client", ["confluent", pytest.param("franz", marks=[pytest.mark.golang, pytest.mark.slow])]
+)
 def test_the_copy_is_the_original(client: str, tmp_path: Path) -> None:
     if client == "franz":
         try:

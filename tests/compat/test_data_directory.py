@@ -229,6 +229,7 @@ def test_a_directory_goes_from_apache_kafka_to_headrace_and_back(directory: Dire
         visit.check("lake")
 
 
+@pytest.mark.slow  # the way there and back has it in the middle
 def test_a_directory_born_in_headrace_is_started_by_apache_kafka(directory: Directory) -> None:
     visit = Visit(directory)
     with visit.under(directory.headrace()):

@@ -30,6 +30,7 @@ def _live(folder: Path, *, members: int, without: frozenset[str], seconds: float
     assert not outcome.violations, str(outcome)
 
 
+@pytest.mark.slow  # those of all kinds are in CI
 @pytest.mark.timeout(900)
 def test_members_from_pypi_share_groups_while_they_come_and_go(tmp_path: Path) -> None:
     _live(tmp_path, members=11, without=OUTSIDE, seconds=25, seed=4)

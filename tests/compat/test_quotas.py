@@ -14,7 +14,7 @@ from tests.compat import prepare
 from tests.compat.clients.external import Program
 from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
-from tests.compat.stock_kafka import EITHER, running_either
+from tests.compat.stock_kafka import KAFKA_SLOWLY, running_either
 
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
@@ -29,7 +29,7 @@ RECORDS, RECORD_BYTES = 2000, 1000
 Tool = Callable[..., str]
 
 
-@pytest.fixture(scope="module", params=EITHER)
+@pytest.fixture(scope="module", params=KAFKA_SLOWLY)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_either(request.param, tmp_path_factory, SETTINGS) as address:
         yield address
