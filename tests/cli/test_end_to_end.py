@@ -300,8 +300,9 @@ def test_a_node_says_when_it_is_ready_and_stops_in_order(tmp_path: Path, number:
     assert "the logs are closed" in lines[-1]
 
 
-def test_a_nodes_address_and_its_failure_as_json(tmp_path: Path) -> None:
-    node = start(tmp_path, "--json")
+def test_a_nodes_address_its_log_and_its_failure_as_json(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    node = start(tmp_path / "data", "--json", "--log-format", "json", "--log-file", str(log))
     assert node.stdout is not None
     (address,) = json.loads(node.stdout.readline())["ready"]
     again = start(tmp_path / "other", "--json", "--port", address.rpartition(":")[2])
@@ -309,8 +310,12 @@ def test_a_nodes_address_and_its_failure_as_json(tmp_path: Path) -> None:
     assert again.returncode == 1
     assert f"{address}: Address already in use" in error["message"]
     node.terminate()
-    node.communicate(timeout=90)
-    assert node.returncode == 0
+    _, said = node.communicate(timeout=90)
+    assert (node.returncode, said) == (0, "")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {each["level"] for each in lines} == {"INFO"}
+    assert "starts as node 1" in lines[0]["message"]
+    assert "the logs are closed" in lines[-1]["message"]
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

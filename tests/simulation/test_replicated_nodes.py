@@ -4,6 +4,8 @@ from, and what was acknowledged is there.
 
 import asyncio
 import errno
+import logging
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -209,6 +211,30 @@ def test_a_follower_that_is_gone_is_not_waited_for_after_a_while() -> None:
         assert gone not in script.in_sync()
 
     play(script, work)
+
+
+def test_who_goes_and_comes_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(3)
+
+    async def work() -> None:
+        await script.create()
+        gone = next(n for n in (1, 2, 3) if n != script.leader())
+        caplog.clear()
+        script.cluster.kill(gone)
+        await script.cluster.until(lambda: gone not in script.in_sync(), "it is out of sync")
+        await script.cluster.until(lambda: told(caplog, f"broker {gone} is fenced, "), "it is fenced")
+        await script.cluster.start(gone)
+        await script.cluster.until(lambda: script.in_sync() == {1, 2, 3}, "it is in sync again")
+        assert told(caplog, f"broker {gone} registers in epoch ")
+        assert told(caplog, f"broker {gone} is unfenced, ")
+        assert told(caplog, "ISRs? expand: t-0")
+
+    with caplog.at_level(logging.INFO, "headrace"):
+        play(script, work)
+
+
+def told(caplog: pytest.LogCaptureFixture, pattern: str) -> bool:
+    return any(re.search(pattern, each.getMessage()) for each in caplog.records)
 
 
 def test_too_few_in_sync_take_no_writes_and_lose_nothing() -> None:
