@@ -185,7 +185,6 @@ class Node:
             remote=remote,
         )
         self.parts = self._make_parts(remote)
-        self.parts.audit = new_audit_trail(self.config, world, self.image, self.parts.controller)
         self.metadata_publisher = BrokerMetadataPublisher(
             self._follow,
             loop=loop,
@@ -255,6 +254,7 @@ class Node:
             replica_alter_log_dirs_manager=replica_alter_log_dirs_manager,
             client_metrics=ClientMetricsManager(self.config, self._loop, world.rng),
             request_log=RequestLog(self._loop, slow_ms=self.config.int("headrace.slow.request.ms")),
+            audit=new_audit_trail(self.config, world, self.image, self._control.active),
             authorizer=authorizer_of(self.config),
             forwarded_once=ForwardedOnce(),
             quotas=quota_managers_of(self.config, world.clock, self._loop),
