@@ -77,6 +77,7 @@ class ClientConnection:
         self._client_id = client_id
         self._on_close = on_close
         self._asked: deque[_Asked] = deque()
+        self._being_read: _Asked | None = None  # in slices
         self._held: list[Callable[[], None]] | None = None
         self._holders: set[str] = set()
         self._throttled_until = 0.0
@@ -241,23 +242,21 @@ class ClientConnection:
             asked.future.set_exception(error)
             raise
         if isinstance(result, GeneratorType):
+            self._being_read = asked
             connection.keep_frame()
             connection.work_on(self._finish(asked, result))
         else:
             self._answer(asked, result)
 
     def _finish(self, asked: _Asked, slices: Generator[Any, None, Any]) -> Generator[Any, None, None]:
-        """Go on with a reply that is read in slices. Where the connection ends first, there is no result."""
+        """Go on with a reply that is read in slices; `_closed` tells where the connection ends first."""
         try:
             self._answer(asked, (yield from slices))
         except Exception as error:
             if not asked.future.done():
                 asked.future.set_exception(error)
             raise
-        finally:
-            slices.close()
-            if not asked.future.done():
-                asked.future.set_exception(ConnectionError(f"{self} ended while a reply was being read"))
+        self._being_read = None
 
     def _answer(self, asked: _Asked, result: Any) -> None:
         if asked.future.done():
@@ -292,6 +291,8 @@ class ClientConnection:
             self._timer.cancel()
             self._timer = None
         asked, self._asked = self._asked, deque()
+        if self._being_read is not None:
+            asked.appendleft(self._being_read)
         for one in asked:
             if not one.future.done():
                 one.future.set_exception(ConnectionError(f"{connection}: {reason}"))
