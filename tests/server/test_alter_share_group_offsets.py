@@ -1,5 +1,6 @@
 """AlterShareGroupOffsets moves the start of a share group that nobody uses."""
 
+import asyncio
 from typing import Any
 
 from headrace.base.error_codes import ErrorCode
@@ -45,4 +46,20 @@ async def test_a_group_can_be_placed_before_it_has_members(world: NodeWorld) -> 
     member = await ShareMember.connect(world)
     assert await alter(member.client, "t", 0, 1) == 0
     await member.join("t")
+    assert acquired(await member.fetch()) == [(1, 2, 1)]
+
+
+@simulated()
+async def test_who_joins_meanwhile_begins_where_it_was_told_too(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    await produce(world, "t", b"a", b"b", b"c", together=False)
+    member = await ShareMember.connect(world)
+    operator = await world.connect()
+    altering = asyncio.ensure_future(alter(operator, "t", 0, 1))
+    await world.pass_time(1)
+    await member.join("t")
+    assert await altering == 0
+    while not member.assigned:
+        await world.pass_time(500)
+        await member.heartbeat()
     assert acquired(await member.fetch()) == [(1, 2, 1)]

@@ -16,6 +16,17 @@ async def test_state_begins_anew_with_a_higher_epoch_only(world: NodeWorld) -> N
 
 
 @simulated()
+async def test_a_request_that_comes_twice_begins_nothing_anew(world: NodeWorld) -> None:
+    """Members may have accepted records meanwhile (seed 0 of the simulator's `share`)."""
+    state = await ShareState.connect(world)
+    assert await state.initialize(3, -1) == 0
+    assert await state.write(1, 20, (25, 26, 2, 1), state_epoch=3) == 0
+    assert await state.initialize(3, -1) == 0
+    found = await state.read(1)
+    assert (found.start_offset, state.batches(found)) == (20, [(25, 26, 2, 1)])
+
+
+@simulated()
 async def test_only_of_topics_that_there_are(world: NodeWorld) -> None:
     state = await ShareState.connect(world)
     state.topic_id = bytes(15) + b"x"

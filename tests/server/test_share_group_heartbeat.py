@@ -1,5 +1,8 @@
 """ShareGroupHeartbeat gives every member its partitions, and takes those away that are silent."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from headrace.base.error_codes import ErrorCode
@@ -50,6 +53,51 @@ async def test_more_members_than_partitions_read_the_same_ones(world: NodeWorld)
         for member in members:
             await member.heartbeat()
     assert [member.assigned for member in members] == [[(topic_id, 0)]] * 3
+
+
+@simulated(group_share_initialize_retry_interval_ms="1000")
+async def test_state_is_begun_once_however_many_join_and_wait(world: NodeWorld) -> None:
+    """A second request that comes late would begin anew what members have accepted records of."""
+    topic_id = await world.create_topic("t", 2)
+    asked: list[tuple[bytes, int]] = []
+    answers = []
+
+    def initialize_at(offsets: Any, state_epoch: int, done: Any) -> None:
+        asked.extend((key.topic_id, key.partition) for key in offsets)
+        answers.append(lambda: begin(offsets, state_epoch, done))
+
+    persister = world.node.parts.share_groups.persister
+    begin, persister.initialize_at = persister.initialize_at, initialize_at  # type: ignore[method-assign]
+    members = [await ShareMember.connect(world, member_id=f"m{number}") for number in range(3)]
+    joining = asyncio.ensure_future(members[0].join("t"))
+    for member in members[1:]:
+        await member.join("t")
+    await world.pass_time(1500)
+    await members[1].heartbeat()
+    assert asked == [(topic_id, 0), (topic_id, 1)]
+    answers.pop()()
+    await joining
+    await members[1].heartbeat()
+    assert members[0].assigned
+    assert members[1].assigned
+
+
+@simulated()
+async def test_what_was_begun_under_a_leadership_that_is_over_changes_nothing(world: NodeWorld) -> None:
+    """It knows an old group (seed 248 of the simulator's `share`)."""
+    topic_id = await world.create_topic("t", 2)
+    member = await ShareMember.connect(world)
+    await member.join("t")
+    groups = world.node.parts.groups
+    old, index = groups.shard_for("g"), groups.partition_of("g")
+    groups.runtime.unload(index)
+    groups.runtime.on_leadership_change(world.partition("__consumer_offsets", index))
+    await world.pass_time(100)
+    told: list[ErrorCode] = []
+    old.share.groups["g"].initialized.clear()
+    old.share.note_initialized("g", [(topic_id, 0)], told.append)
+    assert told == [ErrorCode.NOT_COORDINATOR]
+    assert groups.shard_for("g").share.groups["g"].initialized[topic_id].partitions == {0, 1}
 
 
 @simulated()

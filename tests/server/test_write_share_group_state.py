@@ -1,6 +1,10 @@
 """WriteShareGroupState keeps what a leader writes, over restarts and snapshots."""
 
+import pytest
+
 from headrace.base.error_codes import ErrorCode
+from headrace.coordinators.coordinator_shard import Done
+from headrace.coordinators.drivers.coordinator_runtime import CoordinatorRuntime
 from tests.server.node_world import NodeWorld, simulated
 from tests.server.share_state_requests import ShareState
 
@@ -42,3 +46,29 @@ async def test_a_snapshot_comes_after_some_updates_and_the_log_before_it_goes(wo
     again.topic_id = state.topic_id
     reply = await again.read(0)
     assert (reply.start_offset, again.batches(reply)) == (8, [(8, 10, 0, 8)])
+
+
+def test_nothing_goes_before_the_snapshots_behind_it_are_replicated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leads next may not have those (seed 251 of the simulator's `share`)."""
+    waiting: list[Done] = []
+
+    def when_committed(runtime: object, index: int, done: Done, *, asks_followers: bool = False) -> None:
+        waiting.append(done)
+
+    @simulated(
+        share_coordinator_snapshot_update_records_per_snapshot="0",
+        share_coordinator_state_topic_prune_interval_ms="1000",
+    )
+    async def prune(world: NodeWorld) -> None:
+        state = await ShareState.connect(world)
+        await state.initialize(0, 0)
+        assert await state.write(0, 1) == 0
+        monkeypatch.setattr(CoordinatorRuntime, "when_committed", when_committed)
+        logs = [world.log("__share_group_state", index) for index in range(2)]
+        await world.until(lambda: len(waiting) >= len(logs))
+        assert max(log.log_start_offset for log in logs) == 0
+        for done in waiting:
+            done(ErrorCode.NONE)
+        assert max(log.log_start_offset for log in logs) == 1
+
+    prune()

@@ -105,6 +105,7 @@ def sim(
     replication  the replicas of two partitions, message by message
     log          one partition on a disk that cannot be trusted
     compaction   keyed logs that are cleaned on such a disk
+    share        the same as cluster, with a share group in the place of the group
     tiers        tiered topics and a remote store that fails, on whole nodes
     attackers    the same as cluster, with clients that flood, stall and send garbage
     echo         the transport

@@ -133,6 +133,11 @@ class CoordinatorRuntime(Generic[S]):
     def loading(self) -> bool:
         return any(not context.active for context in self._contexts.values())
 
+    def partition_counts(self) -> dict[str, int]:
+        """How many partitions are in which of Kafka's states of a coordinator."""
+        active = sum(context.active for context in self._contexts.values())
+        return {"active": active, "loading": len(self._contexts) - active}
+
     def shard(self, partition: int) -> S:
         """The shard of this partition; ApiError says to look for another coordinator, or to wait."""
         context = self._contexts.get(partition)

@@ -60,6 +60,9 @@ class ShareCoordinator:
         self._image = image
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
+        self.writes = 0  # of states, for metrics
+        self.write_requests = 0
+        self.write_s = 0.0  # those requests took, in all
         self.runtime: CoordinatorRuntime[ShareCoordinatorShard] = CoordinatorRuntime(
             SHARE_STATE_TOPIC,
             SHARE,
@@ -120,7 +123,20 @@ class ShareCoordinator:
     def ask(self, request: Any, answer: Callable[[Any], None]) -> None:
         """Serve one of the five requests; `answer` is called with its response."""
         serve = _SERVED[type(request)]
+        if type(request) is write.WriteShareGroupStateRequest:
+            answer = self._timed(answer)
         _Serving(self, request, serve, answer).run()
+
+    def _timed(self, answer: Callable[[Any], None]) -> Callable[[Any], None]:
+        began = self._loop.time()
+
+        def timed(response: write.WriteShareGroupStateResponse) -> None:
+            self.write_requests += 1
+            self.write_s += self._loop.time() - began
+            self.writes += sum(not each.error_code for topic in response.results for each in topic.partitions)
+            answer(response)
+
+        return timed
 
     # --- upkeep ---
 
@@ -133,17 +149,25 @@ class ShareCoordinator:
         self._timers[setting] = self._loop.call_later(self._config.int(setting) / 1000, run)
 
     def _prune(self) -> None:
-        """Delete the log before what is still needed."""
+        """Delete the log before what is still needed, once that is replicated: until then whoever leads next
+        needs the snapshots before."""
         topic = self._image.topics_by_name.get(SHARE_STATE_TOPIC)
         for index in () if topic is None else topic.partitions:
             try:
                 offset = self.runtime.shard(index).prunable.offset()
-                partition = self._replicas.find(SHARE_STATE_TOPIC, index)
-                if partition.local_log().log_start_offset < offset <= partition.local_log().high_watermark:
-                    partition.delete_records(offset)
-            except ApiError as error:
-                if error.code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                    logger.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, index, error)
+            except ApiError:
+                continue  # led elsewhere, or loading: it is looked at again
+            self.runtime.when_committed(index, partial(self._prune_to, index, offset))
+
+    def _prune_to(self, index: int, offset: int, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE or self._stopped:
+            return
+        try:
+            partition = self._replicas.find(SHARE_STATE_TOPIC, index)
+            if partition.local_log().log_start_offset < offset <= partition.local_log().high_watermark:
+                partition.delete_records(offset)
+        except ApiError as failure:
+            logger.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, index, failure)
 
     def _snapshot_cold(self) -> None:
         interval_ms = self._config.int("share.coordinator.cold.partition.snapshot.interval.ms")
@@ -270,7 +294,7 @@ class _Serving:
 
 def _initialize(
     shard: ShareCoordinatorShard, key: SharePartitionKey, wish: initialize.PartitionData, result: Any
-) -> CoordinatorRecord:
+) -> CoordinatorRecord | None:
     return shard.initialize(key, wish.state_epoch, wish.start_offset)
 
 
@@ -326,6 +350,7 @@ _SERVED: dict[type[Any], _Served] = {
         initialize.PartitionResult,
         initialize.InitializeShareGroupStateResponse,
         _initialize,
+        reads=True,  # one that is sent again waits for what the first one wrote
     ),
     write.WriteShareGroupStateRequest: _Served(
         write.WriteStateResult, write.PartitionResult, write.WriteShareGroupStateResponse, _write

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
 from headrace.base.ids import NO_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from headrace.coordinators.coordinator_shard import CoordinatorRecord, Done
 from headrace.coordinators.group.classic.classic_group import ClassicGroupState
@@ -89,6 +90,22 @@ def within_metadata_limit(
 
 
 OFFSET_COMMIT_VERSION: Final = 4
+
+OFFSET_RECORD_BYTES: Final = 40
+"""An offset's record has more bytes than these and its names, however small its numbers are."""
+
+
+def check_batch_size(
+    group_id: str, commits: Sequence[tuple[object, OffsetToCommit]], batch_bytes_max: int
+) -> None:
+    """INVALID_COMMIT_OFFSET_SIZE where the log cannot take so many in one batch: before they are made into
+    records, which takes longer than to count them."""
+    least = OFFSET_RECORD_BYTES + len(group_id)
+    if len(commits) * least <= batch_bytes_max:
+        names = sum(len(each.topic_partition.topic) + len(each.metadata) for _, each in commits)
+        if len(commits) * least + names <= batch_bytes_max:
+            return
+    raise ApiError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
 
 def offset_record(group_id: str, commit: OffsetToCommit, now_ms: int) -> CoordinatorRecord:

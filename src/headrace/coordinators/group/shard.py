@@ -6,7 +6,7 @@ move the record brings it back. Requests reach both kinds through the GroupMetad
 through the OffsetMetadataManager.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.base.clock import Clock
 from headrace.base.error_codes import ErrorCode
@@ -58,12 +58,14 @@ class GroupCoordinatorShard:
         share_config: Callable[[str], ShareGroupConfig] = lambda group_id: ShareGroupConfig(),
         share_persister: SharePersister | None = None,
     ) -> None:
+        self._write_to_log = write
+        self._is_unloaded = False
         self.limits = limits
         self.group_metadata_manager = GroupMetadataManager(
             limits=limits.classic,
             clock=clock,
             timer=timer,
-            write=write,
+            write=self._write,
             new_uuid=new_uuid,
             image=image,
             group_config=group_config,
@@ -74,23 +76,30 @@ class GroupCoordinatorShard:
             image=image,
             clock=clock,
             timer=timer,
-            write=write,
+            write=self._write,
             group_config=share_config,
             members_on_node=members_on_node,
             is_taken=self._has_other_kind,
             persister=share_persister,
         )
-        self.share_offsets = ShareGroupOffsets(self.share, image, write)
+        self.share_offsets = ShareGroupOffsets(self.share, image, self._write)
         self.offsets = OffsetMetadataManager(
             self.group_metadata_manager,
             clock=clock,
             retention_ms=limits.offsets_retention_ms,
-            write=write,
+            write=self._write,
         )
         self.classic = self.group_metadata_manager.classic
         self.consumer = self.group_metadata_manager.consumer
         self._clock = clock
-        self._write = write
+
+    def _write(self, records: Sequence[CoordinatorRecord], done: Done, replay: bool) -> None:
+        """What was begun under a leadership that is over ends with it: others may have changed the groups
+        since, also when this node leads again."""
+        if self._is_unloaded:
+            done(ErrorCode.NOT_COORDINATOR)
+        else:
+            self._write_to_log(records, done, replay)
 
     # --- CoordinatorShard ---
 
@@ -123,6 +132,7 @@ class GroupCoordinatorShard:
         self.share.on_loaded()
 
     def on_unloaded(self) -> None:
+        self._is_unloaded = True
         self.consumer.on_unloaded()
         self.share.on_unloaded()
         for group_id in list(self.classic.groups):

@@ -77,12 +77,20 @@ class ShareCoordinatorShard:
 
     # --- requests ---
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> CoordinatorRecord:
-        """Begin the state of a share partition, or begin it again from another offset."""
+    def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int
+    ) -> CoordinatorRecord | None:
+        """Begin the state of a share partition, or begin it again from another offset, in a higher epoch.
+
+        In the same epoch it is the same request, sent again or late, and nothing is written: members may have
+        accepted records since. (Apache Kafka begins anew, and hands those out again.)
+        """
         self._check(key)
         known = self.states.get(key)
         if known is not None and state_epoch < known.state_epoch:
             raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
+        if known is not None and state_epoch == known.state_epoch:
+            return None
         now_ms = self._clock.now_ms()
         begun = ShareGroupOffset(
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,

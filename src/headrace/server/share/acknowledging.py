@@ -5,19 +5,25 @@ They are taken partition by partition, and answered when all of them are written
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import completer
 from headrace.base.ids import TopicId
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
 from headrace.server.authorizer import Operation, Resource, allows, is_configured, tell_denied
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, awaited
+from headrace.server.request_pieces import split
 from headrace.server.share.delayed_share_fetch import find_partition
 from headrace.server.share.share_partition import Acknowledgement, check_answers
 from headrace.server.share.share_partition_manager import SharePartitionManager
 from headrace.server.share.share_sessions import PartitionId
+from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics
 from headrace.wire.schemas.share_fetch import AcknowledgeType
 
 
@@ -76,6 +82,15 @@ def answers_of(topics: Iterable[Any]) -> Answers:
     }
 
 
+def answers_in_slices(request: Any) -> Slices[Answers]:
+    """The same of a request that names many partitions."""
+    answers: Answers = {}
+    for piece, _ in split(request, ("topics", "partitions"), SLICE_ITEMS):
+        answers.update(answers_of(piece.topics))
+        yield
+    return answers
+
+
 def renews_any(answers: Mapping[PartitionId, list[Acknowledgement]]) -> bool:
     return any(AcknowledgeType.RENEW in each.types for batches in answers.values() for each in batches)
 
@@ -91,9 +106,12 @@ def acknowledge_all(
 ) -> None:
     """Take them all; `done` may be called at once."""
     outcomes: Outcomes = {}
+    by_partition: dict[PartitionId, BrokerTopicMetrics] = {}
 
     def note(partition_id: PartitionId, error: ErrorCode, message: str | None) -> None:
         outcomes[partition_id] = AcknowledgeOutcome(error, message)
+        if error is not ErrorCode.NONE and partition_id in by_partition:
+            by_partition[partition_id].failed_share_acknowledgement_requests += 1
         if len(outcomes) == len(answers):
             done(outcomes)
 
@@ -105,8 +123,32 @@ def acknowledge_all(
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             check_answers(batches)
             partition = find_partition(context, partition_id)
+            metrics = by_partition[partition_id] = partition.metrics
+            metrics.total_share_acknowledgement_requests += 1
             led = manager.find_loaded(SharePartitionKey(group_id, *partition_id), partition)
         except ApiError as error:
             note(partition_id, error.code, error.message)
         else:
             manager.acknowledge(led, member_id, batches, lambda *told, at=partition_id: note(at, *told))
+
+
+def acknowledge_in_slices(
+    context: RequestContext,
+    manager: SharePartitionManager,
+    group_id: str,
+    member_id: str,
+    answers: Answers,
+    may_read: Callable[[bytes], bool],
+) -> Slices[Outcomes]:
+    """The same of many partitions."""
+    under_way: list[Future[Outcomes]] = []
+    left = iter(answers.items())
+    while some := dict(islice(left, SLICE_ITEMS)):
+        outcomes: Future[Outcomes] = context.parts.loop.create_future()
+        acknowledge_all(context, manager, group_id, member_id, some, may_read, completer(outcomes))
+        under_way.append(outcomes)
+        yield
+    told: Outcomes = {}
+    for outcomes in under_way:
+        told.update((yield from awaited(outcomes)))
+    return told

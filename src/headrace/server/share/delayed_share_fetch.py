@@ -17,10 +17,12 @@ from headrace.coordinators.share.share_coordinator_shard import SharePartitionKe
 from headrace.log.unified_log import UnifiedLog
 from headrace.replication.partition import Partition
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, at_once
 from headrace.server.share.log_batches import LogBatches, Piece
 from headrace.server.share.share_partition import Limits
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager
 from headrace.server.share.share_sessions import PartitionId, ShareSession
+from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics
 from headrace.wire.schemas.share_fetch import AcquiredRecords, PartitionData, ShareFetchRequest
 
 RECORD_LIMIT: Final = 1
@@ -70,14 +72,22 @@ class DelayedShareFetch:
 
     def attempt(self, expired: bool) -> Found | None:
         """Acquire what there is; None where that is nothing, and there is time left."""
+        return at_once(self.attempt_in_slices(expired))
+
+    def attempt_in_slices(self, expired: bool) -> Slices[Found | None]:
+        """The same of many partitions."""
         found: Found = {}
-        if self._context.peer.is_gone or not self._manager.sessions.is_open(self._session):
-            return found  # nobody would answer for what was acquired
+        if self._is_over():
+            return found
         if not expired and self._request.min_bytes > 1 and self._readable() < self._request.min_bytes:
             return None
         self._bytes_left = min(self._request.max_bytes, self._context.parts.fetch_bytes_max)
         self._records_left, self._bytes_read = self._request.max_records, 0
-        for partition_id in list(self._session.partitions):
+        for number, partition_id in enumerate(list(self._session.partitions), 1):
+            if not number % SLICE_ITEMS:
+                yield
+                if self._is_over():
+                    return {}  # what was acquired is released
             data = self._read_one(partition_id)
             if data is not None:
                 found[partition_id] = data
@@ -85,6 +95,10 @@ class DelayedShareFetch:
             return None
         self._session.to_end([each for each, data in found.items() if data.acquired_records])
         return found
+
+    def _is_over(self) -> bool:
+        """Whether nobody would answer for what is acquired."""
+        return self._context.peer.is_gone or not self._manager.sessions.is_open(self._session)
 
     def _readable(self) -> int:
         """How many bytes could be acquired now."""
@@ -102,14 +116,19 @@ class DelayedShareFetch:
 
     def _read_one(self, partition_id: PartitionId) -> PartitionData | None:
         """Records or an error; None where there is no news."""
+        metrics: BrokerTopicMetrics | None = None
         try:
             if not self._may_read(partition_id[0]):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            metrics = find_partition(self._context, partition_id).metrics
+            metrics.total_share_fetch_requests += 1
             led = self._find(partition_id)
             if led is None or not self._may_acquire(led):
                 return None
             return self._acquire(led, partition_id)
         except ApiError as error:
+            if metrics is not None:
+                metrics.failed_share_fetch_requests += 1
             return PartitionData(partition_id[1], error.code, error.message)
 
     def _find(self, partition_id: PartitionId) -> LedSharePartition | None:

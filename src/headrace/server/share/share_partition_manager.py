@@ -9,7 +9,7 @@ next, all of it in one.
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from headrace.base.clock import Clock
@@ -32,6 +32,7 @@ from headrace.server.share.share_partition import (
     changes_of,
 )
 from headrace.server.share.share_sessions import ShareSessionCache
+from headrace.telemetry.metrics.share_group_metrics import ShareGroupMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,13 @@ class _Write(NamedTuple):
 class LedSharePartition:
     """A share partition in use: the machine, the partition it reads, and what is to be written."""
 
-    __slots__ = ("core", "is_fenced", "partition", "under_way", "waiting")
+    __slots__ = ("core", "is_fenced", "lock_timeouts", "partition", "under_way", "waiting")
 
     def __init__(self, core: SharePartition, partition: Partition) -> None:
         self.core = core
         self.partition = partition
         self.is_fenced = False
+        self.lock_timeouts = 0  # records whose lock ended without an answer
         self.under_way = False
         self.waiting: list[_Write] = []
 
@@ -86,6 +88,7 @@ class SharePartitionManager:
         purgatory: Purgatory,
     ) -> None:
         self.sessions = ShareSessionCache(sessions_max)
+        self.metrics = ShareGroupMetrics()
         self.configs = configs
         self._persister = persister
         self._clock = clock
@@ -101,6 +104,14 @@ class SharePartitionManager:
         self._stopped = True
         self._locks.clear()
         self._led.clear()
+
+    def __iter__(self) -> Iterator[LedSharePartition]:
+        return iter(self._led.values())
+
+    @property
+    def loading(self) -> int:
+        """How many share partitions are being loaded."""
+        return len(self._loading)
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
         return self.configs.of(group_id)
@@ -133,6 +144,7 @@ class SharePartitionManager:
     def _load(self, key: SharePartitionKey, partition: Partition) -> None:
         epoch = self._loading[key] = partition.leader_epoch
         self._drop(key)
+        began = self._loop.time()
 
         def heard(state: PersistedState | ErrorCode) -> None:
             if self._loading.get(key) != epoch:
@@ -142,6 +154,7 @@ class SharePartitionManager:
                 if isinstance(state, ErrorCode):
                     raise ApiError(state)
                 self._loaded(key, partition, epoch, state)
+                self.metrics.partition_load_ms.observe((self._loop.time() - began) * 1000)
             except ApiError as error:
                 self._failed[key] = error.code
             self._purgatory.notify(key)
@@ -191,6 +204,7 @@ class SharePartitionManager:
         """Take a member's answers; `done` when they are written, or were refused."""
         config = self.configs.of(led.core.key.group_id)
         until_ms = self._clock.monotonic_ms() + config.lock_duration_ms
+        answers = list(answers)
         try:
             transition = led.core.acknowledge(
                 member_id,
@@ -201,6 +215,8 @@ class SharePartitionManager:
         except ApiError as error:
             done(error.code, error.message)
             return
+        for answer in answers:
+            self.metrics.note_acknowledged(*answer)
         if not transition:
             self._locks.add(led, until_ms)
             done(ErrorCode.NONE, None)
@@ -246,7 +262,9 @@ class SharePartitionManager:
         if led.is_fenced or self._stopped:
             return
         limit = self.configs.of(led.core.key.group_id).delivery_count_limit
-        self._take_back(led, led.core.expire(self._clock.monotonic_ms(), limit))
+        expired = led.core.expire(self._clock.monotonic_ms(), limit)
+        led.lock_timeouts += sum(map(len, expired))
+        self._take_back(led, expired)
         deadline_ms = led.core.next_deadline_ms()
         if deadline_ms is not None:
             self._locks.add(led, max(deadline_ms, self._clock.monotonic_ms() + 1))

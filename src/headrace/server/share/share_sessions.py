@@ -59,6 +59,11 @@ class ShareSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions they read, all of them together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(self, group_id: str, member_id: str, connection: object) -> ShareSession:
         """Begin a session; one that the member had is forgotten."""
         key = (group_id, member_id)

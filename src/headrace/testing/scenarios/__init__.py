@@ -12,6 +12,7 @@ from headrace.testing.scenarios import (
     node,
     quorum,
     replication,
+    share,
     tiers,
 )
 from headrace.testing.world import World
@@ -27,5 +28,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "node": node.play,
     "quorum": quorum.play,
     "replication": replication.play,
+    "share": share.play,
     "tiers": tiers.play,
 }

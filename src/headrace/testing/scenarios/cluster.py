@@ -25,7 +25,7 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import AsyncAdmin
 from headrace.clients.errors import ClientError
 from headrace.testing.conditions import Conditions
-from headrace.testing.machine import SimulatedMachine, Surroundings
+from headrace.testing.machine import Program, SimulatedMachine, Surroundings
 from headrace.testing.nemesis import NETWORK, Nemesis, Trouble
 from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.scenarios.cluster_clients import (
@@ -188,9 +188,12 @@ class ClusterRun:
         operator.retire()
         for writer in self.writers:
             self.world.machine(writer.name).boot(writer.run)
-        for number, member in enumerate(self.members):
-            self.world.keep_running(self.world.machine(f"member{number}"), member.run)
+        for number, program in enumerate(self.member_programs()):
+            self.world.keep_running(self.world.machine(f"member{number}"), program)
         operator.boot(self.operator.run)
+
+    def member_programs(self) -> list[Program]:
+        return [member.run for member in self.members]
 
     async def _create_topic(self, own: Surroundings) -> None:
         async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
@@ -256,7 +259,8 @@ class ClusterRun:
 
     def _victims(self) -> list[SimulatedMachine]:
         nodes = [self.cluster.machine(node_id) for node_id in self.cluster.ids]
-        names = [writer.name for writer in self.writers] + [f"member{n}" for n in range(MEMBERS)]
+        members = [f"member{n}" for n in range(len(self.member_programs()))]
+        names = [writer.name for writer in self.writers] + members
         # Nodes are struck three times as often as clients.
         return [*nodes, *nodes, *nodes, *(self.world.machine(name) for name in names)]
 

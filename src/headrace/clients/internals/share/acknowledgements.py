@@ -4,7 +4,7 @@
 offset, and sent as ranges: one type for a run of records with the same answer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.base.ids import TopicPartition
 from headrace.clients.errors import ClientError
@@ -21,29 +21,37 @@ class Delivered:
         self._open: dict[TopicPartition, dict[int, None]] = {}
         self._answers: Answers = {}
 
-    def give(self, partition: TopicPartition, offset: int) -> None:
-        self._open.setdefault(partition, {})[offset] = None
+    def give(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        self._open.setdefault(partition, {}).update(dict.fromkeys(offsets))
 
     @property
     def is_any_open(self) -> bool:
         """Whether the program has yet to answer for a record."""
         return any(self._open.values())
 
-    def answer(self, partition: TopicPartition, offset: int, kind: int) -> None:
-        """ClientError for a record that the program does not hold."""
+    def answer(self, places: Mapping[TopicPartition, Iterable[int]], kind: int) -> None:
+        """ClientError where the program does not hold one of these; then none of them is answered."""
         if kind == AcknowledgeType.GAP:
             raise ClientError("a gap is where there is no record: accept, release, reject or renew this one")
-        if offset not in self._open.get(partition, {}):
-            raise ClientError(
-                f"offset {offset} of {partition} is not held here: it was not polled, or is answered for"
-            )
-        if kind != AcknowledgeType.RENEW:
-            del self._open[partition][offset]
-        self._answers.setdefault(partition, {})[offset] = int(kind)
+        for partition, offsets in places.items():
+            held = self._open.get(partition, {})
+            for offset in offsets:
+                if offset not in held:
+                    raise ClientError(
+                        f"offset {offset} of {partition} is not held here: it was not polled, or is "
+                        "answered for"
+                    )
+        for partition, offsets in places.items():
+            self._answers.setdefault(partition, {}).update(dict.fromkeys(offsets, int(kind)))
+            if kind != AcknowledgeType.RENEW:
+                for offset in offsets:
+                    self._open[partition].pop(offset, None)  # a table may name it twice
 
-    def answer_gap(self, partition: TopicPartition, offset: int) -> None:
-        """Said without the program, which never sees it."""
-        self._answers.setdefault(partition, {})[offset] = int(AcknowledgeType.GAP)
+    def answer_gaps(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """Said without the program, which never sees them."""
+        gaps = dict.fromkeys(offsets, int(AcknowledgeType.GAP))
+        if gaps:
+            self._answers.setdefault(partition, {}).update(gaps)
 
     def release_undelivered(self, partition: TopicPartition, offset: int) -> None:
         """A record that the program is not given."""

@@ -9,17 +9,18 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from headrace.base.error_codes import ErrorCode
+from headrace.base.error_codes import RETRIABLE, ErrorCode
 from headrace.base.ids import NO_LEADER, NO_TOPIC_ID, TopicPartition
 from headrace.clients.config import ClientConfig
 from headrace.clients.errors import ClientError, ClosedError, RefusedError, TimedOutError, UnreachableError
-from headrace.clients.internals.consumer.completed_fetch import CompletedFetch, ConsumerRecord, Deserializer
+from headrace.clients.internals.consumer.completed_fetch import Deserializer
 from headrace.clients.internals.environment import ClientEnvironment
 from headrace.clients.internals.network_client import NetworkClient, Use
 from headrace.clients.internals.share.acknowledgements import Answers, Delivered
+from headrace.clients.internals.share.acquired_fetch import AcquiredFetch, AcquiredRange
 from headrace.clients.internals.share.leader_session import CLOSE, LeaderSession, acknowledge_topics, renews
 from headrace.clients.internals.share.share_membership_manager import ShareMembershipManager
 from headrace.records.columns.row_fields import Headers
@@ -28,6 +29,8 @@ from headrace.wire.schemas.share_fetch import AcknowledgeType, PartitionData, Sh
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _LOST_SESSION: Final = frozenset(
     {
         ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -35,15 +38,9 @@ _LOST_SESSION: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-_OLD_PICTURE: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-    }
-)
+# Another leader has it, or this one is not ready: for a group that begins by_duration, Apache Kafka has no
+# offset until there is a record of that time.
+_PASSING: Final = (RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_ID}) - {ErrorCode.CORRUPT_MESSAGE}
 _ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 
 
@@ -63,7 +60,28 @@ class ShareRecord(NamedTuple):
 Outcome = dict[TopicPartition, ClientError | None]
 """What became of answers: None where they were taken."""
 
+
+class _HeldColumns(Protocol):
+    """What is read of a fetch as columns (`tables.HeldColumns`, which needs pyarrow)."""
+
+    @property
+    def batches(self) -> list[Any]: ...
+    @property
+    def offsets(self) -> list[int]: ...
+    @property
+    def gaps(self) -> set[int]: ...
+
+
+ReadColumns = Callable[[AcquiredFetch], _HeldColumns]
 OnCommit = Callable[[Mapping[TopicPartition, ClientError | None]], object]
+
+
+class _NotHandedOutError(ClientError):
+    """The next record cannot be handed out; the poll that says so passes it over."""
+
+    def __init__(self, text: str, pass_over: Callable[[], object]) -> None:
+        super().__init__(text)
+        self.pass_over = pass_over
 
 
 class ShareConsumerCore:
@@ -89,8 +107,9 @@ class ShareConsumerCore:
         self.on_commit: OnCommit | None = None
         self.lock_timeout_ms: int | None = None
         """How long a record is held for this member, as the leader said last."""
+        self._records_max = config.int("max.poll.records")  # of the last poll: what else came would be held
         self._sessions: dict[int, LeaderSession] = {}
-        self._waiting: deque[ShareRecord | ClientError] = deque()
+        self._waiting: deque[AcquiredFetch] = deque()
         self._failure: ClientError | None = None
         self._is_old = False  # the picture of who leads
         self._news = asyncio.Event()
@@ -104,6 +123,15 @@ class ShareConsumerCore:
 
     async def poll(self, timeout_ms: float, max_records: int | None) -> list[ShareRecord]:
         """Records that are held for this member from now on."""
+        count = self._records_max = max_records or self._config.int("max.poll.records")
+        return await self._poll(timeout_ms, lambda: self._hand_out(count))
+
+    async def poll_batches(self, timeout_ms: float, read: ReadColumns) -> list[Any]:
+        """All that has arrived, as `read` makes it of each fetch."""
+        self._records_max = self._config.int("max.poll.records")
+        return await self._poll(timeout_ms, lambda: self._hand_out_columns(read))
+
+    async def _poll(self, timeout_ms: float, hand_out: Callable[[], list[T]]) -> list[T]:
         self._check_open()
         if not self.membership.topics:
             raise ClientError("nothing is subscribed to: call subscribe([...]) before poll()")
@@ -114,8 +142,8 @@ class ShareConsumerCore:
             if (failure := self._failure) is not None:
                 self._failure = None
                 raise failure
-            if rows := self._hand_out(max_records or self._config.int("max.poll.records")):
-                return rows
+            if found := hand_out():
+                return found
             self._news.clear()
             await self._fetch_everywhere()
             left_ms = deadline - self._environment.now_ms()
@@ -125,12 +153,13 @@ class ShareConsumerCore:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._news.wait(), left_ms / 1000)
 
-    def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+    def acknowledge(self, places: Mapping[TopicPartition, Sequence[int]], kind: AcknowledgeType) -> None:
+        """All of these, or none where one is not held."""
         self._check_open()
         if not self._is_explicit:
             message = "acknowledge() is for share.acknowledgement.mode=explicit: now the next poll accepts"
             raise ClientError(message)
-        self.delivered.answer(partition, offset, kind)
+        self.delivered.answer(places, kind)
 
     async def commit(self) -> Outcome:
         """Send what was answered, and what the leaders say of it."""
@@ -179,55 +208,71 @@ class ShareConsumerCore:
     def _hand_out(self, count: int) -> list[ShareRecord]:
         rows: list[ShareRecord] = []
         while self._waiting and len(rows) < count:
-            head = self._waiting[0]
-            if isinstance(head, ClientError):
+            try:
+                row = self._next_row(self._waiting[0])
+            except _NotHandedOutError as error:
                 if rows:
                     break  # with the next poll
+                error.pass_over()
+                raise
+            if row is None:
                 self._waiting.popleft()
-                raise head
-            self._waiting.popleft()
-            self.delivered.give(TopicPartition(head.topic, head.partition), head.offset)
-            rows.append(head)
+            else:
+                rows.append(row)
         return rows
+
+    def _next_row(self, fetch: AcquiredFetch) -> ShareRecord | None:
+        """None where the program has all of a fetch."""
+        try:
+            self.delivered.answer_gaps(fetch.partition, fetch.decode())
+        except ClientError as error:
+            raise _NotHandedOutError(str(error), self._waiting.popleft) from error
+        assert fetch.rows is not None, "it was decoded"
+        if not fetch.rows:
+            return None
+        record, delivery_count = fetch.rows[0]
+        try:
+            key = record.key if self._key is None or record.key is None else self._key(record.key)
+            value = record.value if self._value is None or record.value is None else self._value(record.value)
+        except Exception as error:
+            what = f"the record at offset {record.offset} of {fetch.partition}"
+            told = f"{what} cannot be deserialized, and is released: {error}"
+            raise _NotHandedOutError(told, lambda: self._release_first(fetch)) from error
+        fetch.rows.popleft()
+        self.delivered.give(fetch.partition, [record.offset])
+        return ShareRecord(*record[:4], key, value, record.headers, delivery_count)
+
+    def _release_first(self, fetch: AcquiredFetch) -> None:
+        assert fetch.rows, "it has a row that cannot be handed out"
+        self.delivered.release_undelivered(fetch.partition, fetch.rows.popleft()[0].offset)
+
+    def _hand_out_columns(self, read: ReadColumns) -> list[Any]:
+        batches: list[Any] = []
+        while self._waiting:
+            fetch = self._waiting[0]
+            try:
+                columns = read(fetch)
+            except ClientError:
+                if batches:
+                    break  # with the next poll
+                self._waiting.popleft()
+                raise
+            self._waiting.popleft()
+            self.delivered.give(fetch.partition, columns.offsets)
+            self.delivered.answer_gaps(fetch.partition, columns.gaps)
+            batches += columns.batches
+        return batches
 
     def _take_records(self, partition: TopicPartition, data: PartitionData) -> None:
-        """Records of an answer, by the ranges that were acquired; where there is none, a gap is said."""
-        if not data.acquired_records:
-            return
-        ranges = deque(
-            (each.first_offset, each.last_offset, each.delivery_count) for each in data.acquired_records
-        )
-        rows = {row.offset: row for row in self._rows(partition, data, ranges[0][0])}
-        for first, last, delivery_count in ranges:
-            for offset in range(first, last + 1):
-                row = rows.get(offset)
-                if row is None:
-                    self.delivered.answer_gap(partition, offset)
-                else:
-                    self._take_row(partition, row, delivery_count)
-
-    def _rows(self, partition: TopicPartition, data: PartitionData, position: int) -> list[ConsumerRecord]:
-        fetched = CompletedFetch(
-            partition,
-            data.records,  # type: ignore[arg-type]  # read as a view of the frame
-            checks_crc=self._config.bool("check.crcs"),
-        )
-        rows: list[ConsumerRecord] = []
-        while (decoded := fetched.next_rows(position)) is not None:
-            rows += decoded.rows
-            position = decoded.end
-        return rows
-
-    def _take_row(self, partition: TopicPartition, row: ConsumerRecord, delivery_count: int) -> None:
-        try:
-            key = row.key if self._key is None or row.key is None else self._key(row.key)
-            value = row.value if self._value is None or row.value is None else self._value(row.value)
-        except Exception as error:
-            self.delivered.release_undelivered(partition, row.offset)
-            what = f"the record at offset {row.offset} of {partition}"
-            self._waiting.append(ClientError(f"{what} cannot be deserialized, and is released: {error}"))
-            return
-        self._waiting.append(ShareRecord(*row[:4], key, value, row.headers, delivery_count))
+        """Records of an answer, by the ranges that were acquired."""
+        ranges = [
+            AcquiredRange(each.first_offset, each.last_offset, each.delivery_count)
+            for each in data.acquired_records
+        ]
+        if ranges:
+            records: Any = data.records  # read as a view of the frame
+            checks_crc = self._config.bool("check.crcs")
+            self._waiting.append(AcquiredFetch(partition, records, ranges, checks_crc=checks_crc))
 
     # Fetching
 
@@ -295,6 +340,9 @@ class ShareConsumerCore:
         session.known = set(wanted)
         self.lock_timeout_ms = reply.acquisition_lock_timeout_ms or self.lock_timeout_ms
         self._take_reply(reply, answers)
+        if self._is_old:
+            self._news.set()  # what came of other partitions need not wait
+            await self._client.pause(self._client.retry.wait_ms(1))
 
     def _fetch_request(
         self, session: LeaderSession, wanted: set[TopicPartition], answers: Answers
@@ -309,8 +357,8 @@ class ShareConsumerCore:
             max_wait_ms=0 if is_renewal else config.int("fetch.max.wait.ms"),
             min_bytes=0 if is_renewal else config.int("fetch.min.bytes"),
             max_bytes=0 if is_renewal else config.int("fetch.max.bytes"),
-            max_records=0 if is_renewal else config.int("max.poll.records"),
-            batch_size=config.int("max.poll.records"),
+            max_records=0 if is_renewal else self._records_max,
+            batch_size=self._records_max,
             share_acquire_mode=_ACQUIRE_MODES[config.str("share.acquire.mode")],
             is_renew_ack=is_renewal,
             topics=topics,
@@ -321,6 +369,7 @@ class ShareConsumerCore:
         metadata = self._client.metadata
         metadata.learn_endpoints((each.node_id, each.host, each.port) for each in reply.node_endpoints)
         outcome: Outcome = dict.fromkeys(answers)
+        refused: ClientError | None = None
         for topic in reply.responses:
             name = metadata.names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -330,17 +379,21 @@ class ShareConsumerCore:
                     outcome[partition] = RefusedError(
                         data.acknowledge_error_code, f"acknowledge {partition}", told
                     )
-                self._take_partition(partition, data)
+                refused = self._take_partition(partition, data) or refused
         self._tell(outcome)
+        if refused is not None:
+            raise refused
 
-    def _take_partition(self, partition: TopicPartition, data: PartitionData) -> None:
+    def _take_partition(self, partition: TopicPartition, data: PartitionData) -> ClientError | None:
+        """What the program must hear of it, once the others of the reply are taken."""
         code = ErrorCode(data.error_code)
         if code is ErrorCode.NONE:
             self._take_records(partition, data)
-        elif code in _OLD_PICTURE:
+        elif code in _PASSING:
             self._is_old = True
         else:
-            raise RefusedError(code, f"cannot fetch {partition}", data.error_message)
+            return RefusedError(code, f"cannot fetch {partition}", data.error_message)
+        return None
 
     async def _refused(self, session: LeaderSession, answers: Answers, error: RefusedError) -> None:
         self._lose(session, answers, error)

@@ -8,7 +8,7 @@ that sends no heartbeat for its session timeout is removed.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -103,6 +103,8 @@ class ShareGroupManager:
         self.group_config = group_config
         self._members_on_node = members_on_node
         self._is_taken = is_taken
+        self.beginning: set[SharePartitionKey] = set()
+        """Whose state is being begun, from the decision to the share coordinator's answer."""
 
     @property
     def groups(self) -> dict[str, ShareGroup]:
@@ -170,16 +172,19 @@ class ShareGroupManager:
         after = update.reconcile(updated.id)
         self._schedule_session_timeout(group.id, after.id)
 
+        def begun_or_not(error: ErrorCode) -> None:
+            self._go_on(group.id, after.id, had, answer, error)
+
         def written(error: ErrorCode) -> None:
             now = self.groups.get(group.id)
+            if error is not ErrorCode.NONE or now is None:
+                self.beginning.difference_update(keys_of(group.id, begun))
             if error is not ErrorCode.NONE:
                 if now is not None:
                     now.needs_metadata_refresh = True
                 answer(ShareGroupHeartbeatResponse(error_code=error, error_message=error.name))
             elif begun and now is not None:
-                self._initialize(
-                    now, begun, update.epoch, lambda: self._go_on(group.id, after.id, had, answer)
-                )
+                self._initialize(now, begun, update.epoch, begun_or_not)
             else:
                 answer(self._reply(now or group, after, had))
 
@@ -191,8 +196,13 @@ class ShareGroupManager:
         if (now := self.groups.get(group.id)) is not None and now.assignment_epoch == update.assignment_epoch:
             now.assigned_at_ms = assigned_at_ms
 
-    def _go_on(self, group_id: str, member_id: str, had: Partitions | None, answer: Answer) -> None:
+    def _go_on(
+        self, group_id: str, member_id: str, had: Partitions | None, answer: Answer, error: ErrorCode
+    ) -> None:
         """State was begun, or could not be: give the member what there is now."""
+        if error is not ErrorCode.NONE:
+            answer(ShareGroupHeartbeatResponse(error_code=error, error_message=error.name))
+            return
         group = self.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
@@ -237,24 +247,31 @@ class ShareGroupManager:
     # --- the state of share partitions ---
 
     def _begin_state(self, update: "_Update") -> list[PartitionId]:
-        """The partitions that need state now. What was asked for and did not come is asked for again."""
+        """The partitions that need state now. What was asked for and did not come is asked for again, but not
+        before that is known: a request that came later would begin anew what is read already."""
         group, now_ms = update.group, self._clock.monotonic_ms()
         since_ms = group.initializing_since_ms
         is_late = since_ms is None or now_ms >= since_ms + self.group_config(group.id).initialize_retry_ms
-        wanted = update.without_state(or_initializing=is_late)
-        if wanted and self.persister is not None:
-            update.note_initializing(wanted)
-            return wanted
-        return []
+        wanted = [
+            each
+            for each in update.without_state(or_initializing=is_late)
+            if SharePartitionKey(group.id, *each) not in self.beginning
+        ]
+        if not wanted or self.persister is None:
+            return []
+        update.note_initializing(wanted)
+        self.beginning.update(keys_of(group.id, wanted))
+        return wanted
 
     def _initialize(
-        self, group: ShareGroup, partitions: Sequence[PartitionId], epoch: int, done: Callable[[], None]
+        self, group: ShareGroup, partitions: Sequence[PartitionId], epoch: int, done: Done
     ) -> None:
         group_id = group.id
         group.initializing_since_ms = self._clock.monotonic_ms()
-        keys = {SharePartitionKey(group_id, *each): UNINITIALIZED for each in partitions}
+        keys = keys_of(group_id, partitions)
 
         def heard(outcomes: Outcomes) -> None:
+            self.beginning.difference_update(keys)
             begun = [
                 (TopicId(key.topic_id), key.partition) for key in outcomes if outcomes[key] is ErrorCode.NONE
             ]
@@ -264,10 +281,10 @@ class ShareGroupManager:
                     group_id,
                     len(keys) - len(begun),
                 )
-            self.note_initialized(group_id, begun, lambda error: done())
+            self.note_initialized(group_id, begun, done)
 
         assert self.persister is not None
-        self.persister.initialize_at(keys, epoch, heard)
+        self.persister.initialize_at(dict.fromkeys(keys, UNINITIALIZED), epoch, heard)
 
     def note_initialized(self, group_id: str, begun: Sequence[PartitionId], done: Done) -> None:
         """Share partitions have their state: they can be given out from now on."""
@@ -384,6 +401,10 @@ class ShareGroupManager:
         """Topics changed: every group looks at them again with its next heartbeat."""
         for group in self.groups.values():
             group.needs_metadata_refresh = True
+
+
+def keys_of(group_id: str, partitions: Iterable[PartitionId]) -> list[SharePartitionKey]:
+    return [SharePartitionKey(group_id, *each) for each in partitions]
 
 
 class _Update:

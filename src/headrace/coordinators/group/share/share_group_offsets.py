@@ -15,7 +15,12 @@ from headrace.base.ids import TopicId
 from headrace.coordinators.coordinator_shard import CoordinatorRecord
 from headrace.coordinators.group.share.records import group_epoch_record, state_partition_record
 from headrace.coordinators.group.share.share_group import PartitionId, ShareGroup, TopicWithState
-from headrace.coordinators.group.share.share_group_manager import Outcomes, ShareGroupManager, Write
+from headrace.coordinators.group.share.share_group_manager import (
+    Outcomes,
+    ShareGroupManager,
+    Write,
+    keys_of,
+)
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
 from headrace.metadata.image import MetadataImage
 
@@ -41,17 +46,22 @@ class ShareGroupOffsets:
             self._record(group, initializing=_with(group.initializing, offsets, self._name_of)),
         ]
 
+        keys = keys_of(group_id, offsets)
+        self._manager.beginning.update(keys)  # a member that joins meanwhile begins nothing of it anew
+
         def heard(outcomes: Outcomes) -> None:
+            self._manager.beginning.difference_update(keys)
             told = _told(outcomes)
             begun = [each for each, error in told.items() if error is ErrorCode.NONE]
             self._manager.note_initialized(group_id, begun, lambda error: done(_failed(told, error)))
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE or self._manager.persister is None:
+                self._manager.beginning.difference_update(keys)
                 done(_failed(dict.fromkeys(offsets, ErrorCode.NONE), error))
             else:
-                keys = {SharePartitionKey(group_id, *each): offset for each, offset in offsets.items()}
-                self._manager.persister.initialize_at(keys, epoch, heard)
+                wanted = dict(zip(keys, offsets.values(), strict=True))
+                self._manager.persister.initialize_at(wanted, epoch, heard)
 
         self._write(records, written, True)
 

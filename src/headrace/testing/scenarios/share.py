@@ -1,0 +1,125 @@
+"""A share group on a whole cluster whose members, leaders and coordinators fail (KIP-932).
+
+The nodes, producers and operator of `cluster`, with its faults and its rules, and a share group in the place
+of the group: more members than partitions, each of which may be killed, paused and cut off. What must hold of
+the group is in `share_rules`. When the faults have stopped the group must get to the end of the queue; then
+every leader of it is killed, and the ones that take over must find it empty.
+"""
+
+import random
+from typing import Any, Final
+
+from headrace.base.ids import NO_LEADER, TopicPartition
+from headrace.clients import AsyncAdmin
+from headrace.testing.machine import Program, Surroundings
+from headrace.testing.scenarios.cluster import NODES, SMALL_FETCHES, ClusterRun
+from headrace.testing.scenarios.cluster_clients import GROUP, surroundings
+from headrace.testing.scenarios.cluster_rules import partition_in
+from headrace.testing.scenarios.share_clients import ShareMember
+from headrace.testing.scenarios.share_rules import ShareRules
+from headrace.testing.world import World
+
+SHARE_MEMBERS: Final = 4
+# Records are held, handed out again and given up while members come and go: one after the other.
+QUEUE_S: Final = 180.0
+
+
+def play(world: World) -> None:
+    """Three nodes, a share group, faults for a while, then none, and a look at everything."""
+    run = ShareRun(world)
+    world.check_every_step(run.check)
+    world.run(run.script())
+
+
+class ShareRun(ClusterRun):
+    """One run."""
+
+    def __init__(self, world: World) -> None:
+        self.delivery_count_limit = world.rng.choice([3, 5, 10])
+        super().__init__(world)
+        self.share_rules = ShareRules(
+            self.cluster, self.partitions, delivery_count_limit=self.delivery_count_limit
+        )
+        settings = self._share_settings(self.rng)
+        self.share_members = [
+            ShareMember(world, number, self.share_rules, settings) for number in range(SHARE_MEMBERS)
+        ]
+
+    # --- what the seed draws ---
+
+    def _draw_settings(self, rng: random.Random) -> dict[str, str]:
+        return super()._draw_settings(rng) | {
+            "group.share.delivery.count.limit": str(self.delivery_count_limit),
+            "group.share.min.record.lock.duration.ms": "1000",
+            "group.share.record.lock.duration.ms": rng.choice(["1000", "2000"]),
+            "group.share.min.session.timeout.ms": "1000",
+            "group.share.session.timeout.ms": "5000",
+            "group.share.min.heartbeat.interval.ms": "500",
+            "group.share.heartbeat.interval.ms": "500",
+            "group.share.assignment.interval.ms": "0",
+            "group.share.initialize.retry.interval.ms": "1000",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": str(NODES),
+            "share.coordinator.state.topic.min.isr": "2",
+            "share.coordinator.snapshot.update.records.per.snapshot": rng.choice(["0", "3", "500"]),
+            "share.coordinator.state.topic.prune.interval.ms": rng.choice(["500", "300000"]),
+            "share.coordinator.cold.partition.snapshot.interval.ms": rng.choice(["1000", "300000"]),
+        }
+
+    def _share_settings(self, rng: random.Random) -> dict[str, Any]:
+        return self._client_settings() | {
+            "group.id": GROUP,
+            "fetch.max.bytes": SMALL_FETCHES["fetch.max.bytes"],
+            "max.poll.records": rng.choice([3, 50]),
+            "share.acquire.mode": rng.choice(["batch_optimized", "record_limit"]),
+        }
+
+    def member_programs(self) -> list[Program]:
+        return [member.run for member in self.share_members]
+
+    # --- the run ---
+
+    def check(self) -> None:
+        self.rules.check()
+        self.share_rules.check()
+
+    async def _create_topic(self, own: Surroundings) -> None:
+        await super()._create_topic(own)
+        async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
+            await admin.alter_configs("group", GROUP, set_to={"share.auto.offset.reset": "earliest"})
+
+    async def recover(self) -> None:
+        for member in self.share_members:
+            member.is_steady = True
+        await super().recover()
+
+    def _group_is_done(self) -> bool:
+        return all(
+            self.share_rules.is_empty(where, committed.end)
+            for where, committed in self.rules.committed_records.items()
+        )
+
+    async def end(self) -> None:
+        for where in self.partitions:
+            await self._fail_over(where)
+        for committed in self.rules.committed_records.values():
+            self.share_rules.check_delivered(committed)
+        await super().end()
+
+    async def _fail_over(self, where: TopicPartition) -> None:
+        """Who leads next knows what was done."""
+        leader = self._leader(where)
+        if leader is not None:
+            boots = self.cluster.machine(leader).boots
+            self.cluster.kill(leader)
+            await self.until(
+                lambda: self.cluster.machine(leader).boots > boots and leader in self.cluster.nodes,
+                "a leader that was killed is back",
+            )
+        await self.until(self.rules.all_in_sync, "all replicas are in sync after a failover")
+        await self.until(self._group_is_done, "the queue is empty after a failover", QUEUE_S)
+
+    def _leader(self, where: TopicPartition) -> int | None:
+        newest = max(self.cluster.nodes.values(), key=lambda node: node.image.offset)
+        image = partition_in(newest, where)
+        return None if image is None or image.leader == NO_LEADER else image.leader
