@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
-from headrace.cli.topic_tiers import TierOffsets, spread
+from headrace.clients.tiered_partition import TierOffsets, spread
 from headrace.log.system_disk import SystemDisk
 from headrace.testing.cluster import Cluster
 from headrace.tiered.metadata_cache import RemoteLogMetadataCache

@@ -191,7 +191,7 @@ class Tab:
         found = (
             f"[...document.querySelectorAll({json.dumps(selector)})]"
             f".filter(e => e.offsetParent !== null || e.closest('dialog'))"
-            f".find(e => e.innerText.trim() === {json.dumps(text)})"
+            f".find(e => e.innerText?.trim() === {json.dumps(text)})"  # a link of a drawing has none
         )
         self.until(f"Boolean({found})")
         self.js(f"{found}.click()")

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,9 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, AsyncAdmin, OffsetAndMetadata, Producer
 from headrace.clients.internals.coordinator_client import CoordinatorClient, CoordinatorKind
 from headrace.console.cluster_connection import ClusterSpec
+from headrace.records.batch import Record, build_batch
 from headrace.testing.cluster import Cluster
+from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.schemas.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.compat.clients.face import eventually
 from tests.console.visitors import Visitor, running_console
@@ -30,7 +33,8 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    with Cluster(settings={"auto.create.topics.enable": "false"}) as cluster:
+    settings = {"auto.create.topics.enable": "false", "transaction.partition.verification.enable": "false"}
+    with Cluster(settings=settings) as cluster:
         yield cluster.bootstrap_servers
 
 
@@ -251,30 +255,60 @@ def test_a_reset_is_planned_first_and_does_what_was_shown(visitor: Visitor, topi
     edited = [{"topic": topic, "partition": 1, "to": 7}]
     visitor.change("POST", f"{path}/offsets", {"offsets": edited})
     assert [each["committed"] for each in visitor.get(path)["offsets"]] == [10, 7]
-    visitor.change("DELETE", f"{path}/offsets/{topic}")
+    assert visitor.refused("DELETE", f"{path}/offsets/{topic}", {"confirm": "other"})[0] == 400
+    visitor.change("DELETE", f"{path}/offsets/{topic}", {"confirm": topic})
     assert visitor.refused("POST", f"{path}/plan", {"target": "earliest"})[0] == 400
     visitor.change("POST", f"{path}/offsets", {"offsets": edited})
     visitor.change("DELETE", path, {"confirm": group})
     assert group not in {each["group"] for each in visitor.get("groups")["groups"]}
 
 
-def test_a_share_group_has_members_and_a_place(visitor: Visitor, topic: str, bootstrap: str) -> None:
-    group = f"share-{topic}"
+def share_heartbeat(bootstrap: str, group: str, topic: str, epoch: int) -> None:
+    """A member comes (0), or goes (-1)."""
 
-    async def join() -> None:
+    async def ask() -> None:
         async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
             request = ShareGroupHeartbeatRequest(
-                group_id=group, member_id="member-1", member_epoch=0, subscribed_topic_names=[topic]
+                group_id=group, member_id="member-1", member_epoch=epoch, subscribed_topic_names=[topic]
             )
             coordinator = CoordinatorClient(admin.client, group, CoordinatorKind.GROUP)
             answer = await coordinator.patiently(lambda: coordinator.ask(request))
             assert answer.error_code == 0, answer.error_message
 
-    asyncio.run(join())
-    eventually(lambda: group in {each["group"] for each in visitor.get("groups")["groups"]}, "it is listed")
-    eventually(lambda: len(visitor.get(f"groups/{group}")["offsets"]) == 2, "its partitions are known")
-    found = visitor.get(f"groups/{group}")
+    asyncio.run(ask())
+
+
+def test_a_share_group_has_members_a_place_and_a_lag_and_is_moved(
+    visitor: Visitor, topic: str, bootstrap: str
+) -> None:
+    group = f"share-{topic}"
+    path = f"groups/{group}"
+    share_heartbeat(bootstrap, group, topic, 0)
+
+    def row() -> dict[str, Any]:
+        return next((each for each in visitor.get("groups")["groups"] if each["group"] == group), {})
+
+    eventually(lambda: bool(row()), "it is listed")
+    eventually(lambda: len(visitor.get(path)["offsets"]) == 2, "its partitions are known")
+    found = visitor.get(path)
     assert (found["type"], [each["id"] for each in found["members"]]) == ("share", ["member-1"])
+    planned = visitor.change("POST", f"{path}/plan", {"target": "offset", "offset": 10, "topics": [topic]})
+    assert any("has members" in each for each in planned["notes"])
+    assert visitor.refused("POST", f"{path}/offsets", {"offsets": planned["changes"]})[0] == 409
+    assert visitor.refused("DELETE", path, {"confirm": group})[0] == 409
+
+    share_heartbeat(bootstrap, group, topic, -1)
+    planned = visitor.change("POST", f"{path}/plan", {"target": "offset", "offset": 10, "topics": [topic]})
+    assert [each["to"] for each in planned["changes"]] == [10, 10]
+    visitor.change("POST", f"{path}/offsets", {"offsets": planned["changes"]})
+    found = visitor.get(path)
+    assert [(each["committed"], each["lag"]) for each in found["offsets"]] == [(10, 20), (10, 20)]
+    assert row()["lag"] == 40
+    assert {"group": group, "lag": 40, "state": "Empty"} in visitor.get(f"topics/{topic}")["groups"]
+    visitor.change("DELETE", f"{path}/offsets/{topic}", {"confirm": topic})
+    assert visitor.get(path)["offsets"] == []
+    visitor.change("DELETE", path, {"confirm": group})
+    assert row() == {}
 
 
 def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
@@ -293,6 +327,12 @@ def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
 
 def test_brokers_without_rules_are_open(visitor: Visitor) -> None:
     assert visitor.get("acls") == {"acls": [], "is_open": True}
+
+
+def test_who_has_not_logged_in_gets_no_tokens(visitor: Visitor) -> None:
+    found = visitor.get("tokens")
+    assert (found["tokens"], found["missing"][:28]) == ([], "Tokens are for those who log")
+    assert "log in first" in visitor.refused("POST", "tokens", {})[1]
 
 
 def test_quotas_are_set_and_removed(visitor: Visitor) -> None:
@@ -315,6 +355,55 @@ def test_transactions_that_are_open_can_be_aborted(visitor: Visitor, topic: str,
         states = {each["id"]: each["state"] for each in visitor.get("transactions")["transactions"]}
         assert states[name] in ("PrepareAbort", "CompleteAbort", "Empty")
     assert visitor.refused("POST", "transactions/abort", {"id": "nobody"})[0] == 400
+
+
+def test_what_no_coordinator_knows_is_found_said_and_ended(
+    visitor: Visitor, topic: str, bootstrap: str
+) -> None:
+    """As a broker or client without KIP-890 could leave it behind."""
+    hanging = build_batch(
+        [Record(0, 1000, None, b"hanging")],
+        producer_id=4711,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = [TopicProduceData(topic, bytes(16), [PartitionProduceData(1, hanging)])]
+
+    async def write() -> None:
+        async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
+            request = ProduceRequest("gone", -1, 5_000, data)
+            reply = await admin.client.call(request, node=1, at_most=11)
+            assert reply.responses[0].partition_responses[0].error_code == 0
+
+    asyncio.run(write())
+    found = visitor.get("transactions/hanging")
+    assert [
+        (each["topic"], each["partition"], each["producer"], each["start"]) for each in found["hanging"]
+    ] == [(topic, 1, 4711, 30)]
+    assert visitor.get("transactions")["hanging"] == found["hanging"]
+    [trouble] = visitor.get("overview")["troubles"]
+    assert (trouble["level"], trouble["where"], trouble["link"]) == ("error", f"{topic}-1", "transactions")
+    shown = {"topic": topic, "partition": 1, "producer": 4711, "start": 30}
+    path = "transactions/abort-hanging"
+    assert visitor.refused("POST", path, shown | {"start": 29})[0] == 409
+    assert visitor.refused("POST", path, shown | {"topic": "not-there"})[0] == 404
+    assert visitor.change("POST", path, shown)["hanging"] == []
+    assert visitor.refused("POST", path, shown)[0] == 409
+    assert visitor.get("overview")["troubles"] == []
+    assert visitor.get("transactions/hanging")["hanging"] == []
+    page = visitor.get(f"topics/{topic}/messages?isolation=read_committed&partition=1&limit=1")
+    assert json.loads(page["records"][0]["value"]["data"])["n"] == 59, "it is not among the committed ones"
+
+
+def test_a_transaction_that_is_open_does_not_hang(visitor: Visitor, topic: str, bootstrap: str) -> None:
+    """Its records may say that they are old: its coordinator knows it."""
+    with Producer(bootstrap_servers=bootstrap, transactional_id=f"old-{topic}") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open", timestamp_ms=1000).result(30)
+        assert visitor.get("transactions/hanging")["hanging"] == []
+        producer.abort_transaction()
 
 
 @pytest.mark.parametrize(

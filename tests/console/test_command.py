@@ -52,6 +52,24 @@ def test_it_serves_audits_and_ends(tmp_path: Path) -> None:
     assert (event["change"], event["on"], event["result"]) == ("create topic", {"topic": "made"}, "done")
 
 
+def test_each_cluster_has_settings_and_metrics_of_its_own(tmp_path: Path) -> None:
+    closed = tmp_path / "closed.properties"
+    closed.write_text(
+        "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+    )
+    with Cluster() as cluster:
+        words = ["-b", cluster.bootstrap_servers, "--name", "one", "--listen", "127.0.0.1:0"]
+        words += ["--cluster", f"two={cluster.bootstrap_servers}", "--cluster", f"closed={closed}"]
+        words += ["--metrics", "http://127.0.0.1:1/one", "--metrics", "two=http://127.0.0.1:1/two?a=b"]
+        with running(*words) as where:
+            for name in ("one", "two"):
+                visitor = Visitor(where, name)
+                urls = [each["url"].rpartition("/")[2] for each in visitor.get("brokers")["metrics"]]
+                assert urls == [{"one": "one", "two": "two?a=b"}[name]]
+            needs = {each["name"]: each["needs_login"] for each in visitor.session["clusters"]}
+            assert needs == {"one": False, "two": False, "closed": True}
+
+
 def test_seen_from_other_machines_it_is_read_only_without_a_login() -> None:
     with running("-b", "127.0.0.1:1", "--listen", "0.0.0.0:0") as (_, port):
         assert Visitor(("127.0.0.1", port), "cluster").session["read_only"] is True
@@ -89,6 +107,9 @@ def test_an_address_that_is_taken_is_said() -> None:
         ("security.protocol=SASL_SSL", (), "set sasl.mechanism to one of PLAIN"),
         ("", ("--listen", "nowhere:x"), "is not an address"),
         ("", ("--cluster", "nameless"), "is not NAME=VALUE"),
+        ("", ("--cluster", "other=not-there.properties"), "not-there.properties: No such file"),
+        ("", ("--metrics", "other=http://127.0.0.1:1"), "there is no cluster other"),
+        ("", ("--metrics", "127.0.0.1:1"), "is not URL or NAME=URL"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(

@@ -1,9 +1,11 @@
 """What is wrong with a cluster, out of its picture; and the courses that charts are drawn from."""
 
+import sys
 import time
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import (
+    ActiveProducer,
     BrokerDescription,
     ClusterDescription,
     LogDirDescription,
@@ -12,7 +14,15 @@ from headrace.clients import (
     TopicPartitionInfo,
 )
 from headrace.console.cluster_picture import ClusterPicture, TopicPicture
-from headrace.console.cluster_watch import SAMPLES_MAX, Course, rate_of, rates_of
+from headrace.console.course import (
+    SAMPLES_MAX,
+    SERIES_BYTES,
+    SERIES_MAX,
+    Course,
+    CourseMemory,
+    rate_of,
+    rates_of,
+)
 from headrace.console.health import troubles
 
 
@@ -50,6 +60,16 @@ def test_too_few_in_sync_is_an_error() -> None:
     )
 
 
+def test_transactions_that_hang_are_one_trouble() -> None:
+    hanging = [ActiveProducer(TopicPartition("t", number % 7), number, 0, 0, 0, 0, 0) for number in range(14)]
+    [found] = troubles(picture(), hanging)
+    assert (found.level, found.where, found.link) == (
+        "error",
+        "t-0, t-1, t-2, t-3, t-4 and 2 more",
+        "transactions",
+    )
+
+
 def test_folders_brokers_and_the_quorum() -> None:
     made = picture()
     made.unreachable = {2: "nobody answers"}
@@ -83,6 +103,41 @@ def test_a_course_is_bounded_and_forgets_who_is_gone() -> None:
     assert course.last("new", 2) == [1, 1]
     course.add({"new": 2}, SAMPLES_MAX - 1)
     assert course.of("old") == []
+
+
+def test_courses_share_a_memory_evenly_and_who_needs_little_gets_it() -> None:
+    memory = CourseMemory(100 * SERIES_BYTES)
+    small, large, larger = Course(memory), Course(memory), Course(memory)
+    small.add({"a": 1}, 0)
+    large.add({str(number): number for number in range(500)}, 0)
+    assert (len(small), len(large)) == (1, 99)
+    larger.add({str(number): number for number in range(1000)}, 0)
+    large.add({str(number): number for number in range(500)}, 1)
+    assert (len(small), len(large), len(larger)) == (1, 49, 49)
+    assert large.of("499") == [499, 499], "what stands highest is kept"
+    assert large.of("400") == []
+    larger.close()
+    large.add({str(number): number for number in range(500)}, 2)
+    assert (len(large), len(larger)) == (99, 0)
+    assert large.of("440") == [None, None, 440]
+
+
+def test_two_hundred_people_do_not_take_more_than_all_courses_may() -> None:
+    """What is there takes no more than it is counted for, so the count is the bound."""
+    memory = CourseMemory(2000 * SERIES_BYTES)
+    courses = [Course(memory) for _ in range(400)]
+    values = {f"topic-{number}": number for number in range(1000)}
+    for at in range(3):
+        for course in courses:
+            course.add(values, at)
+    assert sum(map(len, courses)) == 2000
+    course = Course()
+    for at in range(SAMPLES_MAX + 5):
+        course.add({"a": at}, min(at, SAMPLES_MAX - 1))
+    assert sys.getsizeof(course._columns["a"]) <= SERIES_BYTES
+    many = Course()
+    many.add({str(number): number for number in range(SERIES_MAX + 5)}, 0)
+    assert len(many) == SERIES_MAX
 
 
 def test_a_newcomer_has_nothing_before_its_time() -> None:

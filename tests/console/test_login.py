@@ -1,11 +1,21 @@
 """Logging in with the cluster's own credentials: each sees and changes what the cluster's ACLs allow."""
 
+import asyncio
+import json
+import logging
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from headrace.base.error_codes import ErrorCode
 from headrace.clients import AclBinding, Admin, Producer, UserScramCredentialUpsertion
+from headrace.clients.errors import RefusedError
+from headrace.console.api import tokens
 from headrace.console.cluster_connection import ClusterSpec
+from headrace.console.visit import Visit
 from headrace.testing.cluster import Cluster
 from tests.console.visitors import Visitor, running_console
 
@@ -15,7 +25,7 @@ READERS = 'pass"word; \\ = ü'
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(secure=True) as cluster:
+    with Cluster(secure=True, settings={"delegation.token.secret.key": "a secret of all brokers"}) as cluster:
         with Admin(cluster.client_settings("admin")) as admin:
             admin.create_topic("orders", partitions=1)
             admin.create_topic("secrets", partitions=1)
@@ -93,3 +103,54 @@ def test_each_has_the_rights_of_the_cluster(address: tuple[str, int], cluster: C
     assert admin.ask("POST", "/api/logout", {})[0] == 200
     assert admin.refused("GET", "topics")[0] == 401
     assert reader.get("topics/orders")["name"] == "orders", "others stay logged in"
+
+
+def test_brokers_without_a_key_are_said_to_make_no_tokens() -> None:
+    class Admin:
+        async def describe_delegation_tokens(self) -> None:
+            raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "cannot list delegation tokens")
+
+    found = asyncio.run(tokens.tokens(cast(Visit, SimpleNamespace(admin=Admin()))))
+    assert found["tokens"] == []
+    assert "delegation.token.secret.key" in found["missing"]
+
+
+def test_tokens_are_made_renewed_and_ended_and_their_secrets_told_once(
+    address: tuple[str, int], cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "headrace.console")
+    _, admin = log_in(address, "admin", password(cluster, "admin"))
+    _, reader = log_in(address, "reader", READERS)
+    hour_ms = 3_600_000
+    made = reader.change("POST", "tokens", {"renewers": ["User:app"], "lifetime_ms": 2 * hour_ms})
+    token, hmac = made["token"], made["hmac"]
+    assert (token["owner"], token["renewers"]) == ("User:reader", ["User:app"])
+    assert token["at_most"] - token["issued"] == 2 * hour_ms
+    settings = cluster.client_settings("app") | {"sasl.mechanism": "SCRAM-SHA-512"}
+    for name in ("sasl.username", "sasl.password"):
+        settings.pop(name, None)
+    settings["sasl.jaas.config"] = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{token["id"]}" password="{hmac}" tokenauth="true";'
+    )
+    with Admin(settings) as own:
+        assert [each.name for each in own.list_topics()] == ["orders"], "it is good for a login"
+
+    wish = {"id": token["id"], "period_ms": hour_ms}
+    before_ms = int(time.time() * 1000)
+    until_ms = reader.change("POST", "tokens/renew", wish)["expires"]
+    assert before_ms + hour_ms <= until_ms <= before_ms + 2 * hour_ms
+    assert reader.get("tokens") == {"tokens": [token | {"expires": until_ms}], "missing": ""}
+    assert reader.refused("POST", "tokens", {"lifetime_ms": 0})[0] == 400
+    assert reader.refused("POST", "tokens", {"owner": "User:admin"})[0] == 403
+    assert reader.refused("POST", "tokens/expire", {"id": token["id"], "confirm": "other"})[0] == 400
+    assert reader.refused("POST", "tokens/renew", {"id": "not-there"})[0] == 404
+    assert token["id"] in {each["id"] for each in admin.get("tokens")["tokens"]}
+    reader.change("POST", "tokens/expire", {"id": token["id"], "confirm": token["id"]})
+    assert reader.get("tokens")["tokens"] == []
+
+    trail = [each.getMessage() for each in caplog.records if each.name == "headrace.console.audit"]
+    done = [(each["change"], each["on"].get("token")) for each in map(json.loads, trail) if "on" in each]
+    assert done[0] == ("create token", token["id"])
+    assert ("expire token", token["id"]) in done
+    assert not any(hmac in each.getMessage() for each in caplog.records), "no log has the secret"

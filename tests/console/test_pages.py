@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, OffsetAndMetadata, Producer
+from headrace.clients import Admin, OffsetAndMetadata, OffsetSpec, Producer
 from headrace.console.cluster_connection import ClusterSpec
 from tests.compat import prepare
 from tests.compat.clients.face import eventually
@@ -42,6 +42,7 @@ PAGES = {
     "transactions": "Transactions",
     "access/acls": "Access",
     "access/users": "Access",
+    "access/tokens": "Access",
     "access/quotas": "Access",
 }
 
@@ -85,8 +86,8 @@ def console(bootstrap: str) -> Iterator[str]:
     with running_pipeline() as run:
         run.batch(lag=500)
         run.batch("dead letters of orders", rows_in=2)
-        spec = ClusterSpec("c", {"bootstrap.servers": bootstrap})
-        with running_console([spec], metrics=[run.url]) as (host, port):
+        spec = ClusterSpec("c", {"bootstrap.servers": bootstrap}, (run.url,))
+        with running_console([spec]) as (host, port):
             yield f"http://{host}:{port}/c"
 
 
@@ -267,6 +268,60 @@ def test_a_group_is_reset_by_a_plan_that_is_seen_first(
 
 
 @pytest.mark.slow
+def test_what_cannot_be_undone_is_asked_first(browser: Chromium, console: str, bootstrap: str) -> None:
+    name = f"t-{uuid.uuid4().hex[:6]}"
+    place = TopicPartition(name, 0)
+    submit = "document.querySelector('dialog button[type=submit]').click()"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(name, partitions=1)
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for _ in range(5):
+                producer.send(name, b"x").result(30)
+        other = TopicPartition("orders", 0)
+        admin.alter_group_offsets(name, {place: OffsetAndMetadata(4), other: OffsetAndMetadata(3)})
+        tab = browser.tab()
+        show(tab, f"{console}/topics/{name}/partitions", name)
+        tab.js("document.querySelector('.menu').open = true")
+        tab.click("Elect preferred leaders", ".menu button")
+        tab.until_text("First replicas lead everywhere")
+        tab.click("Close", "dialog button")
+        tab.until("!document.querySelector('dialog')")
+        tab.click("Delete old records", ".menu button")
+        tab.fill("dialog input[type=number]", "3")
+        tab.fill("dialog input[name=confirm]", "other")
+        tab.js(submit)
+        tab.until_text("That is not the name.")
+        assert admin.list_offsets({place: OffsetSpec.EARLIEST})[place].offset == 0
+        tab.fill("dialog input[name=confirm]", name)
+        tab.js(submit)
+        tab.until_text("Partition 0 begins at 3 now.")
+        show(tab, f"{console}/groups/{name}", name)
+        tab.until("document.querySelectorAll('.topic-offsets').length === 2")
+        tab.js(f"document.querySelector('[aria-label=\"Delete offsets of {name}\"]').click()")
+        tab.fill("dialog input[name=confirm]", name)
+        tab.js(submit)
+        eventually(lambda: set(admin.group_offsets(name)) == {other}, "they are forgotten")
+        tab.until("document.querySelectorAll('.topic-offsets').length === 1")
+        show(tab, f"{console}/transactions", "Transactions")
+        tab.click("Look now")
+        tab.until_text("None was found at")
+    assert tab.problems == []
+
+
+@pytest.mark.slow
+def test_names_are_jumped_to(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, console, "Overview")
+    tab.js("[...document.querySelectorAll('button')].find(b => b.innerText.includes('Jump')).click()")
+    tab.until("Boolean(document.querySelector('dialog[open] .jump li'))")
+    tab.fill("dialog input", "orders-d")
+    tab.until("document.querySelectorAll('.jump li').length === 1")
+    tab.js("document.querySelector('.jump a').click()")
+    tab.until("document.querySelector('main h1')?.textContent === 'orders-dead'")
+    assert tab.problems == []
+
+
+@pytest.mark.slow
 def test_keys_lead_through_the_console(browser: Chromium, console: str) -> None:
     tab = browser.tab()
     show(tab, console, "Overview")
@@ -281,9 +336,9 @@ def test_keys_lead_through_the_console(browser: Chromium, console: str) -> None:
     tab.until("document.querySelector('main h1')?.textContent === 'Topics'")
     press("/")
     tab.until("document.activeElement.type === 'search'")
-    tab.fill("input[type=search]", "ord")
+    tab.fill("input[type=search]", "orders-d")
     tab.until("document.querySelectorAll('.rows tbody tr').length === 1")
-    assert tab.js("location.search") == "?q=ord"
+    assert tab.js("location.search") == "?q=orders-d"
     tab.js("document.querySelector('.rows tbody a').focus()")
     press("?")
     tab.until("Boolean(document.querySelector('dialog[open] .keys'))")

@@ -36,8 +36,8 @@ def run() -> Iterator[TestedRun]:
 
 @pytest.fixture
 def visitor(bootstrap: str, run: TestedRun) -> Iterator[Visitor]:
-    spec = ClusterSpec("c", {"bootstrap.servers": bootstrap})
-    with running_console([spec], metrics=[run.url]) as address:
+    spec = ClusterSpec("c", {"bootstrap.servers": bootstrap}, (run.url,))
+    with running_console([spec]) as address:
         yield Visitor(address)
 
 

@@ -5,11 +5,12 @@ import ipaddress
 import logging
 import os
 import signal
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from headrace.cli.command_config import command_config
+from headrace.cli.command_config import command_config, read_command_config
 from headrace.cli.connecting import bootstrap_option
 from headrace.cli.console_process import DEFAULT_LISTEN, READY
 from headrace.cli.options import examples, json_option, parse_pairs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME: Final = "cluster"
 _STDIN: Final = 0
+_FILE: Final = ".properties"
 
 
 @click.command(
@@ -32,6 +34,7 @@ _STDIN: Final = 0
         "headrace console --metrics http://127.0.0.1:9500/metrics   # of `pipeline run --metrics`",
         "headrace console -b prod-1:9092 --name prod --cluster staging=staging-1:9092",
         "headrace console -b prod-1:9093 --command-config client.properties   # people log in by SASL",
+        "headrace console -b prod-1:9092 --cluster staging=staging.properties --metrics staging=http://s-1:9404",
     )
 )
 @bootstrap_option
@@ -43,14 +46,16 @@ _STDIN: Final = 0
     "--cluster",
     "clusters",
     multiple=True,
-    metavar="NAME=HOST:PORT,…",
-    help="Another cluster, reached with the same settings; may be repeated.",
+    metavar="NAME=HOST:PORT,…|FILE",
+    help="Another cluster, reached with the same settings, or with those of a .properties file, which names "
+    "bootstrap.servers; may be repeated.",
 )
 @click.option(
     "--metrics",
     multiple=True,
-    metavar="URL",
-    help="The /metrics of a broker, or of a `pipeline run`; may be repeated.",
+    metavar="[NAME=]URL",
+    help="The /metrics of a broker, or of a `pipeline run`, of the first cluster or the one of this name; "
+    "may be repeated.",
 )
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
 @click.option(
@@ -94,9 +99,9 @@ def console(
     from headrace.console.server import Console
 
     [(host, port)] = parse_addresses(listen)
-    shared = dict(command_config())
-    named = {name: bootstrap, **parse_pairs("--cluster", clusters)}
-    specs = [ClusterSpec(each, {**shared, "bootstrap.servers": where}) for each, where in named.items()]
+    settings = _settings_of({name: bootstrap, **parse_pairs("--cluster", clusters)})
+    urls = _metrics_of(metrics, name, settings)
+    specs = [ClusterSpec(each, found, tuple(urls[each])) for each, found in settings.items()]
     for spec in specs:
         if spec.why_no_login:
             raise click.UsageError(f"cluster {spec.name}: {spec.why_no_login}")
@@ -106,10 +111,37 @@ def console(
         note("let people log in (SASL in --command-config), or give --anonymous-changes")
         read_only = True
     known = frozenset(each.lower() for each in hosts)
-    made = Console(specs, metrics=metrics, hosts=known, is_read_only=read_only)
+    made = Console(specs, hosts=known, is_read_only=read_only)
     set_up(level="info")
     _set_up_audit(audit_log)
     asyncio.run(_run(made, host, port, as_json, supervised))
+
+
+def _settings_of(named: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """How each cluster is reached: by a file of its own, or at addresses with the settings of all."""
+    found = {}
+    for name, where in named.items():
+        if where.endswith(_FILE):
+            found[name] = read_command_config(where)
+            if not found[name].get("bootstrap.servers"):
+                raise click.UsageError(f"cluster {name}: {where} does not say bootstrap.servers")
+        else:
+            found[name] = {**command_config(), "bootstrap.servers": where}
+    return found
+
+
+def _metrics_of(given: Iterable[str], first: str, known: Iterable[str]) -> dict[str, list[str]]:
+    """The URLs of each cluster; those without a name are the first one's."""
+    found: dict[str, list[str]] = {name: [] for name in known}
+    for each in given:
+        before, is_url, _ = each.partition("://")
+        name, is_named, _ = before.partition("=")
+        if not is_url:
+            raise click.UsageError(f"--metrics {each}: is not URL or NAME=URL")
+        if is_named and name not in found:
+            raise click.UsageError(f"--metrics {each}: there is no cluster {name}")
+        found[name if is_named else first].append(each.removeprefix(f"{name}=") if is_named else each)
+    return found
 
 
 async def _run(made: "Console", host: str, port: int, as_json: bool, supervised: bool) -> None:

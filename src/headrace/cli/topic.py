@@ -27,9 +27,9 @@ from headrace.clients.errors import RefusedError
 from headrace.settings.definition import ConfigSource
 
 if TYPE_CHECKING:
-    from headrace.cli.topic_tiers import TieredPartition
     from headrace.clients import Admin
     from headrace.clients.remote_logs import ClusterRemoteLogs
+    from headrace.clients.tiered_partition import TieredPartition
 
 Figures = Mapping[TopicPartition, PartitionFigures]
 
@@ -216,7 +216,8 @@ def _tiers(
     admin: "Admin", remote: "ClusterRemoteLogs", described: TopicDescription, values: list[ConfigEntry]
 ) -> list["TieredPartition"]:
     """How a tiered topic is spread over the brokers' disks and the remote store."""
-    from headrace.cli.topic_tiers import segment_bytes_of, tiers_of
+    from headrace.cli.topic_tiers import tiers_of
+    from headrace.clients.tiered_partition import segment_bytes_of
 
     in_force = {each.name: each.value for each in values}
     return tiers_of(admin, remote, described, segment_bytes=segment_bytes_of(in_force))

@@ -4,7 +4,7 @@ No request tells it. The topic's records do, and every broker lives by the same 
 they go when somebody asks, and only what is new the next time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.base.ids import TopicPartition
@@ -16,53 +16,51 @@ from headrace.tiered.metadata_serde import known_record, metadata_partition_of
 from headrace.tiered.segment_metadata import TopicIdPartition
 
 if TYPE_CHECKING:
-    from headrace.clients import Admin
+    from headrace.clients import Admin, AsyncAdmin, AsyncConsumer
 
 _POLL_S: Final = 1.0
 # Polls without a record before the topic counts as out of reach: its end was told by a leader just before.
 _EMPTY_POLLS_MAX: Final = 30
 
 
-class ClusterRemoteLogs:
-    """Reads with a consumer of these settings; remembers what it has read."""
+class AsyncClusterRemoteLogs:
+    """Reads with consumers that it is given; remembers what it has read."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = dict(settings)
+    def __init__(self, consumer: Callable[[], "AsyncConsumer"]) -> None:
+        self._consumer = consumer
         self._logs = RemotePartitionMetadataStore()
         self._read_to: dict[TopicPartition, int] = {}
 
-    def of(
-        self, admin: "Admin", partitions: Iterable[TopicIdPartition]
+    async def of(
+        self, admin: "AsyncAdmin", partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
         """What the remote store holds of these partitions now."""
         wanted = list(partitions)
         try:
-            (topic,) = admin.describe_topics([REMOTE_LOG_TOPIC])
+            (topic,) = await admin.describe_topics([REMOTE_LOG_TOPIC])
         except NoSuchTopicError:
             return {each: RemoteLogMetadataCache() for each in wanted}
         numbers = {metadata_partition_of(each, len(topic.partitions)) for each in wanted}
         sources = [TopicPartition(REMOTE_LOG_TOPIC, number) for number in sorted(numbers)]
-        ends = admin.list_offsets(dict.fromkeys(sources, OffsetSpec.LATEST))
-        starts = admin.list_offsets(dict.fromkeys(sources, OffsetSpec.EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(sources, OffsetSpec.LATEST))
+        starts = await admin.list_offsets(dict.fromkeys(sources, OffsetSpec.EARLIEST))
         for each in sources:
             self._read_to[each] = max(self._read_to.get(each, 0), starts[each].offset)
-        self._read({each: ends[each].offset for each in sources if self._read_to[each] < ends[each].offset})
+        await self._read(
+            {each: ends[each].offset for each in sources if self._read_to[each] < ends[each].offset}
+        )
         return {each: self._logs.known(each) for each in wanted}
 
-    def _read(self, ends: Mapping[TopicPartition, int]) -> None:
+    async def _read(self, ends: Mapping[TopicPartition, int]) -> None:
         if not ends:
             return
-        from headrace.clients import Consumer
-
-        with Consumer(
-            self._settings, enable_auto_commit=False, isolation_level="read_uncommitted"
-        ) as consumer:
+        async with self._consumer() as consumer:
             consumer.assign(ends)
             for partition in ends:
                 consumer.seek(partition, self._read_to[partition])
             empty = 0
             while any(self._read_to[partition] < end for partition, end in ends.items()):
-                records = consumer.poll(_POLL_S)
+                records = await consumer.poll(_POLL_S)
                 for record in records:
                     self._apply(record.value)
                 self._read_to.update(consumer.positions())
@@ -74,3 +72,22 @@ class ClusterRemoteLogs:
         record = known_record(value)
         if record is not None:
             self._logs.apply(record)
+
+
+class ClusterRemoteLogs:
+    """The same for programs with threads: reads with a consumer of these settings, on the admin's loop."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self._logs = AsyncClusterRemoteLogs(self._consumer)
+
+    def of(
+        self, admin: "Admin", partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
+        """What the remote store holds of these partitions now."""
+        return admin._background.run(self._logs.of(admin._async, partitions))
+
+    def _consumer(self) -> "AsyncConsumer":
+        from headrace.clients import AsyncConsumer
+
+        return AsyncConsumer(self._settings, enable_auto_commit=False, isolation_level="read_uncommitted")

@@ -23,10 +23,13 @@ _OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username")
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster by the name that URLs have for it, and how it is reached, in Kafka's client settings."""
+    """A cluster by the name that URLs have for it, how it is reached, in Kafka's client settings, and where
+    its brokers and pipelines have their /metrics.
+    """
 
     name: str
     settings: Mapping[str, str] = field(repr=False)
+    metrics: tuple[str, ...] = ()
 
     @property
     def needs_login(self) -> bool:
@@ -48,7 +51,8 @@ class ClusterSpec:
 
     def of_user(self, user: str, password: str) -> "ClusterSpec":
         """The same cluster, reached as this user."""
-        return ClusterSpec(self.name, {**self.settings, "sasl.username": user, "sasl.password": password})
+        settings = {**self.settings, "sasl.username": user, "sasl.password": password}
+        return ClusterSpec(self.name, settings, self.metrics)
 
 
 class ClusterConnection:

@@ -26,6 +26,7 @@ from headrace.clients import (
 )
 from headrace.clients.errors import ClientError, RefusedError, UnsupportedError
 from headrace.clients.internals.admin.topics import partitions_of
+from headrace.console.share_groups import is_share, share_places
 from headrace.wire.apis import ApiKey
 from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.schemas.offset_fetch import (
@@ -58,10 +59,14 @@ class TopicPicture(NamedTuple):
 
 @dataclass(slots=True)
 class GroupPicture:
-    """A group, what it has committed, and how far that is behind. `lag` is None where nothing is known."""
+    """A group, what it has committed, and how far that is behind. `lag` is None where nothing is known.
+
+    Of a share group `committed` is where its windows start, and `told_lags` what its coordinator says.
+    """
 
     listing: GroupListing
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    told_lags: dict[TopicPartition, int] = field(default_factory=dict)
     lag: int | None = None
     topic_lags: dict[str, int] = field(default_factory=dict)
 
@@ -184,8 +189,8 @@ async def _topics_and_groups(admin: AsyncAdmin, picture: ClusterPicture) -> None
 def _measure(group: GroupPicture, picture: ClusterPicture) -> None:
     for place, offset in group.committed.items():
         end = picture.ends.get(place)
-        if end is not None:
-            behind = max(0, end - offset)
+        behind = group.told_lags.get(place, None if end is None else max(0, end - offset))
+        if behind is not None:
             group.lag = (group.lag or 0) + behind
             group.topic_lags[place.topic] = group.topic_lags.get(place.topic, 0) + behind
     for topic, lag in group.topic_lags.items():
@@ -215,12 +220,21 @@ async def _groups(admin: AsyncAdmin, picture: ClusterPicture) -> None:
     listed = await _or_gap(admin.list_groups(), picture, "groups")
     picture.groups = {each.group_id: GroupPicture(each) for each in listed or ()}
     homes: dict[int, list[str]] = {}
+    shares: dict[int, list[str]] = {}
     for each in picture.groups.values():
-        homes.setdefault(each.listing.coordinator, []).append(each.listing.group_id)
+        chosen = shares if is_share(each.listing) else homes
+        chosen.setdefault(each.listing.coordinator, []).append(each.listing.group_id)
     asked = (_committed(admin, node, names) for node, names in homes.items())
     for found in await asyncio.gather(*(_or_gap(each, picture, "committed offsets") for each in asked)):
         for group_id, committed in (found or {}).items():
             picture.groups[group_id].committed = committed
+    wishes = [(node, some) for node, names in shares.items() for some in _in_parts(names, GROUPS_AT_ONCE)]
+    told = (share_places(admin, node, names) for node, names in wishes)
+    for places in await asyncio.gather(*(_or_gap(each, picture, "share groups") for each in told)):
+        for group_id, stands in (places or {}).items():
+            group = picture.groups[group_id]
+            group.committed = {place: each.start_offset for place, each in stands.items()}
+            group.told_lags = {place: each.lag for place, each in stands.items() if each.lag is not None}
 
 
 async def _committed(admin: AsyncAdmin, node: int, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:

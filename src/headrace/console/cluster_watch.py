@@ -2,22 +2,28 @@
 
 A picture is taken anew when somebody asks and the last one is old, and every few seconds for the charts. It
 costs the brokers what it costs: the pause is at least twenty times what taking the last one took, so that a
-console looks at most a twentieth of the time, however large the cluster is. Memory is bounded by the number
-of samples, and of groups and topics that are remembered.
+console looks at most a twentieth of the time, however large the cluster is. What the courses take is bounded
+for all watches of a console together (`course.py`). Transactions that hang are looked for less often: every
+partition is asked for its producers.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from headrace.base.ids import TopicPartition
+from headrace.clients import ActiveProducer, AsyncAdmin
 from headrace.clients.errors import ClientError
+from headrace.clients.remote_logs import AsyncClusterRemoteLogs
 from headrace.console.cluster_connection import ClusterConnection
 from headrace.console.cluster_picture import ClusterPicture, take_picture
+from headrace.console.course import SAMPLES_MAX, Course, CourseMemory
+from headrace.console.hanging import find_hanging
+from headrace.console.row_changes import RowChanges
 
 log = logging.getLogger(__name__)
 
@@ -25,70 +31,49 @@ PAUSE_S: Final = 5.0
 FRESH_S: Final = 1.0
 """So old may be what somebody is shown who asks now, where looking anew is cheap."""
 COST_SHARE: Final = 20
-SAMPLES_MAX: Final = 720
-"""An hour at the shortest pause."""
-SERIES_MAX: Final = 20_000
-"""Topics and groups whose course is remembered: some 100 MB at the most."""
+HANGING_PAUSE_S: Final = 60.0
 WORTH_WAITING_S: Final = 0.4
 """A picture that takes longer than this to take is shown old while the next is taken."""
-_UNKNOWN: Final = -1
-
-
-class Course:
-    """How figures of many names went: columns of samples, all taken at the same times."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, array[int]] = {}
-        self._told = False
-
-    def add(self, values: Mapping[str, int], at: int) -> None:
-        """The sample number `at`, of those that are kept; the names that are gone are forgotten."""
-        for name in [name for name in self._columns if name not in values]:
-            del self._columns[name]
-        for name, value in values.items():
-            column = self._columns.get(name)
-            if column is None:
-                if len(self._columns) >= SERIES_MAX:
-                    self._tell()
-                    continue
-                column = self._columns[name] = array("q", [_UNKNOWN]) * at
-            column.append(value)
-            if len(column) > SAMPLES_MAX:
-                del column[0]
-
-    def of(self, name: str) -> list[int | None]:
-        return [None if value == _UNKNOWN else value for value in self._columns.get(name, ())]
-
-    def last(self, name: str, count: int = 1) -> list[int | None]:
-        return [
-            None if value == _UNKNOWN else value for value in self._columns.get(name, array("q"))[-count:]
-        ]
-
-    def columns(self) -> Iterable["array[int]"]:
-        """All of them; where nothing is known is a number below 0."""
-        return self._columns.values()
-
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
-            log.warning("charts are kept of %d topics and groups; the others have none", SERIES_MAX)
 
 
 class ClusterWatch:
     """One cluster, as one identity sees it."""
 
-    def __init__(self, connection: ClusterConnection) -> None:
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        memory: CourseMemory | None = None,
+        *,
+        take: Callable[[AsyncAdmin], Awaitable[ClusterPicture]] = take_picture,
+    ) -> None:
         self.connection = connection
+        self._take_picture = take
+        self.topic_rows = RowChanges("name")
+        self.group_rows = RowChanges("group")
         self.times: deque[int] = deque(maxlen=SAMPLES_MAX)
-        self.lags = Course()
-        self.written = Course()
+        self.total_rates: deque[float | None] = deque(maxlen=SAMPLES_MAX)
+        """Records a second before each sample, of all topics that were there before."""
+        memory = memory or CourseMemory()
+        self.lags = Course(memory)
+        self.written = Course(memory)
         """Sums of end offsets: what is between two of them was written meanwhile."""
+        self._written: dict[str, int] = {}
+        self._rates: dict[str, float] = {}
+        self.hanging: list[ActiveProducer] = []
+        """Transactions that nobody will end, as the last look has found them."""
+        self.remote_logs = AsyncClusterRemoteLogs(
+            lambda: connection.consumer(isolation_level="read_uncommitted")
+        )
+        self.looked_for_hanging_ms: int | None = None
+        self._look_for_hanging_at = 0.0
         self._picture: ClusterPicture | None = None
         self._taken_at = 0.0
         self._sampled_at = -PAUSE_S
         self._takes: deque[float] = deque(maxlen=3)
         self._taking: asyncio.Task[ClusterPicture] | None = None
-        self._is_stale = False
+        self._changes = 0
+        self._changes_begun = 0
+        self._changes_seen = 0
         self._sampler: asyncio.Task[None] | None = None
         self.failure = ""
 
@@ -102,6 +87,8 @@ class ClusterWatch:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ClientError):
                     await task
+        self.lags.close()
+        self.written.close()
         await self.connection.close()
 
     @property
@@ -115,7 +102,12 @@ class ClusterWatch:
 
     def changed(self) -> None:
         """Somebody has changed the cluster: what is known is old."""
-        self._is_stale = True
+        self._changes += 1
+
+    @property
+    def _is_stale(self) -> bool:
+        """Whether the picture was begun before the last change; one that is under way does not count."""
+        return self._changes_seen < self._changes
 
     async def picture(self) -> ClusterPicture:
         """A young picture, or the last one where the next takes long."""
@@ -133,20 +125,21 @@ class ClusterWatch:
 
     def _begin(self) -> "asyncio.Task[ClusterPicture]":
         if self._taking is None or self._taking.done():
+            self._changes_begun = self._changes
             self._taking = asyncio.create_task(self._look())
         return self._taking
 
     async def _take(self) -> ClusterPicture:
-        if self._is_stale and self._taking is not None:
+        if self._taking is not None and self._changes_begun < self._changes:
             # One that began before the change does not show it.
             await asyncio.wait([self._taking])
         return await asyncio.shield(self._begin())
 
     async def _look(self) -> ClusterPicture:
         began = time.monotonic()
-        self._is_stale = False
+        changes = self._changes_begun
         try:
-            picture = await take_picture(self.connection.admin)
+            picture = await self._take_picture(self.connection.admin)
         except ClientError as error:
             self.failure = str(error)
             raise
@@ -154,6 +147,7 @@ class ClusterWatch:
         self._taken_at = time.monotonic()
         self._takes.append(self._taken_at - began)
         self._picture = picture
+        self._changes_seen = changes
         if self._taken_at - self._sampled_at >= PAUSE_S:
             self._sampled_at = self._taken_at
             self._remember(picture)
@@ -168,12 +162,47 @@ class ClusterWatch:
         for place, end in picture.ends.items():
             written[place.topic] = written.get(place.topic, 0) + end
         self.written.add(written, at)
+        self._rates = self._rates_since(written)
+        self.total_rates.append(sum(self._rates.values()) if self._rates else None)
+        self._written = written
+
+    def _rates_since(self, written: dict[str, int]) -> dict[str, float]:
+        """What was written a second since the sample before this one."""
+        pause_ms = self.times[-1] - self.times[-2] if len(self.times) > 1 else 0
+        if pause_ms <= 0:
+            return {}
+        # A topic that was deleted and made again begins at 0.
+        return {
+            name: max(0, total - self._written[name]) * 1000 / pause_ms
+            for name, total in written.items()
+            if name in self._written
+        }
+
+    async def look_for_hanging(self) -> None:
+        """Look now for transactions that nobody will end."""
+        picture = await self.picture()
+        began = time.monotonic()
+        self.hanging = await find_hanging(
+            self.connection.admin,
+            [
+                TopicPartition(topic.name, each.number)
+                for topic in picture.topics.values()
+                for each in topic.partitions
+            ],
+        )
+        self.looked_for_hanging_ms = int(time.time() * 1000)
+        took_s = time.monotonic() - began
+        self._look_for_hanging_at = time.monotonic() + max(HANGING_PAUSE_S, COST_SHARE * took_s)
 
     async def _sample(self) -> None:
         while True:
-            if time.monotonic() - self._taken_at >= self.pause_s:
+            is_old = time.monotonic() - self._taken_at >= self.pause_s
+            if is_old or time.monotonic() >= self._look_for_hanging_at:
                 try:
-                    await asyncio.shield(self._begin())
+                    if is_old:
+                        await asyncio.shield(self._begin())
+                    if time.monotonic() >= self._look_for_hanging_at:
+                        await self._look_for_hanging()
                 except ClientError as error:
                     log.warning("cluster %s cannot be looked at now: %s", self.connection.spec.name, error)
                 except Exception:
@@ -182,20 +211,12 @@ class ClusterWatch:
                     )
             await asyncio.sleep(self.pause_s)
 
+    async def _look_for_hanging(self) -> None:
+        """What cannot be looked for (no such request, no right) is tried again later, and is no failure."""
+        self._look_for_hanging_at = time.monotonic() + HANGING_PAUSE_S
+        with contextlib.suppress(ClientError):
+            await self.look_for_hanging()
+
     def rate(self, topic: str) -> float | None:
         """Records a second that were written between the last two samples."""
-        return rate_of(list(self.times)[-2:], self.written.last(topic, 2))
-
-
-def rate_of(times: list[int], sums: list[int | None]) -> float | None:
-    """What was written a second between the first and the last; None where that is not known."""
-    if len(times) < 2 or len(sums) < 2 or sums[0] is None or sums[-1] is None or times[-1] <= times[0]:
-        return None
-    # A topic that was deleted and made again begins at 0.
-    return max(0, sums[-1] - sums[0]) * 1000 / (times[-1] - times[0])
-
-
-def rates_of(times: Iterable[int], sums: list[int | None]) -> list[float | None]:
-    """The course of a rate, one shorter than its samples."""
-    moments = list(times)[-len(sums) :] if sums else []
-    return [rate_of(moments[at : at + 2], sums[at : at + 2]) for at in range(len(sums) - 1)]
+        return self._rates.get(topic)

@@ -63,8 +63,8 @@ class ConsoleRequest:
     method: str
     path: str
     query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
     peer: str
 
     def json(self) -> dict[str, Any]:

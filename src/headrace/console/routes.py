@@ -16,6 +16,8 @@ from headrace.console.api import (
     overview,
     pipelines,
     security,
+    tiers,
+    tokens,
     topics,
     transactions,
 )
@@ -35,14 +37,17 @@ class ConsoleRoute(NamedTuple):
 
 ROUTES: Final = (
     ConsoleRoute("GET", "overview", overview.overview),
+    ConsoleRoute("GET", "find", overview.find),
     ConsoleRoute("GET", "topics", topics.topics),
     ConsoleRoute("POST", "topics", topics.create_topic, "create topic"),
     ConsoleRoute("GET", "topics/{topic}", topics.topic),
     ConsoleRoute("DELETE", "topics/{topic}", topics.delete_topic, "delete topic"),
     ConsoleRoute("GET", "topics/{topic}/configs", topics.topic_configs),
     ConsoleRoute("PATCH", "topics/{topic}/configs", topics.alter_topic_configs, "alter configs of topic"),
+    ConsoleRoute("GET", "topics/{topic}/tiers", tiers.tiers),
     ConsoleRoute("POST", "topics/{topic}/partitions", topics.add_partitions, "add partitions to topic"),
     ConsoleRoute("POST", "topics/{topic}/delete-records", topics.delete_records, "delete records of topic"),
+    ConsoleRoute("GET", "topics/{topic}/election", topics.election),
     ConsoleRoute("POST", "topics/{topic}/elect", topics.elect_leaders, "elect preferred leaders of topic"),
     ConsoleRoute("GET", "topics/{topic}/messages", messages.messages),
     ConsoleRoute("POST", "topics/{topic}/messages", messages.produce, "produce to topic"),
@@ -67,12 +72,20 @@ ROUTES: Final = (
     ConsoleRoute("GET", "pipelines", pipelines.pipelines),
     ConsoleRoute("GET", "transactions", transactions.transactions),
     ConsoleRoute("POST", "transactions/abort", transactions.abort_transaction, "abort transaction"),
+    ConsoleRoute("GET", "transactions/hanging", transactions.look_for_hanging),
+    ConsoleRoute(
+        "POST", "transactions/abort-hanging", transactions.abort_hanging, "abort hanging transaction"
+    ),
     ConsoleRoute("GET", "acls", security.acls),
     ConsoleRoute("POST", "acls", security.create_acl, "create ACL"),
     ConsoleRoute("POST", "acls/delete", security.delete_acl, "delete ACL"),
     ConsoleRoute("GET", "users", security.users),
     ConsoleRoute("POST", "users", security.alter_user, "alter user"),
     ConsoleRoute("POST", "users/delete", security.delete_user, "delete user"),
+    ConsoleRoute("GET", "tokens", tokens.tokens),
+    ConsoleRoute("POST", "tokens", tokens.create_token, "create token"),
+    ConsoleRoute("POST", "tokens/renew", tokens.renew_token, "renew token"),
+    ConsoleRoute("POST", "tokens/expire", tokens.expire_token, "expire token"),
     ConsoleRoute("GET", "quotas", security.quotas),
     ConsoleRoute("POST", "quotas", security.alter_quota, "alter quota"),
 )

@@ -27,6 +27,7 @@ from headrace.clients.errors import (
 from headrace.console.assets import Assets
 from headrace.console.cluster_connection import ClusterConnection, ClusterSpec
 from headrace.console.cluster_watch import ClusterWatch
+from headrace.console.course import CourseMemory
 from headrace.console.gate import SECURITY_HEADERS, ConsoleSession, Gate
 from headrace.console.http_server import (
     ConsoleReply,
@@ -55,7 +56,6 @@ class Console:
         self,
         clusters: Sequence[ClusterSpec],
         *,
-        metrics: Sequence[str] = (),
         hosts: frozenset[str] = frozenset(),
         is_read_only: bool = False,
     ) -> None:
@@ -63,8 +63,8 @@ class Console:
         self._gate = Gate(hosts=hosts, is_read_only=is_read_only)
         self._assets = Assets()
         self._watches: dict[str, ClusterWatch] = {}
-        self._metrics = MetricsReader(metrics) if metrics else None
-        self._metrics_of = clusters[0].name
+        self._metrics = {each.name: MetricsReader(each.metrics) for each in clusters if each.metrics}
+        self._courses = CourseMemory()
         self._server = ConsoleServer(self.respond)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -73,11 +73,10 @@ class Console:
         address = await self._server.listen(host, port)
         for spec in self._specs.values():
             if not spec.needs_login:
-                watch = self._watches[spec.name] = ClusterWatch(ClusterConnection(spec))
+                watch = self._watches[spec.name] = ClusterWatch(ClusterConnection(spec), self._courses)
                 watch.start()
         self._tasks.append(asyncio.create_task(self._upkeep()))
-        if self._metrics is not None:
-            self._tasks.append(asyncio.create_task(self._metrics.run()))
+        self._tasks += [asyncio.create_task(each.run()) for each in self._metrics.values()]
         return address
 
     async def close(self) -> None:
@@ -143,7 +142,7 @@ class Console:
         return result if isinstance(result, ConsoleReply | EventReply) else ConsoleReply.json(result)
 
     def _visit(self, request: ConsoleRequest, spec: ClusterSpec, arguments: dict[str, str]) -> Visit:
-        metrics = self._metrics if spec.name == self._metrics_of else None
+        metrics = self._metrics.get(spec.name)
         if not spec.needs_login:
             return Visit(request, arguments, self._watches[spec.name], ANONYMOUS, metrics)
         session = self._gate.session_of(request)
@@ -219,9 +218,13 @@ class Console:
             await connection.close()
             audit.info("%s", json.dumps({**event, "result": f"refused: {error}"}))
             raise
-        watch = ClusterWatch(connection)
+        watch = ClusterWatch(connection, self._courses)
         cookie = self._gate.new_cookie()
-        session = self._gate.open_session(cookie, self._gate.cookie_of(request))
+        try:
+            session = self._gate.open_session(cookie, self._gate.cookie_of(request))
+        except RefusedCallError:
+            await watch.close()
+            raise
         if spec.name in session.watches:
             await session.watches.pop(spec.name).close()
         session.users[spec.name] = user

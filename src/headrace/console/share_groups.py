@@ -1,20 +1,19 @@
 """Share groups (KIP-932), as the console shows them: members, and where the group stands in each partition.
 
 What a share group has done lies behind its start offset; records beyond it are handed out, acknowledged or
-waiting. Its lag is told by brokers that know it (KIP-1226).
+waiting. Its lag is told by brokers that know it (KIP-1226). A picture asks for many groups at once; what is
+about one group goes by the admin's own calls.
 """
 
 from typing import NamedTuple
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import AsyncAdmin, GroupDescription, GroupListing, MemberDescription
-from headrace.clients.errors import raise_for
 from headrace.wire.apis import ApiKey
 from headrace.wire.schemas.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
-from headrace.wire.schemas.share_group_describe import ShareGroupDescribeRequest
 
 SHARE = "share"
 
@@ -26,53 +25,45 @@ class SharePlace(NamedTuple):
     lag: int | None
 
 
-async def describe_share_group(admin: AsyncAdmin, listing: GroupListing) -> GroupDescription:
-    """The group's members, by its coordinator."""
-    request = ShareGroupDescribeRequest(group_ids=[listing.group_id])
-    [group] = (await admin.client.call(request, node=listing.coordinator)).groups
-    raise_for(group.error_code, f"cannot describe share group {listing.group_id!r}", group.error_message)
-    members = [
-        MemberDescription(
-            each.member_id,
-            None,
-            each.client_id,
-            each.client_host.removeprefix("/"),
-            each.member_epoch,
-            sorted(
-                TopicPartition(topic.topic_name, number)
-                for topic in each.assignment.topic_partitions
-                for number in topic.partitions
-            ),
-        )
-        for each in group.members
-    ]
+def is_share(listing: GroupListing) -> bool:
+    return listing.type.lower() == SHARE
+
+
+async def describe_share_group(admin: AsyncAdmin, name: str) -> GroupDescription:
+    """The group and its members, in the words for groups of all kinds."""
+    [group] = await admin.describe_share_groups(name)
     return GroupDescription(
-        group_id=listing.group_id,
+        group_id=group.group_id,
         type=SHARE,
-        state=group.group_state,
+        state=group.state,
         protocol_type=SHARE,
-        protocol=group.assignor_name,
-        coordinator=listing.coordinator,
-        epoch=group.group_epoch,
-        members=sorted(members),
+        protocol=group.assignor,
+        coordinator=group.coordinator,
+        epoch=group.epoch,
+        members=[
+            MemberDescription(each.member_id, None, each.client_id, each.host, each.epoch, each.assignment)
+            for each in group.members
+        ],
     )
 
 
-async def share_group_places(admin: AsyncAdmin, listing: GroupListing) -> dict[TopicPartition, SharePlace]:
-    """All partitions that the group has begun to read; none where the broker cannot tell."""
-    if not (await admin.client.find(listing.coordinator)).versions.supports(
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
-    ):
+async def share_places(
+    admin: AsyncAdmin, node: int, groups: list[str]
+) -> dict[str, dict[TopicPartition, SharePlace]]:
+    """Where the share groups of a coordinator stand, as far as it can tell and one may see them."""
+    if not (await admin.client.find(node)).versions.supports(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS):
         return {}
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=listing.group_id, topics=None)
-    request = DescribeShareGroupOffsetsRequest(groups=[asked])
-    [group] = (await admin.client.call(request, node=listing.coordinator)).groups
-    raise_for(group.error_code, f"cannot read the offsets of {listing.group_id!r}", group.error_message)
+    asked = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in groups]
+    response = await admin.client.call(DescribeShareGroupOffsetsRequest(groups=asked), node=node)
     return {
-        TopicPartition(topic.topic_name, each.partition_index): SharePlace(
-            each.start_offset, each.lag if each.lag >= 0 else None
-        )
-        for topic in group.topics
-        for each in topic.partitions
-        if not each.error_code and each.start_offset >= 0
+        group.group_id: {
+            TopicPartition(topic.topic_name, each.partition_index): SharePlace(
+                each.start_offset, each.lag if each.lag >= 0 else None
+            )
+            for topic in group.topics
+            for each in topic.partitions
+            if not each.error_code and each.start_offset >= 0
+        }
+        for group in response.groups
+        if not group.error_code
     }

@@ -1,5 +1,6 @@
 """Brokers, their folders, the metadata quorum, and partitions that move."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.base.ids import TopicPartition
@@ -94,10 +95,19 @@ async def reassignments(visit: Visit) -> Any:
                 "adding": each.adding,
                 "removing": each.removing,
                 "bytes": {str(node): size for node, size in sizes.get(place, {}).items()},
+                "copied": _copied(each.adding, sizes.get(place, {})),
             }
             for place, each in sorted(moving.items())
         ]
     }
+
+
+def _copied(adding: Sequence[int], sizes: Mapping[int, int]) -> dict[str, float]:
+    """How much of the largest replica each new one has, from 0 to 1; empty where nobody tells sizes."""
+    whole = max(sizes.values(), default=0)
+    if whole <= 0:
+        return {}
+    return {str(node): sizes.get(node, 0) / whole for node in adding}
 
 
 async def reassign(visit: Visit) -> Any:

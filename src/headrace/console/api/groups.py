@@ -1,40 +1,56 @@
 """Groups: the list, members and lag of one, moving its offsets by a plan that is seen first, and deletion."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import GroupDescription, OffsetAndMetadata, OffsetSpec
-from headrace.clients.errors import NoSuchGroupError
-from headrace.console.cluster_picture import GroupPicture, offsets_at, topics_of
+from headrace.clients.errors import NoSuchGroupError, UnsupportedError
+from headrace.console.cluster_picture import ClusterPicture, GroupPicture, offsets_at, topics_of
+from headrace.console.cluster_watch import ClusterWatch
 from headrace.console.http_server import RefusedCallError
-from headrace.console.share_groups import SHARE, describe_share_group, share_group_places
+from headrace.console.share_groups import SHARE, describe_share_group, is_share
 from headrace.console.visit import Visit, names_in, number_of, text_of
 
 TARGETS: Final = ("earliest", "latest", "offset", "time", "shift", "offsets")
+COURSE_SAMPLES: Final = 30
 _DESCRIBED: Final = ("classic", "consumer")
 
 
 async def groups(visit: Visit) -> Any:
-    """All groups, each as a row of the table."""
+    """All groups, each as a row of the table; with `since`, those that changed since that version."""
     picture = await visit.watch.picture()
+    version, is_whole, rows, gone = visit.watch.group_rows.since(
+        visit.request.query.get("since", ""), picture, lambda: _rows(visit.watch, picture)
+    )
     return {
         "taken": picture.taken_ms,
         "gaps": picture.gaps,
-        "groups": [
-            {
-                "group": name,
-                "type": each.listing.type,
-                "state": each.listing.state,
-                "protocol": each.listing.protocol_type,
-                "coordinator": each.listing.coordinator,
-                "topics": len({place.topic for place in each.committed}),
-                "lag": each.lag,
-                "course": visit.watch.lags.last(name, 30),
-            }
-            for name, each in picture.groups.items()
-        ],
+        "version": version,
+        "whole": is_whole,
+        "gone": gone,
+        "groups": rows,
     }
+
+
+def _rows(watch: ClusterWatch, picture: ClusterPicture) -> Iterator[dict[str, Any]]:
+    for name, each in picture.groups.items():
+        yield {
+            "group": name,
+            "type": each.listing.type,
+            "state": each.listing.state,
+            "protocol": each.listing.protocol_type,
+            "coordinator": each.listing.coordinator,
+            "topics": len({place.topic for place in each.committed}),
+            "lag": each.lag,
+            "course": _shape(watch.lags.last(name, COURSE_SAMPLES)),
+        }
+
+
+def _shape(course: list[int | None]) -> list[int | None]:
+    """A course that does not move is a line between two points: a row of it stays as it is."""
+    known = set(course) - {None}
+    return [*known, *known] if len(known) == 1 and len(course) > 1 else course
 
 
 async def group(visit: Visit) -> Any:
@@ -42,13 +58,7 @@ async def group(visit: Visit) -> Any:
     name = visit.arguments["group"]
     known = (await visit.watch.picture()).groups.get(name)
     described = await _describe(visit, name, known)
-    lags: dict[TopicPartition, int | None] = {}
-    if known is not None and described.type == SHARE:
-        places_of = await share_group_places(visit.admin, known.listing)
-        committed = {each: OffsetAndMetadata(found.start_offset) for each, found in places_of.items()}
-        lags = {each: found.lag for each, found in places_of.items()}
-    else:
-        committed = await visit.admin.group_offsets(name)
+    committed, lags = await _standing(visit, name, known)
     assigned = {each: member for member in described.members for each in member.assignment}
     places = sorted({*committed, *assigned})
     if places:
@@ -90,6 +100,20 @@ async def group(visit: Visit) -> Any:
     }
 
 
+async def _standing(
+    visit: Visit, name: str, known: GroupPicture | None
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, int | None]]:
+    """Where a group is now, and the lags that its coordinator tells: that is share groups' only."""
+    if known is None or not is_share(known.listing):
+        return await visit.admin.group_offsets(name), {}
+    try:
+        places = await visit.admin.list_share_group_offsets(name)
+    except UnsupportedError:
+        return {}, {}
+    committed = {each: OffsetAndMetadata(found.start_offset) for each, found in places.items()}
+    return committed, {each: found.lag for each, found in places.items()}
+
+
 def _lag(committed: OffsetAndMetadata | None, end: int | None) -> int | None:
     return None if committed is None or end is None else max(0, end - committed.offset)
 
@@ -100,11 +124,16 @@ async def _describe(visit: Visit, name: str, known: GroupPicture | None) -> Grou
     if known is None or kind in _DESCRIBED:
         return await visit.admin.describe_group(name)
     if kind == SHARE:
-        return await describe_share_group(visit.admin, known.listing)
+        return await describe_share_group(visit.admin, name)
     listing = known.listing
     return GroupDescription(
         name, listing.type, listing.state, listing.protocol_type, "", listing.coordinator, None, []
     )
+
+
+async def _is_share(visit: Visit, name: str) -> bool:
+    known = (await visit.watch.picture()).groups.get(name)
+    return known is not None and is_share(known.listing)
 
 
 async def plan(visit: Visit) -> Any:
@@ -128,7 +157,10 @@ async def reset(visit: Visit) -> Any:
     except (KeyError, TypeError, ValueError):
         raise RefusedCallError(400, "an offset has a topic, a partition and a number `to`") from None
     visit.details["partitions"] = [str(each) for each in sorted(offsets)][:100]
-    await visit.admin.alter_group_offsets(name, offsets)
+    if await _is_share(visit, name):
+        await visit.admin.alter_share_group_offsets(name, {each: to.offset for each, to in offsets.items()})
+    else:
+        await visit.admin.alter_group_offsets(name, offsets)
     visit.watch.changed()
     return {"moved": len(offsets)}
 
@@ -137,18 +169,27 @@ async def delete_group(visit: Visit) -> Any:
     name = visit.arguments["group"]
     if text_of(visit.request.json(), "confirm") != name:
         raise RefusedCallError(400, f"to delete the group, confirm it by its name, {name!r}")
-    await visit.admin.delete_group(name)
+    if await _is_share(visit, name):
+        await visit.admin.delete_share_groups(name)
+    else:
+        await visit.admin.delete_group(name)
     visit.watch.changed()
     return {"deleted": name}
 
 
 async def delete_offsets(visit: Visit) -> Any:
-    """Forget what the group has committed of one topic."""
+    """Forget what the group has committed of one topic, which must be named again."""
     name, topic = visit.arguments["group"], visit.arguments["topic"]
-    committed = [each for each in await visit.admin.group_offsets(name) if each.topic == topic]
+    if text_of(visit.request.json(), "confirm") != topic:
+        raise RefusedCallError(400, f"to delete offsets, confirm it by the topic's name, {topic!r}")
+    standing, _ = await _standing(visit, name, (await visit.watch.picture()).groups.get(name))
+    committed = [each for each in standing if each.topic == topic]
     if not committed:
         raise RefusedCallError(404, f"group {name!r} has committed nothing of {topic!r}")
-    await visit.admin.delete_group_offsets(name, committed)
+    if await _is_share(visit, name):
+        await visit.admin.delete_share_group_offsets(name, topic)
+    else:
+        await visit.admin.delete_group_offsets(name, committed)
     visit.watch.changed()
     return {"deleted": len(committed)}
 
@@ -159,7 +200,9 @@ async def _plan(visit: Visit) -> tuple[list[dict[str, Any]], list[str]]:
     target = text_of(body, "target")
     if target not in TARGETS:
         raise RefusedCallError(400, f"{target!r} is none of {', '.join(TARGETS)}")
-    committed = {place: each.offset for place, each in (await visit.admin.group_offsets(name)).items()}
+    known = (await visit.watch.picture()).groups.get(name)
+    standing, _ = await _standing(visit, name, known)
+    committed = {place: each.offset for place, each in standing.items()}
     places = await _places(visit, body, target, committed)
     ends = await offsets_at(visit.admin, places, OffsetSpec.LATEST)
     starts = await offsets_at(visit.admin, places, OffsetSpec.EARLIEST)
@@ -172,7 +215,7 @@ async def _plan(visit: Visit) -> tuple[list[dict[str, Any]], list[str]]:
             if each not in committed
         ]
     try:
-        if (await visit.admin.describe_group(name)).members:
+        if (await _describe(visit, name, known)).members:
             notes.append("the group has members: stop its consumers first, or the reset is refused")
     except NoSuchGroupError:
         notes.append("there is no group of this name yet: a reset makes it")

@@ -1,12 +1,14 @@
 """The first page: is the cluster well, what is wrong with it now, and what goes on in it."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
-from headrace.console.cluster_watch import rates_of
 from headrace.console.health import troubles
 from headrace.console.visit import Visit
 
 BUSY_MAX: Final = 8
+FOUND_MAX: Final = 12
 
 
 async def overview(visit: Visit) -> Any:
@@ -22,7 +24,7 @@ async def overview(visit: Visit) -> Any:
     return {
         "taken": picture.taken_ms,
         "cluster_id": picture.cluster.cluster_id,
-        "troubles": [each._asdict() for each in troubles(picture)],
+        "troubles": [each._asdict() for each in troubles(picture, watch.hanging)],
         "gaps": picture.gaps,
         "brokers": len(picture.cluster.brokers),
         "brokers_up": sum(
@@ -37,7 +39,8 @@ async def overview(visit: Visit) -> Any:
         "reassignments": len(picture.reassignments),
         "rate": sum(rates.values()) if rates else None,
         "times": list(watch.times),
-        "rates": _total_rates(visit),
+        # Between samples: one fewer.
+        "rates": list(watch.total_rates)[1:],
         "busiest": [{"topic": name, "rate": rate} for name, rate in busiest if rate > 0],
         "behind": [
             {
@@ -51,12 +54,12 @@ async def overview(visit: Visit) -> Any:
     }
 
 
-def _total_rates(visit: Visit) -> list[float | None]:
-    """Of all topics that are remembered: one shorter than the times."""
-    watch = visit.watch
-    totals: list[int | None] = [None] * len(watch.times)
-    for column in watch.written.columns():
-        for at, value in enumerate(column, len(totals) - len(column)):
-            if value >= 0 and at >= 0:
-                totals[at] = (totals[at] or 0) + value
-    return rates_of(watch.times, totals)
+async def find(visit: Visit) -> Any:
+    """Topics and groups whose names have these letters, some of each."""
+    picture = await visit.watch.picture()
+    words = visit.request.query.get("q", "").lower()
+
+    def some(names: Iterable[str]) -> list[str]:
+        return list(islice((name for name in names if words in name.lower()), FOUND_MAX))
+
+    return {"topics": some(picture.topics), "groups": some(picture.groups)}

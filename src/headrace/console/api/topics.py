@@ -1,12 +1,15 @@
 """Topics: the list, a topic with its partitions and groups, its settings, and changing all of that."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients import ConfigEntry, OffsetSpec
 from headrace.clients.errors import ClientError
-from headrace.console.cluster_picture import offsets_at
-from headrace.console.cluster_watch import rates_of
+from headrace.console.cluster_picture import ClusterPicture, offsets_at
+from headrace.console.cluster_watch import ClusterWatch
+from headrace.console.course import rates_of
 from headrace.console.http_server import RefusedCallError
 from headrace.console.visit import Visit, names_in, number_of, text_of, texts_of
 from headrace.settings.topic import TOPIC
@@ -24,27 +27,36 @@ _OF_BROKER: Final = (2, 3)
 
 
 async def topics(visit: Visit) -> Any:
-    """All topics, each as a row of the table."""
+    """All topics, each as a row of the table; with `since`, those that changed since that version."""
     picture = await visit.watch.picture()
+    version, is_whole, rows, gone = visit.watch.topic_rows.since(
+        visit.request.query.get("since", ""), picture, lambda: _rows(visit.watch, picture)
+    )
     return {
         "taken": picture.taken_ms,
         "gaps": picture.gaps,
-        "topics": [
-            {
-                "name": name,
-                "internal": topic.internal,
-                "partitions": len(topic.partitions),
-                "replication": topic.replication_factor,
-                "unwell": sum(each.leader < 0 or each.is_under_replicated for each in topic.partitions),
-                "records": picture.records(name),
-                "bytes": picture.sizes.get(name),
-                "rate": visit.watch.rate(name),
-                "groups": len(picture.topic_groups.get(name, ())),
-                "lag": max(picture.topic_groups[name].values()) if name in picture.topic_groups else None,
-            }
-            for name, topic in picture.topics.items()
-        ],
+        "version": version,
+        "whole": is_whole,
+        "gone": gone,
+        "topics": rows,
     }
+
+
+def _rows(watch: ClusterWatch, picture: ClusterPicture) -> Iterator[dict[str, Any]]:
+    for name, topic in picture.topics.items():
+        groups = picture.topic_groups.get(name)
+        yield {
+            "name": name,
+            "internal": topic.internal,
+            "partitions": len(topic.partitions),
+            "replication": topic.replication_factor,
+            "unwell": sum(each.leader < 0 or each.is_under_replicated for each in topic.partitions),
+            "records": picture.records(name),
+            "bytes": picture.sizes.get(name),
+            "rate": watch.rate(name),
+            "groups": len(groups or ()),
+            "lag": max(groups.values()) if groups else None,
+        }
 
 
 async def topic(visit: Visit) -> Any:
@@ -182,14 +194,37 @@ def offsets_of(topic: str, given: Any) -> dict[TopicPartition, int]:
         raise RefusedCallError(400, "offsets are an object of partitions and numbers") from None
 
 
+async def election(visit: Visit) -> Any:
+    """The plan of an election: partitions whose first replica does not lead, and whether it can."""
+    [described] = await visit.admin.describe_topics(visit.arguments["topic"])
+    return {
+        "changes": [
+            {
+                "partition": each.number,
+                "from": each.leader,
+                "to": each.replicas[0],
+                "in_sync": each.replicas[0] in each.isr,
+            }
+            for each in described.partitions
+            if each.replicas and each.leader != each.replicas[0]
+        ]
+    }
+
+
 async def elect_leaders(visit: Visit) -> Any:
-    """Let first replicas lead again."""
+    """Let first replicas lead again in the partitions of a plan, and in no others."""
     name = visit.arguments["topic"]
-    [described] = await visit.admin.describe_topics(name)
-    places = [TopicPartition(name, each.number) for each in described.partitions]
-    failed = await visit.admin.elect_leaders(places)
+    given = visit.request.json().get("partitions")
+    if not isinstance(given, list) or not given or not all(type(each) is int for each in given):
+        raise RefusedCallError(400, "'partitions' must be the list of a plan")
+    visit.details["partitions"] = sorted(given)
+    failed = await visit.admin.elect_leaders([TopicPartition(name, each) for each in given])
     visit.watch.changed()
-    refused = {str(each): code.name for each, code in failed.items() if code.name != "ELECTION_NOT_NEEDED"}
+    refused = {
+        str(each): code.name
+        for each, code in failed.items()
+        if code != ErrorCode.ELECTION_NOT_NEEDED  # somebody was faster
+    }
     if refused:
         raise ClientError("; ".join(f"{place}: {why}" for place, why in refused.items()))
-    return {}
+    return {"elected": len(given)}

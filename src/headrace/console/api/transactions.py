@@ -1,11 +1,17 @@
-"""Transactions: who has one open, since when, which hang, and ending them."""
+"""Transactions: who has one open, since when, which hang, and ending them.
+
+One that outlives its time is its coordinator's; those that no coordinator knows are found by `hanging.py`.
+"""
 
 import time
 from typing import Any, Final
 
+from headrace.base.ids import TopicPartition
+from headrace.clients import ActiveProducer
 from headrace.clients.errors import ClientError
+from headrace.console.hanging import find_hanging
 from headrace.console.http_server import RefusedCallError
-from headrace.console.visit import Visit, text_of
+from headrace.console.visit import Visit, number_of, text_of
 
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 DESCRIBED_MAX: Final = 200
@@ -37,7 +43,52 @@ async def transactions(visit: Visit) -> Any:
                 "partitions": [[place.topic, place.partition] for place in found.partitions],
             }
         rows.append(row)
-    return {"transactions": rows}
+    return {"transactions": rows, **_hanging_json(visit)}
+
+
+def _hanging_json(visit: Visit) -> dict[str, Any]:
+    """What was found by the last look; looking costs brokers too much for each time that a page is shown."""
+    return {
+        "looked": visit.watch.looked_for_hanging_ms,
+        "hanging": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "producer": each.producer_id,
+                "epoch": each.producer_epoch,
+                "start": each.transaction_start_offset,
+                "written": each.last_timestamp_ms,
+            }
+            for each in visit.watch.hanging
+        ],
+    }
+
+
+async def look_for_hanging(visit: Visit) -> Any:
+    """Look for transactions that no coordinator knows, now."""
+    await visit.watch.look_for_hanging()
+    return _hanging_json(visit)
+
+
+async def abort_hanging(visit: Visit) -> Any:
+    """Write the marker that is missing, where a transaction still hangs as it was shown."""
+    body = visit.request.json()
+    place = TopicPartition(text_of(body, "topic"), number_of(body, "partition"))
+    producer, start = number_of(body, "producer"), number_of(body, "start")
+    visit.details |= {"partition": str(place), "producer": producer, "start": start}
+    await visit.admin.describe_topics(place.topic)
+    for each in await find_hanging(visit.admin, [place]):
+        if (each.producer_id, each.transaction_start_offset) == (producer, start):
+            await visit.admin.abort_hanging(each)
+            visit.watch.hanging = [other for other in visit.watch.hanging if not _is_same(other, each)]
+            return _hanging_json(visit)
+    raise RefusedCallError(
+        409, f"no transaction of producer {producer} that starts at {start} hangs in {place}"
+    )
+
+
+def _is_same(one: ActiveProducer, other: ActiveProducer) -> bool:
+    return (one.partition, one.producer_id) == (other.partition, other.producer_id)
 
 
 async def abort_transaction(visit: Visit) -> Any:

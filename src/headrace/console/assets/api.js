@@ -36,6 +36,20 @@ export async function call(method, path, body) {
   return found;
 }
 
+/** The rows of a long table: all of them first, then what has changed. Gives the function that asks for them. */
+export function changingRows(api, table, name) {
+  const rows = new Map();
+  let version = "";
+  return async () => {
+    const found = await api.get(version ? `${table}?since=${encodeURIComponent(version)}` : table);
+    if (found.whole) rows.clear();
+    for (const each of found.gone) rows.delete(each);
+    for (const each of found[table]) rows.set(each[name], each);
+    version = found.version;
+    return [...rows.values()];
+  };
+}
+
 /** The functions of one cluster: get("topics"), post("topics", {...}). */
 export function clusterApi(name) {
   const base = `/api/clusters/${encodeURIComponent(name)}/`;

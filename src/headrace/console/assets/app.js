@@ -46,6 +46,7 @@ let shown = 0;
 async function begin() {
   theme(localStorage.getItem("theme"));
   placeNotes();
+  pageOf(location.pathname.split("/").slice(2).join("/").replace(/\/$/, ""))?.load().catch(() => {}); // it comes while the session is asked for
   session = await call("GET", "/api/session");
   setToken(session.token);
   replace(app,
@@ -99,18 +100,25 @@ async function show() {
   }
 }
 
-async function make(cluster, path, query) {
-  if (cluster.needs_login && !cluster.user) return (await import("./pages/login.js")).login(cluster, loggedIn);
+function pageOf(path) {
   for (const [pattern, load] of ROUTES) {
     const found = pattern.exec(path);
-    if (!found) continue;
-    const args = found.slice(1).map((each) => (each === undefined ? undefined : decodeURIComponent(each)));
+    if (found) return { found, load };
+  }
+  return null;
+}
+
+async function make(cluster, path, query) {
+  if (cluster.needs_login && !cluster.user) return (await import("./pages/login.js")).login(cluster, loggedIn);
+  const chosen = pageOf(path);
+  if (chosen) {
+    const args = chosen.found.slice(1).map((each) => (each === undefined ? undefined : decodeURIComponent(each)));
     const context = {
       api: clusterApi(cluster.name), args, query, cluster, readOnly: session.read_only,
       link: (...parts) => `${base(cluster)}/${parts.map(encodeURIComponent).join("/")}`,
       go, keep, title: (text) => { document.title = `${visible(text)} · headrace console`; },
     };
-    return (await load())(context);
+    return (await chosen.load())(context);
   }
   return { element: h("div", { class: "empty" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: base(cluster) }, "To the overview"))) };
 }
@@ -227,11 +235,24 @@ async function jump() {
   const api = clusterApi(cluster.name);
   const list = h("ul", { class: "jump", role: "listbox", "aria-label": "Found" });
   const input = h("input", { type: "search", placeholder: "A topic or a group", "aria-label": "A topic or a group", autocomplete: "off" });
-  let all = NAV.map(([to, title]) => [title, to ? `${base(cluster)}/${to}` : base(cluster), "page"]);
-  const draw = () => {
-    const words = input.value.trim().toLowerCase();
-    const found = all.filter(([name]) => name.toLowerCase().includes(words)).slice(0, 12);
-    replace(list, found.map(([name, to, kind]) => h("li", { role: "option" }, h("a", { href: to, onclick: () => dialog.close() }, h("span", {}, visible(name)), h("small", {}, kind)))));
+  const pages = NAV.map(([to, title]) => [title, to ? `${base(cluster)}/${to}` : base(cluster), "page"]);
+  let asked = 0;
+  let known = [];
+  const draw = async () => {
+    const turn = (asked += 1);
+    const words = input.value.trim();
+    const show = () => replace(list, [...pages, ...known].filter(([name]) => name.toLowerCase().includes(words.toLowerCase())).slice(0, 12)
+      .map(([name, to, kind]) => h("li", { role: "option" }, h("a", { href: to, onclick: () => dialog.close() }, h("span", {}, visible(name)), h("small", {}, kind)))));
+    show();
+    try {
+      const found = await api.get(`find?q=${encodeURIComponent(words)}`);
+      const named = (names, path, kind) => names.map((name) => [name, `${base(cluster)}/${path}/${encodeURIComponent(name)}`, kind]);
+      if (turn !== asked) return;
+      known = [...named(found.topics, "topics", "topic"), ...named(found.groups, "groups", "group")];
+      show();
+    } catch (error) {
+      note(error.message, "bad");
+    }
   };
   input.addEventListener("input", draw);
   const dialog = ask({ title: "Jump to", body: [input, list] });
@@ -242,13 +263,8 @@ async function jump() {
     if (event.key === "ArrowDown") { event.preventDefault(); links[Math.min(at + 1, links.length - 1)]?.focus(); }
     if (event.key === "ArrowUp") { event.preventDefault(); (at <= 0 ? input : links[at - 1]).focus(); }
   });
-  draw();
   input.focus();
-  const [topics, groups] = await Promise.all([api.get("topics"), api.get("groups")]).catch((error) => { note(error.message, "bad"); return [{ topics: [] }, { groups: [] }]; });
-  all = [...all,
-    ...topics.topics.map((each) => [each.name, `${base(cluster)}/topics/${encodeURIComponent(each.name)}`, "topic"]),
-    ...groups.groups.map((each) => [each.group, `${base(cluster)}/groups/${encodeURIComponent(each.group)}`, "group"])];
-  draw();
+  await draw();
 }
 
 // Light and dark

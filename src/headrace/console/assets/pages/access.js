@@ -1,11 +1,12 @@
-// Who may do what: access rules, users and quotas.
+// Who may do what: access rules, users, tokens and quotas.
 
 import { h, replace, visible } from "../dom.js";
 import { ask, field, note } from "../dialogs.js";
 import { bytes, count } from "../format.js";
 import { plainTable, Table } from "../table.js";
+import { tokens } from "./tokens.js";
 
-const TABS = [["acls", "ACLs"], ["users", "Users"], ["quotas", "Quotas"]];
+const TABS = [["acls", "ACLs"], ["users", "Users"], ["tokens", "Tokens"], ["quotas", "Quotas"]];
 const OPERATIONS = ["all", "read", "write", "create", "delete", "alter", "describe", "cluster_action", "describe_configs", "alter_configs", "idempotent_write"];
 const RESOURCES = ["topic", "group", "cluster", "transactional_id", "delegation_token"];
 
@@ -14,7 +15,7 @@ export async function access(context) {
   context.title("Access");
   let panel;
   try {
-    panel = await { acls, users, quotas }[tab](context);
+    panel = await { acls, users, tokens, quotas }[tab](context);
   } catch (error) {
     if (error.status === 401) throw error;
     panel = { element: h("p", { class: "gaps" }, visible(error.message)) };

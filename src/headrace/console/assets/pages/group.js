@@ -26,12 +26,23 @@ export async function group({ api, args, link, title, readOnly, go }) {
       ["Topics", count(new Set(found.offsets.map((each) => each.topic)).size)], ["Type", found.type.toLowerCase()], ["Assignor", found.protocol || "–"], ["Coordinator", found.coordinator]]
       .map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
     chart.set(found.times, found.course);
-    replace(offsets, byTopic(found, link));
+    replace(offsets, byTopic(found, link, readOnly ? null : forget));
     replace(members, plainTable("Members", [
       { title: "Member", class: "name", cell: (row) => [h("span", { class: "mono" }, visible(row.client || "–")), h("small", { class: "quiet block" }, visible(row.instance ?? row.id))] },
       { title: "Host", cell: (row) => visible(row.host) },
       { title: "Partitions", class: "parts", cell: (row) => partsOf(row.partitions) },
     ], found.members, "Nobody is in the group now."));
+  }
+
+  // A group without members goes with the last that it has committed.
+  function gone(error) {
+    if (error.status !== 404) throw error;
+    return go(link("groups"));
+  }
+
+  function forget(topic) {
+    askByName({ title: "Delete offsets", what: "What the group has committed of this topic is forgotten for good. None of its members may read the topic now.", name: topic, action: "Delete offsets",
+      act: async () => { await api.remove(`${path}/offsets/${encodeURIComponent(topic)}`, { confirm: topic }); note(`Group ${name} has forgotten ${topic}.`); await refresh().catch(gone); } });
   }
 
   await refresh();
@@ -58,7 +69,7 @@ function partsOf(partitions) {
   return [...topics].map(([topic, numbers]) => h("div", {}, visible(topic), h("span", { class: "quiet" }, ` ${numbers.join(", ")}`)));
 }
 
-function byTopic(found, link) {
+function byTopic(found, link, forget) {
   const topics = new Map();
   for (const each of found.offsets) topics.set(each.topic, [...(topics.get(each.topic) ?? []), each]);
   if (!topics.size) return h("p", { class: "quiet" }, "The group has committed nothing.");
@@ -69,12 +80,13 @@ function byTopic(found, link) {
       h("summary", {}, h("strong", {}, visible(topic)), h("span", { class: "quiet" }, plural(rows.length, "partition")), h("span", { class: "grow" }), h("span", { class: lag ? "late" : "well" }, count(lag))),
       plainTable(`Offsets of ${topic}`, [
         { title: "Partition", cell: (row) => row.partition },
-        { title: "Committed", number: true, cell: (row) => count(row.committed) },
+        { title: found.type.toLowerCase() === "share" ? "Starts at" : "Committed", number: true, cell: (row) => count(row.committed) },
         { title: "End", number: true, cell: (row) => count(row.end) },
         { title: "Lag", number: true, cell: (row) => (row.lag === null ? "–" : h("span", { class: row.lag ? "late" : "well" }, count(row.lag))) },
         { title: "Read by", wide: true, cell: (row) => (row.member ? visible(names.get(row.member) ?? row.member) : h("span", { class: "quiet" }, "nobody")) },
       ], rows),
-      h("p", { class: "topic-link" }, h("a", { href: link("topics", topic) }, "To the topic")));
+      h("p", { class: "topic-link" }, h("a", { href: link("topics", topic) }, "To the topic"),
+        forget && rows.some((each) => each.committed !== null) && [" ", h("button", { type: "button", class: "linklike", "aria-label": `Delete offsets of ${topic}`, onclick: () => forget(topic) }, "delete offsets")]));
   });
 }
 

@@ -1,5 +1,6 @@
 // All groups, with their lag and how it went.
 
+import { changingRows } from "../api.js";
 import { sparkline } from "../chart.js";
 import { h, visible } from "../dom.js";
 import { compact, count } from "../format.js";
@@ -9,6 +10,7 @@ export const stateBadge = (state) => h("span", { class: `state ${{ Stable: "good
 
 export async function groups({ api, link, query, keep, title }) {
   title("Groups");
+  const rows = changingRows(api, "groups", "group");
   const table = new Table({
     label: "Groups",
     search: { placeholder: "Search groups", text: (row) => row.group, changed: (words) => { if (words) query.set("q", words); else query.delete("q"); keep(query); } },
@@ -25,7 +27,7 @@ export async function groups({ api, link, query, keep, title }) {
   });
 
   async function refresh() {
-    table.setRows((await api.get("groups")).groups);
+    table.setRows(await rows());
   }
 
   await refresh();

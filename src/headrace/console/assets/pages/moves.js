@@ -44,8 +44,8 @@ export async function moves({ api, link, title, readOnly }) {
 }
 
 function progress(row) {
-  const sizes = Object.entries(row.bytes);
-  const whole = Math.max(0, ...sizes.map(([, size]) => size));
-  if (!whole || !row.adding.length) return "–";
-  return row.adding.map((node) => h("div", {}, `${node}: ${Math.round((100 * (row.bytes[node] ?? 0)) / whole)} %`, h("small", { class: "quiet" }, ` of ${bytes(whole)}`)));
+  const parts = Object.entries(row.copied);
+  const whole = Math.max(0, ...Object.values(row.bytes));
+  if (!parts.length) return "–";
+  return parts.map(([node, share]) => h("div", {}, `${node}: ${Math.round(100 * share)} %`, h("small", { class: "quiet" }, ` of ${bytes(whole)}`)));
 }

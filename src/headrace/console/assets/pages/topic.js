@@ -34,7 +34,8 @@ export async function topic(context) {
     h("button", { type: "button", class: "primary", onclick: () => produceDialog(context, name, found, {}) }, "Produce"),
     h("details", { class: "menu" }, h("summary", {}, "More"), h("div", {},
       h("button", { type: "button", onclick: () => morePartitions(api, path, found) }, "Add partitions"),
-      h("button", { type: "button", onclick: async () => { try { await api.post(`${path}/elect`, {}); note("First replicas lead again."); } catch (error) { note(error.message, "bad"); } } }, "Elect preferred leaders"),
+      h("button", { type: "button", onclick: () => elect(api, path) }, "Elect preferred leaders"),
+      h("button", { type: "button", class: "danger", onclick: () => deleteBefore(api, path, name, found) }, "Delete old records"),
       h("button", { type: "button", class: "danger", onclick: () => askByName({ title: "Delete all records", what: "All records that the topic has now are gone for good. The topic stays.", name, action: "Delete records",
         act: async () => { await api.post(`${path}/delete-records`, { confirm: name }); note("The records are deleted."); } }) }, "Delete all records"),
       h("button", { type: "button", class: "danger", onclick: () => askByName({ title: "Delete topic", what: "The topic and all its records are gone for good.", name, action: "Delete topic",
@@ -68,15 +69,32 @@ async function panelOf(tab, context) {
   return tab === "groups" ? groupsPanel(context) : partitionsPanel(context);
 }
 
-function partitionsPanel({ found }) {
+const TIERS_MS = 30000;
+
+function partitionsPanel({ api, path, found }) {
   const table = h("div");
+  const tiers = h("div");
+  let looked = null;
+
+  // They change slowly, and what the store holds is read from a topic: not asked each time.
+  async function drawTiers() {
+    if (looked !== null && performance.now() - looked < TIERS_MS) return;
+    looked = performance.now();
+    try {
+      const told = await api.get(`${path}/tiers`);
+      replace(tiers, told.is_tiered ? tiersOf(told.partitions) : []);
+    } catch (error) {
+      replace(tiers, h("p", { class: "gaps" }, "Tiers are not shown: ", visible(error.message)));
+    }
+  }
+
   const chart = new Chart({ label: "Records written a second", format: rate });
   const nodes = (list, missing) => list.map((each, at) => [at ? ", " : "", h("span", { class: missing?.includes(each) ? "late" : "" }, each)]);
   return {
-    element: h("div", {}, h("section", { class: "card" }, h("h2", {}, "Records written a second"), chart.element), table),
+    element: h("div", {}, h("section", { class: "card" }, h("h2", {}, "Records written a second"), chart.element), table, tiers),
     start: () => chart.start(),
     stop: () => chart.stop(),
-    refresh() {
+    async refresh() {
       const topic = found();
       chart.set(topic.times.slice(1), topic.rates);
       replace(table, plainTable("Partitions", [
@@ -89,8 +107,25 @@ function partitionsPanel({ found }) {
         { title: "Records", number: true, wide: true, cell: (row) => (row.end === null || row.start === null ? "–" : count(row.end - row.start)) },
         { title: "Size", number: true, wide: true, cell: (row) => bytes(row.bytes) },
       ], topic.partitions));
+      await drawTiers();
     },
   };
+}
+
+function tiersOf(partitions) {
+  const sum = (name) => partitions.reduce((total, each) => total + (each[name] ?? 0), 0);
+  return [h("h2", {}, "Local and remote"),
+    h("p", { class: "quiet" }, `${bytes(sum("local_bytes"))} on leaders' disks, ${bytes(sum("remote_bytes"))} in the remote store, ${bytes(sum("copy_lag_bytes"))} waiting to be copied at least.`),
+    plainTable("Local and remote", [
+      { title: "Partition", cell: (row) => row.partition },
+      { title: "Local from", number: true, wide: true, cell: (row) => count(row.local_start) },
+      { title: "Remote to", number: true, wide: true, cell: (row) => count(row.tiered_to) },
+      { title: "Local", number: true, cell: (row) => bytes(row.local_bytes) },
+      { title: "Remote", number: true, cell: (row) => bytes(row.remote_bytes) },
+      { title: "Segments", number: true, wide: true, cell: (row) => count(row.remote_segments) },
+      { title: "Only local", number: true, wide: true, cell: (row) => bytes(row.only_local_bytes) },
+      { title: "Copy lag", number: true, cell: (row) => h("span", { class: row.copy_lag_bytes ? "late" : "well" }, bytes(row.copy_lag_bytes)) },
+    ], partitions, "No partition has a leader.")];
 }
 
 function groupsPanel({ found, link }) {
@@ -113,5 +148,42 @@ function morePartitions(api, path, found) {
     title: "Add partitions", action: "Add",
     body: [h("p", { class: "quiet" }, "Records with a key may go to other partitions than before. A topic cannot get fewer again."), field("Partitions afterwards", many)],
     act: async () => { await api.post(`${path}/partitions`, { count: Number(many.value) }); note("The partitions are there."); },
+  });
+}
+
+async function elect(api, path) {
+  let plan;
+  try {
+    plan = (await api.get(`${path}/election`)).changes;
+  } catch (error) {
+    note(error.message, "bad");
+    return;
+  }
+  const able = plan.filter((each) => each.in_sync);
+  ask({
+    title: "Elect preferred leaders", action: able.length ? "Elect" : undefined,
+    body: [h("p", { class: "quiet" }, plan.length ? "Nothing has been changed yet. A first replica leads again where it is in sync." : "First replicas lead everywhere: there is nothing to do."),
+      plan.length > 0 && plainTable("Plan", [
+        { title: "Partition", cell: (row) => row.partition },
+        { title: "Leads now", number: true, cell: (row) => (row.from < 0 ? "none" : row.from) },
+        { title: "Leads then", number: true, cell: (row) => (row.in_sync ? row.to : h("span", { class: "quiet" }, `${row.to} is not in sync: left as it is`)) },
+      ], plan)],
+    act: async () => { await api.post(`${path}/elect`, { partitions: able.map((each) => each.partition) }); note("First replicas lead again."); },
+  });
+}
+
+function deleteBefore(api, path, name, found) {
+  const partition = h("select", {}, found.partitions.map((each) => h("option", { value: each.number }, `${each.number}: ${count(each.start)} to ${count(each.end)}`)));
+  const offset = h("input", { type: "number", min: 0, required: true });
+  const typed = h("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
+  ask({
+    title: "Delete old records", action: "Delete records", danger: true,
+    body: [h("p", {}, "The records before an offset of a partition are gone for good; those from it on stay."),
+      field("Partition", partition, "With its first offset and its end."), field("Before offset", offset), h("label", {}, "Type ", h("code", {}, name), " to confirm", typed)],
+    act: async () => {
+      if (typed.value !== name) throw new Error("That is not the name.");
+      const starts = (await api.post(`${path}/delete-records`, { confirm: name, before: { [partition.value]: Number(offset.value) } })).starts;
+      note(`Partition ${partition.value} begins at ${count(starts[partition.value])} now.`);
+    },
   });
 }

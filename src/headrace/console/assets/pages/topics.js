@@ -1,5 +1,6 @@
 // All topics, with the lag of who is furthest behind in each.
 
+import { changingRows } from "../api.js";
 import { h, visible } from "../dom.js";
 import { ask, field, note } from "../dialogs.js";
 import { bytes, compact, count, rate } from "../format.js";
@@ -8,6 +9,7 @@ import { Table } from "../table.js";
 export async function topics({ api, link, query, keep, go, title, readOnly }) {
   title("Topics");
   let all = [];
+  const rows = changingRows(api, "topics", "name");
   const internal = h("input", { type: "checkbox", onchange: () => { table.setRows(chosen()); keepChoice(); } });
   internal.checked = query.get("internal") === "1";
   const chosen = () => (internal.checked ? all : all.filter((each) => !each.internal));
@@ -38,7 +40,7 @@ export async function topics({ api, link, query, keep, go, title, readOnly }) {
   });
 
   async function refresh() {
-    all = (await api.get("topics")).topics;
+    all = await rows();
     table.setRows(chosen());
   }
 

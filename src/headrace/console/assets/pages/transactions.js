@@ -1,11 +1,11 @@
-// Transactional ids, what they have open, and ending what hangs.
+// Transactional ids, what they have open, and ending what hangs: also what no coordinator knows.
 
-import { h, visible } from "../dom.js";
+import { h, replace, visible } from "../dom.js";
 import { ask, note } from "../dialogs.js";
-import { duration, plural } from "../format.js";
-import { Table } from "../table.js";
+import { count, duration, plural, time } from "../format.js";
+import { plainTable, Table } from "../table.js";
 
-export async function transactions({ api, title, readOnly }) {
+export async function transactions({ api, link, title, readOnly }) {
   title("Transactions");
   const table = new Table({
     label: "Transactions",
@@ -29,10 +29,43 @@ export async function transactions({ api, title, readOnly }) {
       act: async () => { await api.post("transactions/abort", { id: row.id }); note("It is aborted."); await refresh(); } });
   }
 
+  const hanging = h("div");
+
+  function drawHanging(found) {
+    replace(hanging, plainTable("Transactions that hang", [
+      { title: "Partition", class: "name", cell: (row) => h("a", { href: link("topics", row.topic, "partitions") }, `${visible(row.topic)} ${row.partition}`) },
+      { title: "Producer", number: true, cell: (row) => row.producer },
+      { title: "Since offset", number: true, cell: (row) => count(row.start) },
+      { title: "Last written", wide: true, cell: (row) => time(row.written) },
+      !readOnly && { title: "", cell: (row) => h("button", { type: "button", class: "linklike", onclick: () => abortHanging(row) }, "abort") },
+    ].filter(Boolean), found.hanging, found.looked === null ? "Nobody has looked for them yet." : `None was found at ${time(found.looked)}.`));
+  }
+
+  function abortHanging(row) {
+    ask({ title: "Abort hanging transaction", action: "Abort", danger: true,
+      body: h("p", {}, `What producer ${row.producer} has written to ${visible(row.topic)} ${row.partition} since offset ${row.start} is aborted, and readers of committed records go on behind it. No coordinator knows of it now.`),
+      act: async () => {
+        drawHanging(await api.post("transactions/abort-hanging", { topic: row.topic, partition: row.partition, producer: row.producer, start: row.start }));
+        note("It is aborted.");
+      } });
+  }
+
+  async function look() {
+    try {
+      drawHanging(await api.get("transactions/hanging"));
+    } catch (error) {
+      note(error.message, "bad");
+    }
+  }
+
   async function refresh() {
-    table.setRows((await api.get("transactions")).transactions);
+    const found = await api.get("transactions");
+    table.setRows(found.transactions);
+    drawHanging(found);
   }
 
   await refresh();
-  return { element: h("div", {}, h("h1", {}, "Transactions"), table.element), refresh, start: () => { table.start(); table.arrange(); }, stop: () => table.stop() };
+  return { element: h("div", {}, h("h1", {}, "Transactions"), table.element,
+    h("section", {}, h("div", { class: "title" }, h("h2", {}, "Hanging"), h("span", { class: "grow" }), h("button", { type: "button", onclick: look }, "Look now")),
+      h("p", { class: "quiet" }, "Open in a partition, and unknown to every coordinator: only a marker written by hand ends them."), hanging)), refresh, start: () => { table.start(); table.arrange(); }, stop: () => table.stop() };
 }
