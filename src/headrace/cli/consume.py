@@ -5,25 +5,29 @@ comes first: after so many records, after so long a silence, or, when one began 
 ask to follow, where the end was at the start.
 
 With a group it is a member: it gets a share of the partitions, begins where the group is, and commits what it
-has printed, no more.
+has printed, no more. With a share group it takes records as out of a queue (`consume_share.py`).
 """
 
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from headrace.base.ids import TopicPartition
-from headrace.cli.completion import complete_groups, complete_topics
-from headrace.cli.connecting import cluster_options, open_admin, open_consumer
+from headrace.cli.completion import complete_groups, complete_share_groups, complete_topics
+from headrace.cli.connecting import cluster_options, open_admin, open_consumer, open_share_consumer
+from headrace.cli.consume_share import ANSWERS, consume_shared, share_settings
 from headrace.cli.options import examples, parse_time, unescaped
 from headrace.cli.output import note, print_json_line
 from headrace.cli.record_text import record_json, record_template
 from headrace.clients import Consumer, ConsumerRecord
 from headrace.clients.errors import ClientError
+
+if TYPE_CHECKING:
+    from headrace.cli.record_text import AnyRecord
 
 _POLL_MS: Final = 500
 _POLL_RECORDS: Final = 500
@@ -40,6 +44,8 @@ _SIDES: Final = {"beyond its end": "ends", "gone": "begins"}
         "headrace consume orders --timestamp 2026-01-31T12:00:00",
         "headrace consume orders users --from-beginning -f '%t[%p]@%o %k: %s\\n'",
         "headrace consume --pattern 'orders-.*' --group audit -n 100",
+        "headrace consume tasks --share jobs                  # as out of a queue: each is accepted",
+        "headrace consume tasks --share jobs --ack release -n 5 -f '%D %s\\n'",
     )
 )
 @click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=complete_topics)
@@ -51,6 +57,18 @@ _SIDES: Final = {"beyond its end": "ends", "gone": "begins"}
     metavar="GROUP",
     shell_complete=complete_groups,
     help="Read as a member of this group: begin where it is, and commit what is printed.",
+)
+@click.option(
+    "--share",
+    metavar="GROUP",
+    shell_complete=complete_share_groups,
+    help="Take records as a member of this share group: each is held, printed and answered for.",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(sorted(ANSWERS)),
+    help="With --share, what becomes of a printed record: it is done (accept, the default), is handed out "
+    "again up to the group's delivery limit (release), or never again (reject).",
 )
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record.")
 @click.option(
@@ -98,6 +116,8 @@ def consume(
     topics: tuple[str, ...],
     pattern: str | None,
     group_id: str | None,
+    share: str | None,
+    ack: str | None,
     from_beginning: bool,
     offset: int | None,
     timestamp: str | None,
@@ -120,21 +140,26 @@ def consume(
     In a text of --format these stand for parts of a record:
       %t topic  %p partition  %o offset  %T time in ms  %h headers  %% a percent sign
       %k key    %K its bytes  %s value   %S its bytes (-1 where there is none)  %R the same as 32 bits
+      %D how often it has been handed out, with --share
       \\n \\t \\r \\0 \\xNN are characters
     """
     if bool(topics) == (pattern is not None):
         raise click.UsageError("name topics, or give a --pattern for their names")
+    has_place = offset is not None or timestamp is not None
     if (from_beginning, offset is not None, timestamp is not None).count(True) > 1:
         raise click.UsageError("give one place to begin: --from-beginning, --offset or --timestamp")
+    _check_groups(group_id, share, ack, chooses=bool(partitions) or has_place, from_beginning=from_beginning)
     time_ms = None if timestamp is None else parse_time(timestamp)
     separator = unescaped(key_separator).encode()
-    printer = record_printer("json" if as_json else form, separator)
+    printer = record_printer("json" if as_json else form, separator, is_share=share is not None)
+    if share is not None:
+        wanted = _names(bootstrap, request_timeout_ms, topics, pattern)
+        settings = share_settings(max_messages)
+        with open_share_consumer(bootstrap, request_timeout_ms, group_id=share, **settings) as member:
+            answer = ANSWERS[ack or "accept"]
+            consume_shared(member, wanted, printer, answer, max_messages=max_messages, silence_ms=timeout_ms)
+        return
     if group_id is not None:
-        if partitions or offset is not None or timestamp is not None:
-            raise click.UsageError(
-                "a group shares out partitions and knows where it is: leave out --partition, --offset and "
-                "--timestamp (`headrace group reset-offsets` moves a group)"
-            )
         reset = "earliest" if from_beginning else "latest"
         settings = {"group_id": group_id, "auto_offset_reset": reset, "enable_auto_commit": False}
         with open_consumer(bootstrap, request_timeout_ms, **settings) as consumer:
@@ -143,17 +168,38 @@ def consume(
         return
     names = topics if pattern is None else _matching(bootstrap, request_timeout_ms, pattern)
     with open_consumer(bootstrap, request_timeout_ms, auto_offset_reset="earliest") as consumer:
-        wanted = [each for name in names for each in _partitions(consumer, name, partitions)]
-        ends = consumer.end_offsets(wanted)
+        chosen = [each for name in names for each in _partitions(consumer, name, partitions)]
+        ends = consumer.end_offsets(chosen)
         starts = _starts(consumer, ends, from_beginning, offset, time_ms)
         waits = follow or max_messages is not None or timeout_ms is not None
-        has_place = from_beginning or offset is not None or timestamp is not None
-        until = ends if has_place and not waits else None
-        consumer.assign(wanted)
+        until = ends if (from_beginning or has_place) and not waits else None
+        consumer.assign(chosen)
         for each, start in starts.items():
             consumer.seek(each, start)
         for record in records(consumer, until=until, max_messages=max_messages, silence_ms=timeout_ms):
             printer(record)
+
+
+def _check_groups(
+    group_id: str | None, share: str | None, ack: str | None, *, chooses: bool, from_beginning: bool
+) -> None:
+    """A wrong use of the command where options say what a group decides; a place or partition `chooses`."""
+    if ack is not None and share is None:
+        raise click.UsageError("--ack says what becomes of records of a share group: give one with --share")
+    if group_id is not None and share is not None:
+        raise click.UsageError("give one of --group and --share")
+    if share is not None and (chooses or from_beginning):
+        raise click.UsageError(
+            "a share group hands out records and knows where it is: leave out --partition, --offset, "
+            "--timestamp and --from-beginning (`headrace share-group reset-offsets` moves a group, and "
+            "`headrace config alter group GROUP --set share.auto.offset.reset=earliest` says where a new one "
+            "begins)"
+        )
+    if group_id is not None and chooses:
+        raise click.UsageError(
+            "a group shares out partitions and knows where it is: leave out --partition, --offset and "
+            "--timestamp (`headrace group reset-offsets` moves a group)"
+        )
 
 
 def _subscribe(consumer: Consumer, topics: Sequence[str], pattern: str | None) -> None:
@@ -200,6 +246,14 @@ def consume_as_member(
             commit()
     finally:
         commit()
+
+
+def _names(bootstrap: str, request_timeout_ms: int, topics: Sequence[str], pattern: str | None) -> list[str]:
+    """Topics by their names; NoSuchTopicError for one that is not there, which would be waited for."""
+    if pattern is not None:
+        return _matching(bootstrap, request_timeout_ms, pattern)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        return [each.name for each in admin.describe_topics(topics)]
 
 
 def _matching(bootstrap: str, request_timeout_ms: int, pattern: str) -> list[str]:
@@ -294,21 +348,21 @@ def _is_before(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     return any(positions.get(each, 0) < end for each, end in ends.items())
 
 
-def record_printer(form: str, separator: bytes) -> Callable[[ConsumerRecord], None]:
+def record_printer(form: str, separator: bytes, *, is_share: bool = False) -> "Callable[[AnyRecord], None]":
     """How a record is printed. Text is written as the bytes it is."""
     if form == "json":
         return lambda record: print_json_line(record_json(record))
     out = sys.stdout.buffer
     if form not in ("value", "key"):
-        render = record_template(form)
+        render = record_template(form, is_share=is_share)
 
-        def print_text(record: ConsumerRecord) -> None:
+        def print_text(record: "AnyRecord") -> None:
             out.write(render(record))
             out.flush()
 
         return print_text
 
-    def print_bytes(record: ConsumerRecord) -> None:
+    def print_bytes(record: "AnyRecord") -> None:
         head = (record.key or b"") + separator if form == "key" else b""
         out.write(head + (record.value or b"") + b"\n")
         # A person, or a program behind a pipe, should see it now.

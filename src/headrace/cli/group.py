@@ -5,6 +5,7 @@ not committed yet, or committed by members that have left. `describe` shows both
 """
 
 import contextlib
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import click
@@ -17,8 +18,8 @@ from headrace.cli.group_offsets import delete_offsets, reset_offsets
 from headrace.cli.options import choices_option, confirm, examples, json_option, yes_option
 from headrace.cli.output import lag_style, note, print_facts, print_json, print_json_rows, print_table
 from headrace.clients import Admin, GroupDescription, MemberDescription
-from headrace.clients.errors import NoSuchGroupError, RefusedError
-from headrace.clients.internals.admin.groups import CLASSIC, CONSUMER
+from headrace.clients.errors import ClientError, NoSuchGroupError, RefusedError
+from headrace.clients.internals.admin.groups import CLASSIC, CONSUMER, SHARE
 
 # Kafka's GroupState and GroupType, of all kinds of groups that a cluster may have.
 _STATES: Final = (
@@ -67,7 +68,7 @@ group.add_command(delete_offsets)
     ),
 )
 @choices_option("--state", _STATES, "Only groups in this state, as Stable or Empty; may be repeated.")
-@choices_option("--type", _TYPES, "Only groups of this type, classic or consumer; may be repeated.")
+@choices_option("--type", _TYPES, "Only groups of this type, classic, consumer or share; may be repeated.")
 @cluster_options
 @json_option
 def list_(
@@ -116,7 +117,7 @@ def describe(
         raise click.UsageError("give one of --members and --state")
     result = []
     with open_admin(bootstrap, request_timeout_ms) as admin:
-        found = _describe_all(admin) if all_groups else [admin.describe_group(name) for name in names]
+        found = _describe_all(admin) if all_groups else [_describe(admin, name) for name in names]
         for number, described in enumerate(found):
             rows = [] if shows_members or shows_state else progress(admin, described)
             if as_json:
@@ -133,6 +134,16 @@ def describe(
         print_json(result)
     elif not found:
         note("there are no groups: a consumer makes its own")
+
+
+def _describe(admin: Admin, name: str) -> GroupDescription:
+    try:
+        return admin.describe_group(name)
+    except NoSuchGroupError as error:
+        if any(each.group_id == name for each in admin.list_groups(types=SHARE)):
+            advice = f"`headrace share-group describe {name}` describes it"
+            raise ClientError(f"group {name!r} is a share group: {advice}") from error
+        raise
 
 
 def _describe_all(admin: Admin) -> list[GroupDescription]:
@@ -198,11 +209,11 @@ def _print_members(described: GroupDescription) -> None:
     if not described.members:
         note(f"group {described.group_id} has no members")
         return
-    rows = [(*_identity(each), _assignment_text(each.assignment)) for each in described.members]
+    rows = [(*_identity(each), assignment_text(each.assignment)) for each in described.members]
     print_table(("MEMBER", "INSTANCE", "HOST", "CLIENT ID", "READS"), rows, absent="-")
 
 
-def _assignment_text(partitions: list[TopicPartition]) -> str:
+def assignment_text(partitions: Iterable[TopicPartition]) -> str:
     """As `orders:0,1 users:4`, which --topic takes too."""
     numbers: dict[str, list[str]] = {}
     for topic, number in partitions:
@@ -248,15 +259,20 @@ def _as_json(
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str, request_timeout_ms: int, as_json: bool) -> None:
     """Delete groups without members, and all they have committed."""
     confirm(f"Delete {', '.join(names)} and their offsets?", yes)
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        delete_each(names, admin.delete_group, as_json=as_json)
+
+
+def delete_each(names: Iterable[str], delete_one: Callable[[str], None], *, as_json: bool) -> None:
+    """Delete groups, and say which; one that cannot be deleted does not keep the others."""
     deleted = []
     failed: dict[str, str] = {}
-    with open_admin(bootstrap, request_timeout_ms) as admin:
-        for name in dict.fromkeys(names):
-            try:
-                admin.delete_group(name)
-                deleted.append(name)
-            except RefusedError as error:
-                failed[name] = str(error)
+    for name in dict.fromkeys(names):
+        try:
+            delete_one(name)
+            deleted.append(name)
+        except RefusedError as error:
+            failed[name] = str(error)
     if as_json:
         print_json({"deleted": deleted, "failed": failed})
     elif deleted:

@@ -132,18 +132,20 @@ def reset_offsets(
     """
     if export and as_json:
         raise click.UsageError("give one of --export and --json")
-    target = _target(targets)
-    scope = _scope(target, topics, all_topics)
+    target = chosen_target(targets)
+    scope = chosen_scope(target, topics, all_topics)
     with open_admin(bootstrap, request_timeout_ms) as admin:
         _require_empty(admin, group_id)
-        changes = _plan(admin, group_id, target, scope)
+        committed = {each: place.offset for each, place in admin.group_offsets(group_id).items()}
+        changes = changes_of(admin, group_id, target, scope, committed)
         if execute:
             offsets = {each.partition: OffsetAndMetadata(each.to) for each in changes}
             admin.alter_group_offsets(group_id, offsets)
-    _print_plan(group_id, changes, execute=execute, export=export, as_json=as_json)
+    print_plan(group_id, changes, execute=execute, export=export, as_json=as_json)
 
 
-def _target(given: dict[str, Any]) -> ResetTarget:
+def chosen_target(given: dict[str, Any]) -> ResetTarget:
+    """Where to, as the options say it."""
     chosen = [(kind, value) for kind, value in given.items() if value is not None and value is not False]
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.replace('_', '-')}" for kind in given)
@@ -158,7 +160,8 @@ def _target(given: dict[str, Any]) -> ResetTarget:
     return ResetTarget(kind, value)
 
 
-def _scope(target: ResetTarget, topics: tuple[str, ...], all_topics: bool) -> Scope:
+def chosen_scope(target: ResetTarget, topics: tuple[str, ...], all_topics: bool) -> Scope:
+    """What to move, as the options say it."""
     if target.kind == "from_file":
         if topics or all_topics:
             raise click.UsageError(
@@ -186,8 +189,10 @@ def _require_empty(admin: Admin, group_id: str) -> None:
         raise GroupBusyError(group_id, "reset offsets of")
 
 
-def _plan(admin: Admin, group_id: str, target: ResetTarget, scope: Scope) -> list[OffsetChange]:
-    committed = {each: place.offset for each, place in admin.group_offsets(group_id).items()}
+def changes_of(
+    admin: Admin, group_id: str, target: ResetTarget, scope: Scope, committed: dict[TopicPartition, int]
+) -> list[OffsetChange]:
+    """What a reset would do to a group that stands at these offsets."""
     partitions = sorted(committed) if scope.all_committed else partitions_of(admin, scope.topics)
     if not partitions:
         raise ClientError(f"group {group_id!r} has committed nothing: name the topics to move with --topic")
@@ -255,9 +260,10 @@ def _wanted(
     return offsets
 
 
-def _print_plan(
+def print_plan(
     group_id: str, changes: list[OffsetChange], *, execute: bool, export: bool, as_json: bool
 ) -> None:
+    """The plan, or what was done."""
     for each in changes:
         if each.is_clipped:
             side = "begins" if each.to > each.wanted else "ends"

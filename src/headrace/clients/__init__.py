@@ -55,6 +55,11 @@ if TYPE_CHECKING:
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
     )
+    from headrace.clients.internals.admin.share_groups import (
+        ShareGroupDescription,
+        ShareMemberDescription,
+        SharePartitionOffsetInfo,
+    )
     from headrace.clients.internals.admin.topics import TopicDescription, TopicListing, TopicPartitionInfo
     from headrace.clients.internals.admin.transactions import (
         ActiveProducer,
@@ -134,6 +139,9 @@ __all__ = [
     "ResourceKind",
     "SettingError",
     "ShareConsumer",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "SharePartitionOffsetInfo",
     "ShareRecord",
     "StaleEpochError",
     "TimedOutError",
@@ -209,6 +217,11 @@ _HOMES: Final = {
         "UserScramCredential",
         "UserScramCredentialDeletion",
         "UserScramCredentialUpsertion",
+    ),
+    "headrace.clients.internals.admin.share_groups": (
+        "ShareGroupDescription",
+        "ShareMemberDescription",
+        "SharePartitionOffsetInfo",
     ),
     "headrace.clients.internals.admin.topics": (
         "TopicDescription",

@@ -28,6 +28,7 @@ from headrace.clients.internals.admin import (
     quotas,
     reassignments,
     scram_users,
+    share_groups,
     topics,
     transactions,
 )
@@ -260,6 +261,31 @@ class AsyncAdmin:
         """Forget what a group has committed of partitions that none of its members reads now."""
         await groups.delete_offsets(self.client, group_id, partitions)
 
+    async def describe_share_groups(
+        self, group_ids: str | Iterable[str]
+    ) -> list[share_groups.ShareGroupDescription]:
+        """A share group or several, with their members; NoSuchGroupError for one that is not there."""
+        return await share_groups.describe_share_groups(self.client, group_ids)
+
+    async def list_share_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, share_groups.SharePartitionOffsetInfo]:
+        """Where a share group stands, with its lag, in these partitions or in all that it has read."""
+        return await share_groups.list_share_group_offsets(self.client, group_id, partitions)
+
+    async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have a share group without members go on at these offsets; a group that is not there is made."""
+        await share_groups.alter_share_group_offsets(self.client, group_id, offsets)
+
+    async def delete_share_group_offsets(self, group_id: str, topics: str | Iterable[str]) -> None:
+        """Forget where a share group without members stands in these topics."""
+        await share_groups.delete_share_group_offsets(self.client, group_id, topics)
+
+    async def delete_share_groups(self, group_ids: str | Iterable[str]) -> None:
+        """Delete share groups without members, and where they stand; the first that cannot be deleted is
+        named in the error."""
+        await share_groups.delete_share_groups(self.client, group_ids)
+
     async def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, ClientError]:
@@ -384,6 +410,11 @@ class Admin(SyncClient[AsyncAdmin]):
     alter_group_offsets = waits_for(AsyncAdmin.alter_group_offsets)
     delete_group = waits_for(AsyncAdmin.delete_group)
     delete_group_offsets = waits_for(AsyncAdmin.delete_group_offsets)
+    describe_share_groups = waits_for(AsyncAdmin.describe_share_groups)
+    list_share_group_offsets = waits_for(AsyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = waits_for(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = waits_for(AsyncAdmin.delete_share_group_offsets)
+    delete_share_groups = waits_for(AsyncAdmin.delete_share_groups)
     reassign = waits_for(AsyncAdmin.reassign)
     list_reassignments = waits_for(AsyncAdmin.list_reassignments)
     move_to_log_dirs = waits_for(AsyncAdmin.move_to_log_dirs)

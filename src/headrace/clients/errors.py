@@ -106,18 +106,20 @@ class AbortableError(ClientError):
 class NoSuchGroupError(RefusedError):
     """A group that was meant to be there is not; waiting would not help."""
 
-    def __init__(self, group_id: str) -> None:
-        reason = "there is no such group; see what there is with `headrace group list`"
+    def __init__(self, group_id: str, *, is_share: bool = False) -> None:
+        kind, command = ("share group", "share-group") if is_share else ("group", "group")
+        reason = f"there is no such {kind}; see what there is with `headrace {command} list`"
         super().__init__(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}", reason)
 
 
 class GroupBusyError(RefusedError):
     """What was asked for can be done to a group without members only."""
 
-    def __init__(self, group_id: str, what: str) -> None:
+    def __init__(self, group_id: str, what: str, *, is_share: bool = False) -> None:
+        command, who = ("share-group", "crashed ones") if is_share else ("group", "crashed and static ones")
         reason = (
-            "it has members; stop its consumers first, and mind that crashed and static ones stay for their "
-            f"session time-out (`headrace group describe {group_id} --members` shows who is there)"
+            f"it has members; stop its consumers first, and mind that {who} stay for their "
+            f"session time-out (`headrace {command} describe {group_id} --members` shows who is there)"
         )
         super().__init__(ErrorCode.NON_EMPTY_GROUP, f"cannot {what} group {group_id!r}", reason)
 

@@ -24,7 +24,7 @@ Every call of `ShareConsumer` is `AsyncShareConsumer`'s of the same name, waited
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from headrace.base.ids import TopicPartition
@@ -92,9 +92,26 @@ class AsyncShareConsumer:
         """
         return await self.core.poll(timeout * 1000, max_records)
 
+    async def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:
+        """All that is held for this member and was not polled, as a pyarrow.Table: the columns of
+        `Consumer.poll_arrow` and delivery_count, or the `columns` asked for. Deserializers have no part in
+        it. Needs pyarrow (pip install 'headrace[arrow]').
+        """
+        from headrace.clients.internals.share.tables import ColumnReader  # numpy and pyarrow
+
+        reader = ColumnReader(columns)
+        return reader.table(await self.core.poll_batches(timeout * 1000, reader.read))
+
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Say what shall become of a record; it is sent with the next poll or commit."""
-        self.core.acknowledge(TopicPartition(record.topic, record.partition), record.offset, kind)
+        self.core.acknowledge({TopicPartition(record.topic, record.partition): [record.offset]}, kind)
+
+    def acknowledge_arrow(self, table: Any, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say it of all rows of a table that `poll_arrow` gave, or of some: it goes by the columns topic,
+        partition and offset. Where one of them is not held, nothing is said of any."""
+        from headrace.clients.internals.share.tables import places_of
+
+        self.core.acknowledge(places_of(table), kind)
 
     async def commit(self) -> dict[TopicPartition, ClientError | None]:
         """Send the acknowledgements; by partition None, or why they were not taken."""
@@ -152,7 +169,9 @@ class ShareConsumer(SyncClient[AsyncShareConsumer]):
 
     subscribe = calls(AsyncShareConsumer.subscribe)
     poll = waits_for(AsyncShareConsumer.poll)
+    poll_arrow = waits_for(AsyncShareConsumer.poll_arrow)
     acknowledge = calls(AsyncShareConsumer.acknowledge)
+    acknowledge_arrow = calls(AsyncShareConsumer.acknowledge_arrow)
     commit = waits_for(AsyncShareConsumer.commit)
     on_commit = calls(AsyncShareConsumer.on_commit)
 

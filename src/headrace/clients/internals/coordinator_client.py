@@ -57,6 +57,10 @@ class CoordinatorClient:
             self.forget()
             raise
 
+    async def node(self) -> int:
+        """Which broker it is."""
+        return await self._find()
+
     def forget(self) -> None:
         """The coordinator is another one now."""
         self._node = ANY_BROKER

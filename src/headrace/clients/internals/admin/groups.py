@@ -43,6 +43,7 @@ from headrace.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 # From the next version on topics are named by ids; all that a group has committed is asked for, and the name
 # of a topic that was deleted meanwhile could not be told.
@@ -56,7 +57,7 @@ class GroupListing(NamedTuple):
     """A group as `list_groups` names it, with the broker that coordinates it."""
 
     group_id: str
-    type: str  # classic, consumer, or one of a newer Kafka's
+    type: str  # classic, consumer, share, or one of a newer Kafka's
     state: str
     protocol_type: str
     coordinator: int
@@ -86,11 +87,8 @@ class GroupDescription(NamedTuple):
     members: list[MemberDescription]
 
 
-class _Home(GroupCoordinatorClient):
+class GroupHome(GroupCoordinatorClient):
     """A group's coordinator, as someone outside of the group asks it."""
-
-    async def node(self) -> int:
-        return await self._find()
 
     async def ask_for_names(self, request: OffsetFetchRequest) -> Any:
         """The answer in a version that names topics."""
@@ -135,7 +133,7 @@ async def list_groups(
 
 async def describe_group(client: NetworkClient, group_id: str) -> GroupDescription:
     """A classic or consumer group and its members; NoSuchGroupError where there is none."""
-    home = _Home(client, group_id)
+    home = GroupHome(client, group_id)
 
     async def ask() -> GroupDescription:
         if await home.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
@@ -147,7 +145,7 @@ async def describe_group(client: NetworkClient, group_id: str) -> GroupDescripti
     return await home.patiently(ask)
 
 
-async def _describe_consumer(home: _Home) -> GroupDescription | None:
+async def _describe_consumer(home: GroupHome) -> GroupDescription | None:
     (group,) = (await home.ask(ConsumerGroupDescribeRequest(group_ids=[home.group_id]))).groups
     if group.error_code in _NO_CONSUMER_GROUP:
         return None
@@ -157,7 +155,7 @@ async def _describe_consumer(home: _Home) -> GroupDescription | None:
             each.member_id,
             each.instance_id,
             each.client_id,
-            _host(each.client_host),
+            host_of(each.client_host),
             each.member_epoch,
             sorted(
                 TopicPartition(topic.topic_name, number)
@@ -179,7 +177,7 @@ async def _describe_consumer(home: _Home) -> GroupDescription | None:
     )
 
 
-async def _describe_classic(home: _Home) -> GroupDescription:
+async def _describe_classic(home: GroupHome) -> GroupDescription:
     (group,) = (await home.ask(DescribeGroupsRequest(groups=[home.group_id]))).groups
     # Brokers before KIP-1043 call a group dead that they do not know.
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (
@@ -192,7 +190,7 @@ async def _describe_classic(home: _Home) -> GroupDescription:
             each.member_id,
             each.group_instance_id,
             each.client_id,
-            _host(each.client_host),
+            host_of(each.client_host),
             None,
             _assignment(group.protocol_type, each.member_assignment),
         )
@@ -223,14 +221,14 @@ def _assignment(protocol_type: str, raw: bytes) -> list[TopicPartition]:
         return []
 
 
-def _host(address: str) -> str:
+def host_of(address: str) -> str:
     """Java prints an address behind the name that it was reached by, and a slash where there is none."""
     return address.removeprefix("/")
 
 
 async def group_offsets(client: NetworkClient, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
     """All that a group has committed; nothing for a group that is not there."""
-    home = _Home(client, group_id)
+    home = GroupHome(client, group_id)
 
     async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
         if await home.version_of(ApiKey.OFFSET_FETCH) >= offset_fetch.GROUPS_SINCE:
@@ -273,7 +271,7 @@ async def alter_offsets(
     client: NetworkClient, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Commit from outside of the group, which must have no members; a group that is not there is made."""
-    home = _Home(client, group_id)
+    home = GroupHome(client, group_id)
     try:
         await home.commit(offsets, Membership)
     except CommitFailedError as error:
@@ -282,7 +280,7 @@ async def alter_offsets(
 
 async def delete_group(client: NetworkClient, group_id: str) -> None:
     """Delete a group without members, and its offsets."""
-    home = _Home(client, group_id)
+    home = GroupHome(client, group_id)
 
     async def ask() -> None:
         (result,) = (await home.ask(DeleteGroupsRequest(groups_names=[group_id]))).results
@@ -297,7 +295,7 @@ async def delete_offsets(client: NetworkClient, group_id: str, partitions: Itera
     for each in sorted(set(partitions)):
         topic = topics.setdefault(each.topic, OffsetDeleteRequestTopic(name=each.topic))
         topic.partitions.append(OffsetDeleteRequestPartition(partition_index=each.partition))
-    home = _Home(client, group_id)
+    home = GroupHome(client, group_id)
 
     async def ask() -> None:
         request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
@@ -310,7 +308,7 @@ async def delete_offsets(client: NetworkClient, group_id: str, partitions: Itera
     await home.patiently(ask)
 
 
-def _check(home: _Home, code: int, what: str) -> None:
+def _check(home: GroupHome, code: int, what: str) -> None:
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise NoSuchGroupError(home.group_id)
     if code == ErrorCode.NON_EMPTY_GROUP:
@@ -318,7 +316,7 @@ def _check(home: _Home, code: int, what: str) -> None:
     home.check(code, f"cannot {what} group {home.group_id!r}")
 
 
-def _check_deleted(home: _Home, code: int, partition: TopicPartition) -> None:
+def _check_deleted(home: GroupHome, code: int, partition: TopicPartition) -> None:
     what = f"cannot delete the offset of {partition} in group {home.group_id!r}"
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         reason = f"members of the group read topic {partition.topic} now; stop them first"
