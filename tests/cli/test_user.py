@@ -33,6 +33,7 @@ def run(cluster: Cluster, tmp_path: Path) -> Iterator[Run]:
     def call(*words: str, code: int = 0, stdin: str | None = None, by: str = "admin") -> Result:
         properties = tmp_path / f"{by}.properties"
         lines = [f"{name}={value}\n" for name, value in cluster.client_settings(by).items()]
+        properties.touch(0o600)
         properties.write_text("".join(lines))
         result = runner.invoke(cli, [*words, "--command-config", str(properties)], input=stdin)
         assert result.exit_code == code, (result.output, result.exception)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.clients import Admin, AuthenticationError
+from headrace.security.sasl import scram
 from headrace.transport.system_network import free_ports
 from tests.compat import prepare
 from tests.compat.brokers import SETTINGS, ApacheKafkaBroker, Broker, HeadraceBroker
@@ -83,10 +85,10 @@ class Directory:
         self.properties = data.with_suffix(".properties")
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
-    def format(self) -> None:
+    def format(self, *options: str) -> None:
         """As Apache Kafka's users do it before the first start."""
         command = [*prepare.java_command(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
-        subprocess.run([*command, "-c", str(self.properties)], check=True, capture_output=True)
+        subprocess.run([*command, "-c", str(self.properties), *options], check=True, capture_output=True)
 
     def kafka(self) -> Broker:
         return Kafka(self.data, self.bootstrap)
@@ -241,3 +243,43 @@ def test_a_directory_born_in_headrace_is_started_by_apache_kafka(directory: Dire
         visit.check("river")
         visit.write("river")
         visit.commit("river")
+
+
+def test_users_that_apache_kafka_has_formatted_the_folder_with_log_in_here(directory: Directory) -> None:
+    """`--add-scram`, with passwords and with what was made of one beforehand."""
+    (port,) = free_ports(1)
+    text = directory.properties.read_text()
+    directory.properties.write_text(
+        text.replace("listeners=", f"listeners=SASL_PLAINTEXT://127.0.0.1:{port},", 1).replace(
+            "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT", 1
+        )
+        + "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512\ninter.broker.listener.name=PLAINTEXT\n"
+    )
+    salt = b"salt that is given"
+    salted = scram.salted_password("sha256", "carols-secret", salt, 8192)
+    directory.format(
+        *("--add-scram", "SCRAM-SHA-256=[name=alice,password=alices-secret]"),
+        *("--add-scram", "SCRAM-SHA-512=[name=bob,iterations=8192,password=bobs-secret]"),
+        "--add-scram",
+        f"SCRAM-SHA-256=[name=carol,salt={scram.encode64(salt)},saltedpassword={scram.encode64(salted)},"
+        "iterations=8192]",
+    )
+
+    def log_in(user: str, mechanism: str, password: str) -> None:
+        settings = {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT"}
+        login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        with Admin(settings | login) as admin:
+            admin.list_topics()
+
+    with directory.headrace() as broker:
+        broker.start()
+        log_in("alice", "SCRAM-SHA-256", "alices-secret")
+        log_in("bob", "SCRAM-SHA-512", "bobs-secret")
+        log_in("carol", "SCRAM-SHA-256", "carols-secret")
+        for user, mechanism, password in (
+            ("alice", "SCRAM-SHA-256", "bobs-secret"),
+            ("alice", "SCRAM-SHA-512", "alices-secret"),
+        ):
+            with pytest.raises(AuthenticationError):
+                log_in(user, mechanism, password)
+        broker.stop()

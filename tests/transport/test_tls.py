@@ -11,13 +11,16 @@ import pytest
 from headrace.base.chunks import FileSlice
 from headrace.log.system_disk import SystemDisk
 from headrace.telemetry.limited_log import LimitedLog
+from headrace.transport import listener as transport_listener
 from headrace.transport import secure_connection
 from headrace.transport.channel_builder import PLAINTEXT
 from headrace.transport.client_connection import connect
 from headrace.transport.connection import Connection
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import MIB, ConnectionLimits
+from headrace.transport.listener import HANDSHAKE_PATIENCE_S
 from headrace.transport.secure_connection import SecureConnection
+from headrace.transport.serving_turns import SLICE_NS, ServingTurns
 from headrace.transport.tls import TlsError, TlsSocket, handshake
 from tests.security.certificates import LOCAL, Authority
 from tests.transport.harness import KINDS, REAL_KINDS, Place, frame
@@ -280,7 +283,7 @@ def test_a_handshake_that_does_not_go_on_is_ended(real_place, tmp_path, caplog, 
 def test_half_done_handshakes_do_not_hold_up_others(real_place, tmp_path):
     """Each turn of the loop gives newcomers a slice: somebody who is known is answered between any two."""
     listener = real_place.listen(echo, channel_builder=Tls(server_context(tmp_path)))
-    hello = _client_hello()
+    hello = client_hello()
 
     async def run():
         client = await framed_client(real_place, listener)
@@ -302,7 +305,102 @@ def test_half_done_handshakes_do_not_hold_up_others(real_place, tmp_path):
     real_place.run(run())
 
 
-def _client_hello():
+@pytest.fixture
+def virtual_place():
+    place = Place("virtual")
+    yield place
+    place.close()
+
+
+class SlowHandshakes(ServingTurns):
+    """Turns in which each step of a handshake takes a slice of two milliseconds, and longer."""
+
+    def __init__(self, loop):
+        self.read = 0
+        super().__init__(loop, self.look)
+
+    def look(self):
+        self.read += SLICE_NS
+        return self.read
+
+
+def test_500_half_done_handshakes_hold_nobody_up(virtual_place, tmp_path):
+    """Who is known is answered, and who comes gets through, in the turns that they would need alone."""
+    place = virtual_place
+    listener = place.listen(
+        echo, channel_builder=Tls(server_context(tmp_path)), serving=SlowHandshakes(place.loop)
+    )
+    hello = client_hello()
+
+    async def run():
+        known = await framed_client(place, listener)
+        peers = [await place.peer(listener) for _ in range(500)]
+        for peer in peers:
+            await peer.write(hello[: len(hello) // 2])
+        await place.until(lambda: len(listener.connections) == 501)
+        began = place.loop.time()
+        known.connection.send([frame(b"ping")])
+        await known.wait(1)
+        newcomer = await framed_client(place, listener)
+        newcomer.connection.send([frame(b"ping")])
+        await newcomer.wait(1)
+        assert place.loop.time() - began < 0.1
+        assert len(listener.connections) == 502
+        for peer in peers:
+            peer.close()
+        await place.until(lambda: len(listener.connections) == 2)
+
+    place.run(run())
+
+
+def test_the_slowest_of_too_many_handshakes_are_closed(virtual_place, tmp_path, caplog, monkeypatch):
+    place, most = virtual_place, 50
+    monkeypatch.setattr(transport_listener, "HANDSHAKES_MAX", most)
+    listener = place.listen(echo, channel_builder=Tls(server_context(tmp_path)))
+
+    async def run():
+        known = await framed_client(place, listener)
+        silent = [await place.peer(listener) for _ in range(most)]
+        await place.until(lambda: len(listener.connections) == most + 1)
+        began = place.loop.time()
+        newcomer = await framed_client(place, listener)
+        assert place.loop.time() - began < HANDSHAKE_PATIENCE_S + 0.5
+        assert await silent[0].is_closed()
+        assert not any(each.ended for each in silent[-10:])
+        more = [await place.peer(listener) for _ in range(5 * most)]
+        for client in (known, newcomer, await framed_client(place, listener)):
+            client.connection.send([frame(b"ping")])
+            await client.wait(1)
+        assert len(listener.connections) <= most + 3
+        for peer in (*silent, *more):
+            peer.close()
+        await place.until(lambda: len(listener.connections) == 3)
+
+    place.run(run())
+    said = [record for record in caplog.records if "TLS handshakes under way" in record.message]
+    assert len(said) == 1
+    assert f"has {most} TLS handshakes" in said[0].message
+
+
+def test_clients_that_answer_are_not_closed_however_many_come(virtual_place, tmp_path, monkeypatch):
+    """All of a cluster's clients come back at once: some wait, and all get through."""
+    place = virtual_place
+    monkeypatch.setattr(transport_listener, "HANDSHAKES_MAX", 4)
+    listener = place.listen(
+        echo, channel_builder=Tls(server_context(tmp_path)), serving=SlowHandshakes(place.loop)
+    )
+
+    async def run():
+        clients = await asyncio.gather(*(framed_client(place, listener) for _ in range(60)))
+        for client in clients:
+            client.connection.send([frame(b"ping")])
+            await client.wait(1)
+        assert len(listener.connections) == 60
+
+    place.run(run())
+
+
+def client_hello():
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from headrace.cli.output import note
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,11 +33,13 @@ def read_command_config(file: str) -> dict[str, str]:
     from headrace.clients.config import TABLES
     from headrace.node.config_providers import PROVIDERS, look_up
     from headrace.node.properties_file import open_properties
+    from headrace.node.secret_files import ExposedFiles, files_with_secrets, key_files
     from headrace.settings.definition import SettingError, unknown_setting
 
     try:
         found = open_properties(file)
-        settings = look_up({name: entry.value for name, entry in found.entries.items()}).values
+        looked_up = look_up({name: entry.value for name, entry in found.entries.items()})
+        settings = looked_up.values
         known = {name for table in TABLES.values() for name in table}
         for name in list(settings):
             if name.startswith(PROVIDERS):
@@ -47,6 +52,9 @@ def read_command_config(file: str) -> dict[str, str]:
         raise click.ClickException(f"{file}: {error.strerror}") from None
     except (SettingError, UnicodeDecodeError) as error:
         raise click.ClickException(str(error)) from None
+    secrets = files_with_secrets(file, settings, looked_up.files)
+    for exposed in ExposedFiles().among([*secrets, *key_files(settings)]):
+        note(str(exposed))
     return settings
 
 
@@ -65,6 +73,15 @@ def given_config(ctx: click.Context) -> Mapping[str, str]:
     """What the file of --command-config says; nothing where it is not given."""
     settings: Mapping[str, str] = ctx.meta.get(_COMMAND_CONFIG, {})
     return settings
+
+
+def config_for(named: str | None, asked: str) -> Mapping[str, str]:
+    """The settings for the brokers that a file of the user's names, or for those that are asked otherwise.
+    A profile's file is of the profile's cluster, and others hear nothing of it."""
+    ctx = click.get_current_context()
+    if named in (None, asked) or ctx.get_parameter_source("command_config") is ParameterSource.COMMANDLINE:
+        return command_config()
+    return {}
 
 
 def command_config(kind: str = "") -> Mapping[str, str]:

@@ -34,6 +34,7 @@ from headrace.log.file_names import (
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.log.producer_snapshots import decode_snapshot
 from headrace.node.announcements import settings_without_effect
+from headrace.node.secret_files import ExposedFiles, secret_files_of
 from headrace.raft.damage import refuse_damage
 from headrace.raft.metadata_log import read_bootstrap
 from headrace.raft.quorum_state import read_state
@@ -50,6 +51,7 @@ def look_at_node(disk: Disk, config: BrokerConfig, warnings: list[str]) -> Itera
     """All findings of a node with these settings; `warnings` are those of its file."""
     yield from told_of_settings(warnings)
     yield from _settings(config)
+    yield from _secret_files(config)
     yield from _descriptors()
     metas: dict[str, MetaProperties] = {}
     for folder in config.log_dirs:
@@ -67,6 +69,11 @@ def told_of_settings(warnings: list[str]) -> Iterator[Finding]:
 def _settings(config: BrokerConfig) -> Iterator[Finding]:
     for name, why in settings_without_effect(config).items():
         yield Finding("warning", name, f"it has no effect: {why}", "nothing, or take it out")
+
+
+def _secret_files(config: BrokerConfig) -> Iterator[Finding]:
+    for file in ExposedFiles().among(secret_files_of(config)):
+        yield Finding("warning", file.path, f"it {file.what}", f"`{file.advice}`")
 
 
 def _descriptors() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from headrace.cli.console_process import DEFAULT_LISTEN, BesideConsole
 from headrace.cli.options import examples, json_option, parse_pairs
 from headrace.cli.output import print_json_line
 from headrace.node.config import DEFAULT_DATA, DEFAULT_PORT, is_secured, load
+from headrace.node.secret_files import ExposedFiles, files_with_secrets, forbid_core_dumps
 from headrace.telemetry.log_output import LogFormat, set_up
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def start(
     """
     from headrace.node.machine import note_of_unused, usable_cores
 
+    forbid_core_dumps()
     if nodes != 1 or secure:
         voice = Voice(log_level, log_format, log_file)
         plan = FleetPlan(nodes, port, data, file, parse_pairs("--set", settings), secure, cluster_id, strict)
@@ -163,8 +165,8 @@ def start(
     for folder in config.log_dirs:
         _refuse_what_is_secured(folder)
     set_up(level=log_level, form=log_format, file=log_file, node_id=config.node_id)
-    for warning in warnings:
-        logger.warning("%s", warning)
+    for text in (*warnings, *map(str, ExposedFiles().among(config.secret_files))):
+        logger.warning("%s", text)
     unused = None if supervised else note_of_unused(1, usable_cores())
     if unused is not None:
         logger.info("%s", unused)
@@ -210,6 +212,11 @@ class FleetPlan(NamedTuple):
     cluster_id: str | None
     strict: bool
 
+    def __repr__(self) -> str:
+        return (
+            f"FleetPlan(nodes={self.nodes}, data={self.data!r}, file={self.file!r})"  # no settings: secrets
+        )
+
     @property
     def folder(self) -> str:
         return DEFAULT_DATA if self.data is None else self.data
@@ -225,7 +232,10 @@ class FleetPlan(NamedTuple):
         found = PropertiesFile() if self.file is None else open_properties(self.file)
         for warning in warnings(found, strict=self.strict):
             _say_progress(warning)
-        return found.broker_settings() | self.settings
+        settings = found.broker_settings()
+        for exposed in ExposedFiles().among(files_with_secrets(self.file, settings, {})):
+            _say_progress(str(exposed))
+        return settings | self.settings
 
     def node_count(self) -> int:
         """How many nodes run; what the folder has goes first, since their data is there."""

@@ -4,9 +4,7 @@ A password is typed twice, read from a file or from stdin, or made up here; neve
 are seen by everybody on the machine and kept in the shell's history.
 """
 
-import os
 import secrets
-import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -222,10 +220,11 @@ def _first_line(file: str) -> str:
     if file == _STDIN:
         text = sys.stdin.readline()
     else:
-        path = Path(file)
-        if os.name == "posix" and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-            note(f"{file} can be read by others than its owner: chmod 600 {file}")
-        text = path.read_text().partition("\n")[0]
+        from headrace.node.secret_files import exposed_file
+
+        text = Path(file).read_text().partition("\n")[0]
+        if (exposed := exposed_file(file)) is not None:
+            note(str(exposed))
     found = text.rstrip("\r\n")
     if not found:
         raise click.ClickException(f"{'stdin' if file == _STDIN else file} has no password in its first line")

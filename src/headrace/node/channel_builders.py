@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from headrace.base.clock import Clock
+from headrace.node.secret_files import ExposedFiles
 from headrace.security.stores import ReadFile
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError, Value
@@ -39,6 +40,7 @@ class ChannelBuilders:
         self._expiries: dict[str, CertificateExpiry] = {}
         self._faults: dict[str, str] = {}  # what was told of a listener's files, to be told once
         self._watching: asyncio.TimerHandle | None = None
+        self._exposed = ExposedFiles()
 
     def of(self, listener: str) -> ChannelBuilder:
         """The builder of a listener; SettingError where its settings or files are wrong."""
@@ -88,6 +90,7 @@ class ChannelBuilders:
         self._config = config
         for listener in self._ssl_builders:
             self._reconfigure(listener)
+        self._tell_exposed()
 
     def watch(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         """From now on files are looked at now and then, and certificates that end soon are told of."""
@@ -119,6 +122,11 @@ class ChannelBuilders:
             logger.info("listener %s serves newcomers with the new stores", listener)
             if listener in self._expiries:
                 self._expiries[listener].tell_anew()
+
+    def _tell_exposed(self) -> None:
+        for builder in self._ssl_builders.values():
+            for exposed in self._exposed.among(filter(None, [builder.settings.keystore_location])):
+                logger.warning("%s", exposed)
 
     def _is_between_nodes(self, listener: str) -> bool:
         return listener in (self._config.inter_broker_listener_name, *self._config.controller_listener_names)

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.node.config_providers import LookedUp, look_up
 from headrace.node.properties_file import PropertiesFile, open_properties, warnings
+from headrace.node.secret_files import files_with_secrets
 from headrace.settings.broker import BROKER
 from headrace.settings.broker_config import BrokerConfig
 from headrace.settings.definition import SettingError
@@ -71,9 +72,16 @@ def load(
         config = BrokerConfig(properties)
         refuse_what_is_missing(config)
         config.looked_up = looked_up.names
+        config.secret_files = _secret_files(file, found, looked_up)
     except SettingError as error:
         raise _without_secrets(error, looked_up, found if error.setting not in given else None) from None
     return config
+
+
+def _secret_files(file: str | None, found: PropertiesFile, looked_up: LookedUp) -> tuple[str, ...]:
+    """The FILE where it has secrets, and those that its secrets and the command line's were taken from."""
+    own = {name: entry.value for name, entry in found.entries.items()}
+    return tuple(files_with_secrets(file, own, looked_up.files))
 
 
 def _without_secrets(error: SettingError, looked_up: LookedUp, file: PropertiesFile | None) -> SettingError:

@@ -23,37 +23,65 @@ PROVIDERS: Final = "config.providers"
 _REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*?)\}")
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 
-Provider = Callable[[str, str], str]
+
+class Found(NamedTuple):
+    """A value, and the file that has it; no file where it is from elsewhere."""
+
+    value: str
+    file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Found(in {self.file!r})"
+
+
+Provider = Callable[[str, str], Found]
 """The value for a path and a key; LookupError says why there is none."""
 
 
 class LookedUp(NamedTuple):
-    """Settings with their references replaced, and the names of those that had one."""
+    """Settings with their references replaced, and the files by the names of those that had one."""
 
     values: dict[str, str]
-    names: frozenset[str]
+    files: dict[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Settings whose values came from elsewhere."""
+        return frozenset(self.files)
+
+    def __repr__(self) -> str:
+        return f"LookedUp(files={self.files!r})"
 
 
 def look_up(properties: Mapping[str, str]) -> LookedUp:
     """SettingError where a reference leads nowhere."""
     providers = _providers(properties)
     if not providers:
-        return LookedUp(dict(properties), frozenset())
-    found: dict[str, str] = {}
+        return LookedUp(dict(properties), {})
+    values: dict[str, str] = {}
+    files: dict[str, tuple[str, ...]] = {}
     for name, text in properties.items():
-        found[name] = text if name.startswith(PROVIDERS) else _replaced(providers, name, text)
-    return LookedUp(found, frozenset(name for name, text in properties.items() if found[name] != text))
+        read: list[str] = []
+        values[name] = text if name.startswith(PROVIDERS) else _replaced(providers, name, text, read)
+        if values[name] != text:
+            files[name] = tuple(read)
+    return LookedUp(values, files)
 
 
-def _replaced(providers: Mapping[str, Provider], name: str, text: str) -> str:
+def _replaced(providers: Mapping[str, Provider], name: str, text: str, read: list[str]) -> str:
+    """The text without references; the files that have what they stand for come to those `read`."""
+
     def value(reference: re.Match[str]) -> str:
         provider = providers.get(reference[1])
         if provider is None:
             return reference[0]  # as in Kafka: ${…} may mean something to somebody else
         try:
-            return provider(reference[2] or "", reference[3])
+            found = provider(reference[2] or "", reference[3])
         except LookupError as error:
             raise SettingError(name, f"{reference[0]} cannot be looked up: {error.args[0]}") from None
+        if found.file is not None:
+            read.append(found.file)
+        return found.value
 
     return _REFERENCE.sub(value, text)
 
@@ -76,7 +104,7 @@ def _provider(properties: Mapping[str, str], prefix: str) -> Provider:
 def _file_provider(properties: Mapping[str, str], prefix: str) -> Provider:
     allowed = _AllowedPaths(properties, prefix)
 
-    def get(path: str, key: str) -> str:
+    def get(path: str, key: str) -> Found:
         allowed.check(path)
         try:
             entries = open_properties(path).entries
@@ -84,7 +112,7 @@ def _file_provider(properties: Mapping[str, str], prefix: str) -> Provider:
             raise LookupError(f"the file cannot be read: {_reason(error)}") from None
         if key not in entries:
             raise LookupError("the file does not have this key")
-        return entries[key].value
+        return Found(entries[key].value, path)
 
     return get
 
@@ -92,13 +120,14 @@ def _file_provider(properties: Mapping[str, str], prefix: str) -> Provider:
 def _directory_provider(properties: Mapping[str, str], prefix: str) -> Provider:
     allowed = _AllowedPaths(properties, prefix)
 
-    def get(path: str, key: str) -> str:
+    def get(path: str, key: str) -> Found:
         if os.path.basename(key) != key or key in ("", ".", ".."):
             raise LookupError("the key must be the name of a file in the folder")
         allowed.check(path)
         try:
-            with open(os.path.join(path, key), encoding="utf-8") as file:
-                return file.read()
+            file = os.path.join(path, key)
+            with open(file, encoding="utf-8") as opened:
+                return Found(opened.read(), file)
         except (OSError, UnicodeDecodeError) as error:
             raise LookupError(f"the file cannot be read: {_reason(error)}") from None
 
@@ -112,14 +141,14 @@ def _environment_provider(properties: Mapping[str, str], prefix: str) -> Provide
     except re.error as error:
         raise SettingError(setting, f"it is no regular expression: {error}") from None
 
-    def get(path: str, key: str) -> str:
+    def get(path: str, key: str) -> Found:
         if path:
             raise LookupError("variables of the environment have no path: write ${NAME_OF_PROVIDER:VARIABLE}")
         if not allowed.fullmatch(key):
             raise LookupError(f"{setting} does not allow this variable")
         if key not in os.environ:
             raise LookupError("the variable is not set")
-        return os.environ[key]
+        return Found(os.environ[key])
 
     return get
 

@@ -168,7 +168,10 @@ def format_machine(configs: Sequence[BrokerConfig], rng: random.Random, cluster_
 
 
 def _write_settings(config: BrokerConfig) -> None:
-    with open(os.path.join(config.log_dirs[0], SETTINGS_FILE), "w", encoding="utf-8") as file:
+    """For their owner alone: there may be passwords among them."""
+    path = os.path.join(config.log_dirs[0], SETTINGS_FILE)
+    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        os.chmod(path, 0o600)  # it may be there, as an earlier release wrote it
         file.writelines(f"{name}={value}\n" for name, value in sorted(config.static.items()))
 
 

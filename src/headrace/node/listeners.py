@@ -22,7 +22,7 @@ from headrace.settings.definition import ConfigSource, SettingError
 from headrace.settings.listeners import PROTOCOLS, ListenerEndpoint
 from headrace.transport.attention import Attention
 from headrace.transport.connection import Connection, OnClose
-from headrace.transport.connection_quotas import ConnectionQuotas
+from headrace.transport.connection_quotas import AcceptThrottles, ConnectionQuotas
 from headrace.transport.descriptors import Descriptors
 from headrace.transport.limits import (
     ConnectionLimits,
@@ -232,6 +232,10 @@ class Listeners:
     def connections(self) -> dict[str, int]:
         """How many are open, by listener."""
         return {name: len(listener.connections) for name, (_, listener) in self._open.items()}
+
+    def throttles(self) -> dict[str, AcceptThrottles]:
+        """How new connections were held up, by listener."""
+        return {name: listener.throttles for name, (_, listener) in self._open.items()}
 
     @property
     def served_ns(self) -> int:

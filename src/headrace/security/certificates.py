@@ -6,7 +6,7 @@ and serial numbers come from the system's entropy, as they must.
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -34,7 +34,7 @@ class Issued:
     """A certificate and its key, both PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
     @property
     def chain(self) -> bytes:

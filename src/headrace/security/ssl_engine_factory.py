@@ -19,7 +19,16 @@ from cryptography import x509
 
 from headrace.security.cipher_suites import openssl_names
 from headrace.security.ssl_settings import SslSettings
-from headrace.security.stores import KeyStore, ReadFile, load_crls, load_key_store, load_trust_store, pem_of
+from headrace.security.stores import (
+    CRL,
+    TRUSTSTORE,
+    KeyStore,
+    ReadFile,
+    load_crls,
+    load_key_store,
+    load_trust_store,
+    pem_of,
+)
 from headrace.settings.definition import SettingError
 
 logger = logging.getLogger(__name__)
@@ -75,15 +84,25 @@ def _context(
             ssl.Purpose.CLIENT_AUTH if side == ssl.PROTOCOL_TLS_SERVER else ssl.Purpose.SERVER_AUTH
         )
     else:
-        context.load_verify_locations(cadata=pem_of(trusted).decode())
+        with _told_as(settings.name(TRUSTSTORE)):
+            context.load_verify_locations(cadata=pem_of(trusted).decode())
     if crls:
-        with _private_file(crls) as path:
+        with _private_file(crls) as path, _told_as(settings.name(CRL)):
             context.load_verify_locations(cafile=path)
         # Closed where it is not known: a certificate whose authority has no list, or an old one, is refused.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     if key_store is not None:
         _load_key(context, settings, key_store)
     return context
+
+
+@contextlib.contextmanager
+def _told_as(setting: str) -> Iterator[None]:
+    """OpenSSL does not take all that `cryptography` can read: a SettingError then."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise SettingError(setting, f"it cannot be used: {error.reason or error}") from error
 
 
 def _set_versions(context: ssl.SSLContext, settings: SslSettings) -> None:

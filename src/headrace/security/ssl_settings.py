@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.settings.definition import Value
 
@@ -15,13 +15,13 @@ class SslSettings:
     prefix: str
     keystore_type: str
     keystore_location: str
-    keystore_password: str
-    key_password: str
-    keystore_key: str
+    keystore_password: str = field(repr=False)
+    key_password: str = field(repr=False)
+    keystore_key: str = field(repr=False)
     keystore_certificate_chain: str
     truststore_type: str
     truststore_location: str
-    truststore_password: str
+    truststore_password: str = field(repr=False)
     truststore_certificates: str
     protocol: str
     enabled_protocols: tuple[str, ...]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
@@ -31,6 +32,11 @@ _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 KEYSTORE: Final = "ssl.keystore.location"
 TRUSTSTORE: Final = "ssl.truststore.location"
 CRL: Final = "ssl.crl.location"
+UNREADABLE: Final = (
+    *(ValueError, TypeError, OverflowError, UnsupportedAlgorithm),
+    *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
+)
+"""What `cryptography` raises for bytes that are no store, certificate or list, or not of a kind it knows."""
 _CRL_BLOCK: Final = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 
 
@@ -38,7 +44,7 @@ _CRL_BLOCK: Final = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL--
 class KeyStore:
     """A private key, and the certificates that prove it: the own one first."""
 
-    key: PrivateKeyTypes
+    key: PrivateKeyTypes = field(repr=False)
     chain: tuple[x509.Certificate, ...]
 
     @property
@@ -84,7 +90,7 @@ def load_crls(settings: SslSettings, read_file: ReadFile) -> bytes:
     blocks = _CRL_BLOCK.findall(data)
     try:
         lists = [x509.load_pem_x509_crl(each) for each in blocks] or [x509.load_der_x509_crl(data)]
-    except ValueError:
+    except UNREADABLE:
         raise SettingError(
             settings.name(CRL), f"{settings.crl_location} has no list of revoked certificates (X509 CRL)"
         ) from None
@@ -180,19 +186,31 @@ def _pem_key_store(settings: SslSettings, setting: str, key_pem: bytes, chain_pe
         )
     try:
         key = serialization.load_pem_private_key(found[0], password if is_encrypted else None)
-    except (ValueError, TypeError) as error:
+    except UNREADABLE as error:
         reason = "is ssl.key.password right?" if is_encrypted else "its bytes are broken"
         raise SettingError(settings.name(setting), f"the private key cannot be read: {reason}") from error
     return KeyStore(key, _pem_certificates(settings.name(setting), chain_pem))
+
+
+def _whole(setting: str, certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate, ...]:
+    """The certificates, whose fields can be read: they are only looked at when they are needed."""
+    for each in certificates:
+        try:
+            _ = (each.subject, each.issuer, each.not_valid_before_utc, each.not_valid_after_utc)
+            _ = (each.extensions, each.public_key())
+        except UNREADABLE as error:
+            raise SettingError(setting, f"a certificate in it cannot be read: {error}") from error
+    return tuple(certificates)
 
 
 def _pem_certificates(setting: str, data: bytes) -> tuple[x509.Certificate, ...]:
     if _CERTIFICATE not in data:
         raise SettingError(setting, "it has no CERTIFICATE in PEM form")
     try:
-        return tuple(x509.load_pem_x509_certificates(data))
-    except ValueError as error:
+        found = x509.load_pem_x509_certificates(data)
+    except UNREADABLE as error:
         raise SettingError(setting, f"a certificate in it cannot be read: {error}") from error
+    return _whole(setting, found)
 
 
 # PKCS12
@@ -201,7 +219,7 @@ def _pem_certificates(setting: str, data: bytes) -> tuple[x509.Certificate, ...]
 def _open_pkcs12(setting: str, path: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
     try:
         return pkcs12.load_pkcs12(data, password.encode() or None)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise SettingError(
             setting, f"{path} cannot be read as PKCS12: is its password right, and is it one at all?"
         ) from error
@@ -212,8 +230,10 @@ def _pkcs12_key_store(settings: SslSettings, data: bytes) -> KeyStore:
     store = _open_pkcs12(setting, path, data, settings.keystore_password)
     if store.key is None or store.cert is None:
         raise SettingError(setting, f"{path} has no private key with its certificate")
-    others = [each.certificate for each in store.additional_certs]
-    return KeyStore(store.key, tuple(_chain(store.cert.certificate, others)))
+    own, *others = _whole(
+        setting, [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
+    )
+    return KeyStore(store.key, tuple(_chain(own, others)))
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
@@ -233,4 +253,4 @@ def _pkcs12_certificates(settings: SslSettings, data: bytes) -> tuple[x509.Certi
     found = [each.certificate for each in ([store.cert] if store.cert else []) + store.additional_certs]
     if not found:
         raise SettingError(setting, f"{path} has no certificates")
-    return tuple(found)
+    return _whole(setting, found)

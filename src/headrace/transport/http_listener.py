@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.telemetry.limited_log import LimitedLog
@@ -50,7 +50,7 @@ class HttpRequest:
     """A GET. Names of headers are in small letters."""
 
     path: str
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

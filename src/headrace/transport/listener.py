@@ -3,6 +3,10 @@ end.
 
 Accepting can fail for want of descriptors or memory. The newcomer then stays in the backlog and the listening
 socket stays readable, so trying again at once would spin: accepting pauses for a moment instead.
+
+TLS handshakes are counted (`HANDSHAKES_MAX`). Where there are as many as may be, those are closed that have
+waited for their clients longest. Where all have clients that answer, as when a whole cluster's come back at
+once, nobody is closed: newcomers wait in the backlog until some are through.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from headrace.telemetry.fault_log import FaultLog
@@ -18,7 +23,7 @@ from headrace.telemetry.limited_log import LimitedLog
 from headrace.transport.attention import Attention
 from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
 from headrace.transport.connection import Connection, OnClose, OnFrame, OnFrames
-from headrace.transport.connection_quotas import ConnectionQuotas
+from headrace.transport.connection_quotas import AcceptThrottles, ConnectionQuotas
 from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import ListeningSocket, Network, Socket
@@ -37,6 +42,11 @@ ACCEPT_PAUSE_SECONDS: Final = 0.1
 CLOSED_FOR_ROOM: Final = 8
 # Sockets that wait to be closed because their addresses come too fast: each takes a descriptor.
 THROTTLED_MAX: Final = 256
+# TLS handshakes under way: each has some 100 KiB, and anybody may begin one.
+HANDSHAKES_MAX: Final = 1000
+# A client that is there answers within a round trip. Beyond it may be closed for others.
+HANDSHAKE_PATIENCE_S: Final = 1.0
+CROWD_TOLD_EVERY_S: Final = 60.0
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -82,6 +92,8 @@ class Listener:
         self._quotas.join(self)
         self._turns = SendingTurns(loop)
         self._throttled: dict[Socket, asyncio.TimerHandle] = {}  # to be closed, for their address's quota
+        self._handshakes: dict[SecureConnection, None] = {}  # under way, in order of arrival
+        self._told_at = -CROWD_TOLD_EVERY_S  # when it was said last that they are too many
         self._for_cluster = for_cluster
         self._channel_builder = channel_builder
         self._on_refused = on_refused
@@ -92,6 +104,7 @@ class Listener:
         self._admits = False
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
+        self.throttles = AcceptThrottles()
         self._emptied: asyncio.Future[None] | None = None
 
     def listen(self, host: str, port: int, *, backlog: int = 50, admit: bool = True) -> tuple[str, int]:
@@ -155,9 +168,28 @@ class Listener:
             return False
         wait_s = self._quotas.wait_s(self)
         if wait_s > 0:
+            self.throttles.note_listener(wait_s)
             self._pause_accepting(wait_s)
             return False
+        if len(self._handshakes) >= HANDSHAKES_MAX and not self._end_slow_handshakes():
+            self._pause_accepting(ACCEPT_PAUSE_SECONDS)
+            return False
         return True
+
+    def _end_slow_handshakes(self) -> int:
+        """Close some whose clients have not answered for long; how many there were."""
+        if self._loop.time() - self._told_at >= CROWD_TOLD_EVERY_S:
+            self._told_at = self._loop.time()
+            self._lacking.write(
+                "%s has %d TLS handshakes under way, and may have no more: those whose clients do not answer "
+                "are closed, and others wait",
+                *(self.name or "a listener", len(self._handshakes)),
+            )
+        slow = (each for each in self._handshakes if each.peer_is_late_s() >= HANDSHAKE_PATIENCE_S)
+        ended = list(islice(slow, ACCEPTS_PER_TURN))
+        for connection in ended:
+            connection.abort("too many TLS handshakes are under way")
+        return len(ended)
 
     def _pause_accepting(self, seconds: float) -> None:
         self._stop_accepting()
@@ -170,6 +202,7 @@ class Listener:
     def _let_in(self, socket: Socket) -> None:
         throttle_s = self._quotas.address_rates.throttle_s(socket.peer[0])
         if throttle_s > 0:
+            self.throttles.note_address(throttle_s)
             self._close_later(socket, throttle_s)
             return
         if not self._quotas.enter(self, socket.peer[0]):
@@ -187,6 +220,7 @@ class Listener:
         self.connections[connection] = None
         self._idle.watch(connection)
         if isinstance(connection, SecureConnection):
+            self._handshakes[connection] = None
             connection.accept_handshake(self._opened, self._on_refused)
         else:
             self._opened(connection)
@@ -212,8 +246,13 @@ class Listener:
         return Connection(self._loop, socket, **parts)
 
     def _opened(self, connection: Connection) -> None:
+        self._end_handshake(connection)
         if self._on_open is not None:
             self._on_open(connection)
+
+    def _end_handshake(self, connection: Connection) -> None:
+        if isinstance(connection, SecureConnection):
+            self._handshakes.pop(connection, None)
 
     def _close_later(self, socket: Socket, seconds: float) -> None:
         """Its address makes connections faster than its quota: a client that is closed at once would come
@@ -259,6 +298,7 @@ class Listener:
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self.connections.pop(connection, None)
+        self._end_handshake(connection)
         self._idle.forget(connection)
         self._quotas.leave(connection.peer[0])
         if self._on_close is not None:

@@ -270,6 +270,7 @@ _ADVICE: Final = {
     "SSLV3_ALERT_BAD_CERTIFICATE": "the other side does not take this side's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the other side does not take this side's certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this side's certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "this side's certificate has been revoked",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other side has no cipher in common, or wants a certificate",
     "TLSV1_ALERT_PROTOCOL_VERSION": "no TLS version in common: see ssl.enabled.protocols",
     "UNSUPPORTED_PROTOCOL": "no TLS version in common: see ssl.enabled.protocols",
@@ -307,10 +308,10 @@ async def handshake(loop: asyncio.AbstractEventLoop, socket: TlsSocket, timeout_
         except OSError as error:
             through.set_exception(error)
             return
-        if done:
+        if socket.has_unsent:
+            loop.add_writer(descriptor, go_on)  # also for the last message: the other side waits for it
+        elif done:
             through.set_result(None)
-        elif socket.has_unsent:
-            loop.add_writer(descriptor, go_on)
         else:
             loop.remove_writer(descriptor)
 

@@ -193,7 +193,9 @@ def _field_spec(path: str, name: str, hint: Any, default: Any) -> FieldSpec:
     is_nullable = is_optional and OMITTED_IS_NONE not in marks
     narrowed = _mark(Nullable, marks, Nullable(0))
     tag = _mark(Tag, marks, None)
-    factory = default.default_factory if isinstance(default, Field) else MISSING
+    factory: Any = MISSING
+    if isinstance(default, Field):
+        default, factory = default.default, default.default_factory
     return FieldSpec(
         name,
         wire,

@@ -138,6 +138,9 @@ class ClientFinal(NamedTuple):
     nonce: str
     proof: bytes
 
+    def __repr__(self) -> str:
+        return f"ClientFinal({self.nonce!r})"
+
 
 class ServerFinal(NamedTuple):
     error: str

@@ -13,7 +13,7 @@ from headrace.wire.notation import int8, int16, int32, message, struct
 @struct
 class AlterableConfig:
     name: str = ""
-    value: str | None = ""
+    value: str | None = field(default="", repr=False)  # it may be a password
 
 
 @struct

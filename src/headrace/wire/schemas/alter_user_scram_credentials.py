@@ -21,8 +21,8 @@ class ScramCredentialUpsertion:
     name: str = ""
     mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: int32 = 0
-    salt: bytes = b""
-    salted_password: bytes = b""
+    salt: bytes = field(default=b"", repr=False)
+    salted_password: bytes = field(default=b"", repr=False)
 
 
 @message(api_key=51, versions=range(1), flexible_from=0)

@@ -36,5 +36,5 @@ class CreateDelegationTokenResponse:
     expiry_timestamp_ms: int64 = 0
     max_timestamp_ms: int64 = 0
     token_id: str = ""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", repr=False)
     throttle_time_ms: int32 = 0

@@ -38,7 +38,7 @@ class DescribedDelegationToken:
     expiry_timestamp: int64 = 0
     max_timestamp: int64 = 0
     token_id: str = ""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", repr=False)
     renewers: list[DescribedDelegationTokenRenewer] = field(default_factory=list)
 
 

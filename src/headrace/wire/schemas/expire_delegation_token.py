@@ -5,12 +5,14 @@ v2 flexible.
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from headrace.wire.notation import int16, int32, int64, message
 
 
 @message(api_key=40, versions=range(1, 3), flexible_from=2)
 class ExpireDelegationTokenRequest:
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", repr=False)
     expiry_time_period_ms: int64 = 0
 
 

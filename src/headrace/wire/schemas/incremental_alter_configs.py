@@ -14,7 +14,7 @@ from headrace.wire.notation import int8, int16, int32, message, struct
 class AlterableConfig:
     name: str = ""
     config_operation: int8 = 0  # 0 set, 1 delete, 2 append, 3 subtract
-    value: str | None = ""
+    value: str | None = field(default="", repr=False)  # it may be a password
 
 
 @struct

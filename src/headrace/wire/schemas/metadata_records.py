@@ -177,7 +177,8 @@ class ConfigRecord:
     resource_type: int8 = 0
     resource_name: str = ""
     name: str = ""
-    value: str | None = ""  # null removes the setting
+    # It may be a password. Null removes the setting.
+    value: str | None = field(default="", repr=False)
 
 
 @message(api_key=15, versions=range(1), flexible_from=0)
@@ -228,9 +229,9 @@ class RemoveAccessControlEntryRecord:
 class UserScramCredentialRecord:
     name: str = ""
     mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
-    salt: bytes = b""
-    stored_key: bytes = b""
-    server_key: bytes = b""
+    salt: bytes = field(default=b"", repr=False)
+    stored_key: bytes = field(default=b"", repr=False)
+    server_key: bytes = field(default=b"", repr=False)
     iterations: int32 = 0
 
 
