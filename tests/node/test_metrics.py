@@ -23,6 +23,7 @@ from headrace.clients.errors import ClientError
 from headrace.node.metrics.partitions import SLICE
 from headrace.records.batch import Record, build_batch
 from headrace.settings.definition import SettingError
+from headrace.telemetry.audit import AuditRules, AuditTrail
 from headrace.testing import Cluster
 from headrace.transport.system_network import free_ports
 from headrace.wire.schemas.alter_client_quotas import (
@@ -43,6 +44,7 @@ from tests.server.beside_kafka.fetch import fetch
 from tests.server.beside_kafka.produce import produce
 from tests.server.beside_kafka.talk import batch
 from tests.server.node_world import NodeWorld, simulated
+from tests.telemetry.expressions import own_rule
 from tests.telemetry.scraping import OPEN, Answer, Samples, get, labels, samples_of
 
 BY_NAME = 12
@@ -106,21 +108,21 @@ async def test_refusals_are_counted(world: NodeWorld) -> None:
 async def test_requests_are_counted_by_kind_and_version(world: NodeWorld) -> None:
     await world.create_topic("t")
     client = await world.connect()
-    for _ in range(40):
+    for _ in range(150):
         await client.ask(produce("t", batch(), acks=1), BY_NAME)
         await client.ask(fetch("t", 0), BY_NAME)
     await client.ask(fetch("none", 0), BY_NAME)
     await client.ask(produce("none", batch(), acks=1), BY_NAME)
     found = await scrape(world)
     counts = found["kafka_network_requestmetrics_requests_total"]
-    assert counts[labels(request="Produce", version=BY_NAME)] == 41
-    assert counts[labels(request="Fetch", version=BY_NAME)] == 41
+    assert counts[labels(request="Produce", version=BY_NAME)] == 151
+    assert counts[labels(request="Fetch", version=BY_NAME)] == 151
     assert found["kafka_network_requestmetrics_errors_total"] == {
         labels(request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION"): 1
     }
     for name in ("localtimems", "requestbytes"):
         sampled = found[f"kafka_network_requestmetrics_{name}_count"]
-        assert sampled[labels(request="Produce")] == 2  # of forty in the lane
+        assert sampled[labels(request="Produce")] == 2  # of 150 in the lane
         assert sampled[labels(request="Fetch")] == 2
     assert found["kafka_network_requestmetrics_requestbytes_sum"][labels(request="Produce")] > 100
 
@@ -252,6 +254,25 @@ def test_certificates_have_an_end_and_logins_are_counted() -> None:
     ends = found["headrace_certificate_expiry_timestamp_seconds"]
     assert len(ends) >= 2  # of clients, and among nodes
     assert all(end * 1000 > SystemClock().now_ms() for end in ends.values())
+    check_alert_of_certificates(found)
+
+
+def check_alert_of_certificates(found: Samples) -> None:
+    """What the rule asks is there with what it tells of, and it fires two weeks before the end."""
+    rule = own_rule("HeadraceCertificateEnds")
+    match = re.fullmatch(r"(\w+) - time\(\) < (\d+)", rule["expr"])
+    assert match is not None
+    name, threshold_s = match[1], int(match[2])
+    assert "{{ $labels.listener }}" in rule["annotations"]["summary"]
+    ends = found[name]
+    assert all("listener" in dict(each) for each in ends)
+
+    def fires(now_s: float) -> bool:
+        return any(end - now_s < threshold_s for end in ends.values())
+
+    assert not fires(SystemClock().now_ms() / 1000)
+    assert fires(min(ends.values()) - 13 * 86_400)
+    assert not fires(min(ends.values()) - 15 * 86_400)
 
 
 def test_https(tmp_path: Path) -> None:
@@ -321,9 +342,23 @@ async def test_throttled_clients_are_counted(world: NodeWorld) -> None:
     assert (await client.ask(AlterClientQuotasRequest([entry]), 1)).entries[0].error_code == 0
     await client.ask(produce("t", batch(), acks=1), BY_NAME)
     found = await scrape(world)
-    assert found["headrace_throttled_replies_total"] == {(): 1}
+    replies = found["headrace_throttled_replies_total"]
+    assert {dict(each)["quota"]: count for each, count in replies.items() if count} == {"Produce": 1}
     assert found["headrace_throttled_connections"] == {(): 1}
-    assert found["headrace_throttle_seconds_total"][()] > 0
+    assert found["headrace_throttle_seconds_total"][labels(quota="Produce")] > 0
+
+
+@simulated(**LISTENER)
+async def test_events_that_the_audit_trail_lacks(world: NodeWorld) -> None:
+    name = "headrace_audit_events_missing_total"
+    assert name not in await scrape(world)  # nobody asked for a trail
+    parts = world.node.parts
+    parts.audit = AuditTrail(
+        AuditRules(), node_id=1, requests={}, now_ms=parts.clock.now_ms, monotonic_s=parts.loop.time
+    )
+    assert (await scrape(world))[name] == {(): 0}
+    parts.audit.lose(3)
+    assert (await scrape(world))[name] == {(): 3}
 
 
 @simulated(**LISTENER, log_cleaner_backoff_ms="1000")
@@ -362,6 +397,17 @@ def test_the_remote_store_is_counted() -> None:
         assert found[f"{prefix}fetchbytes_total"][()] >= 600
         assert found[f"{prefix}fetcherrors_total"] == {(): 0}
         assert {dict(each)["task"] for each in found["headrace_remote_log_tasks"]} >= {"copy"}
+        nothing = {labels(topic=""): 0, labels(topic="rows"): 0}
+        assert found["kafka_server_brokertopicmetrics_remotecopylagbytes"] == nothing
+        world.write("rows", 7)
+        closed = [each for each in log.segments.from_number(0)[:-1] if each.base_offset >= log.copied_to]
+        found = await scrape(world)
+        assert len(closed) >= 2
+        lag = sum(segment.size for segment in closed)
+        bytes_lag = {labels(topic=""): lag, labels(topic="rows"): lag}
+        assert found["kafka_server_brokertopicmetrics_remotecopylagbytes"] == bytes_lag
+        segments = found["kafka_server_brokertopicmetrics_remotecopylagsegments"]
+        assert segments[labels(topic="rows")] == len(closed)
         await world.stop()
 
     with TieredWorld({"headrace.metrics.listener": "HTTP://node:9404"}) as world:

@@ -10,8 +10,14 @@ import yaml
 
 from tests.telemetry.prometheus import PACKAGE, STRIMZI, VALUES
 
-# There is no JVM, and nothing to tell of containers and volumes; without TLS there are no certificates.
-_ELSEWHERE = re.compile(r"\b(jvm|container|kubelet|headrace_certificate)_")
+# There is no JVM, and nothing to tell of containers and volumes. Without TLS there are no certificates,
+# without a remote store no copies, without quotas nobody whom one binds, without share groups none in flight.
+_ELSEWHERE = re.compile(
+    r"\b((jvm|container|kubelet|headrace_certificate)_"
+    r"|kafka_server_(brokertopicmetrics_remote|(produce|fetch|request|controllermutation)_)"
+    r"|kafka_server_sharepartitionmetrics_)"
+)
+_NAME = re.compile(r"\b(?:kafka|headrace|process)_\w+")
 _QUERY_RESULT = re.compile(r"query_result\((.*)\)")
 _LABEL_VALUES = re.compile(r"label_values\((.*), *\w+\)")
 # An alert's expression is empty while all is well; what it compares must not be.
@@ -32,7 +38,25 @@ def of_strimzi_rules() -> list[str]:
 
 
 def of_own_rules() -> list[str]:
-    return _askable(_of_rules(yaml.safe_load((PACKAGE / "alert-rules.yml").read_text())["groups"]))
+    return _askable(_of_rules(_own_groups()))
+
+
+def own_rule(alert: str) -> dict[str, Any]:
+    """One of the package's alerts, as it stands there."""
+    [rule] = [each for group in _own_groups() for each in group["rules"] if each["alert"] == alert]
+    found: dict[str, Any] = rule
+    return found
+
+
+def names_asked_by_own() -> set[str]:
+    """Every metric that the package's rules and dashboard speak of."""
+    asked = _of_rules(_own_groups()) + list(_of_panels(json.loads((PACKAGE / "dashboard.json").read_text())))
+    return {name for each in asked for name in _NAME.findall(each)}
+
+
+def _own_groups() -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.safe_load((PACKAGE / "alert-rules.yml").read_text())["groups"]
+    return groups
 
 
 def of_own_dashboard(path: Path = PACKAGE / "dashboard.json") -> list[str]:

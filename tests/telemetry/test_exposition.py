@@ -7,6 +7,7 @@ from headrace.telemetry.metrics.catalogue import METRICS
 from headrace.telemetry.metrics.exposition import ROWS_PER_SLICE, Families, content_type, labels_text
 from headrace.telemetry.metrics.histogram import Histogram
 from headrace.telemetry.metrics.window import WINDOW_S, Window
+from tests.telemetry.expressions import names_asked_by_own
 from tests.telemetry.scraping import OPEN, labels, samples_of
 
 NAME = "kafka_log_log_size"
@@ -63,6 +64,14 @@ def test_every_metric_is_said_in_one_sentence_or_two() -> None:
     for spec in METRICS.values():
         assert spec.text.endswith("."), spec
         assert spec.section, spec
+
+
+def test_own_rules_and_dashboard_ask_for_what_there_is() -> None:
+    asked = names_asked_by_own()
+    assert len(asked) > 40
+    histograms = {name for name, spec in METRICS.items() if spec.kind == "histogram"}
+    parts = {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
+    assert not asked - METRICS.keys() - parts
 
 
 def test_sums_keep_what_went_with_a_topic() -> None:

@@ -20,8 +20,9 @@ from tests.telemetry.watched import SECONDS, Load, address_of, programs_or_skip,
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(600)]
 
-# Seen only after a fault, or where there is TLS, a login, a remote store, a subscription to clients' metrics:
-# tests/node/test_metrics.py and tests/server/test_push_telemetry.py see those.
+# Seen only after a fault, or where there is TLS, a login, a remote store, a quota, a share group, an audit
+# trail or a subscription to clients' metrics: tests/node/test_*metrics.py and
+# tests/server/test_push_telemetry.py see those.
 NOT_SHOWN_WHEN_WELL = (
     "kafka_network_requestmetrics_errors_total",
     "headrace_certificate_expiry_timestamp_seconds",
@@ -30,6 +31,12 @@ NOT_SHOWN_WHEN_WELL = (
     "kafka_server_brokertopicmetrics_remote",
     "headrace_remote_log_",
     "headrace_client_metric",
+    "headrace_audit_",
+    "kafka_server_produce_",
+    "kafka_server_fetch_",
+    "kafka_server_request_",
+    "kafka_server_controllermutation_",
+    "kafka_server_sharepartitionmetrics_",
 )
 
 

@@ -39,7 +39,8 @@ from headrace.transport.idle import IdleReaper
 from headrace.transport.limits import ConnectionLimits
 from headrace.transport.network import Socket
 from headrace.transport.receive_memory import SHORT_FRAME_BYTES, ReceiveMemory
-from headrace.transport.sending import Sending
+from headrace.transport.reply_slot import ReplySlot
+from headrace.transport.sending import Sending, SendWatch
 from headrace.transport.sending_turns import SendingTurns
 from headrace.transport.serving_turns import LONG_NS, SLICE_NS, ServingTurns
 
@@ -59,24 +60,6 @@ _MUTED: Final = 32
 
 Work: TypeAlias = Generator["asyncio.Future[Any] | None", None, None]
 """A request that takes long, cut into slices. It yields between them, and where it must wait, what for."""
-
-
-class ReplySlot:
-    """The place of one reply among the replies of its connection."""
-
-    __slots__ = ("_connection", "chunks", "size")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.chunks: Chunks | None = None
-        self.size = 0
-
-    def send(self, chunks: Chunks) -> None:
-        """Fill the slot, once. No chunks: no reply. Nothing happens on a closed connection."""
-        assert self.chunks is None, "a slot takes one reply"
-        self.chunks = chunks
-        self.size = chunks_size(chunks)
-        self._connection.slot_filled(self)
 
 
 class Connection:
@@ -112,12 +95,14 @@ class Connection:
         "_socket",
         "_takes_long",
         "_took_long",
+        "_waits_since_ns",
         "_work",
         "active_at",
         "attached",
         "closed",
         "local",
         "peer",
+        "read_at_ns",
     )
 
     def __init__(
@@ -166,6 +151,8 @@ class Connection:
         self._work: Work | None = None
         self._kept_bytes = 0  # of the frame that is worked on
         self._slice_ends_ns = 0
+        self.read_at_ns = 0  # when the frames that are handled now came
+        self._waits_since_ns = 0  # readable, and others are first
         # The last read did; where two in a row did, so will the next. Of a newcomer nothing is known: where
         # thousands come at once it is they who wait, and not those who are known to ask for little.
         self._is_new = self._took_long = self._takes_long = True
@@ -245,12 +232,12 @@ class Connection:
         if release is not None:
             release()
 
-    def send(self, chunks: Chunks) -> None:
+    def send(self, chunks: Chunks, watch: SendWatch | None = None) -> None:
         """Answer now, behind what is waiting already: as if a new slot were filled at once."""
         if self._slots:
-            self.begin_reply().send(chunks)
+            self.begin_reply().send(chunks, watch)
         elif not self.closed:
-            self._sending.push(chunks, chunks_size(chunks))
+            self._sending.push(chunks, chunks_size(chunks), watch)
             if not self._busy:
                 self._sending.flush_soon()
 
@@ -291,9 +278,10 @@ class Connection:
                 return
         serving = self._serving
         if (self._takes_long or self._is_bulk) and serving.is_crowded:
+            self._waits_since_ns = serving.monotonic_ns()
             self._queue_up(in_crowd=self._is_new or self._is_bulk)
             return
-        began_ns = serving.monotonic_ns()
+        self.read_at_ns = began_ns = serving.monotonic_ns()
         self._slice_ends_ns = began_ns + SLICE_NS
         self._is_new = False
         self._read()
@@ -491,6 +479,7 @@ class Connection:
         self._serve_buffered()
         if not self._paused and not self.closed:
             self._read_on()
+            self.read_at_ns, self._waits_since_ns = self._waits_since_ns or began_ns, 0
             self._read()
         self._note_took(self._serving.monotonic_ns() - began_ns)
 
@@ -556,7 +545,7 @@ class Connection:
 
     def _push(self, slot: ReplySlot) -> None:
         assert slot.chunks is not None
-        self._sending.push(slot.chunks, slot.size)
+        self._sending.push(slot.chunks, slot.size, slot.watch)
 
     def _on_sent(self, taken: int) -> None:
         if taken:

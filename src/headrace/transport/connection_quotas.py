@@ -114,6 +114,26 @@ def _plain(address: str) -> str:
     return str(mapped or parsed)
 
 
+class AcceptThrottles:
+    """How often, and for how long in all, a listener was kept from accepting, and addresses from coming."""
+
+    __slots__ = ("address_count", "address_s", "listener_count", "listener_s")
+
+    def __init__(self) -> None:
+        self.listener_count = self.address_count = 0
+        self.listener_s = self.address_s = 0.0
+
+    def note_listener(self, wait_s: float) -> None:
+        """The broker's or the listener's rate of new connections is used up."""
+        self.listener_count += 1
+        self.listener_s += wait_s
+
+    def note_address(self, throttle_s: float) -> None:
+        """An address is above its quota of new connections."""
+        self.address_count += 1
+        self.address_s += throttle_s
+
+
 class ConnectionQuotas:
     """The connections of several listeners, against the limits that hold for all of them together."""
 

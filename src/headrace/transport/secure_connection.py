@@ -2,7 +2,8 @@
 
 A handshake costs a server a millisecond, and anybody may ask for one. So it is done in the turns of newcomers
 (`serving_turns`): a slice of each turn of the loop, however many come. One that is not through within
-`HANDSHAKE_S` is ended. Everything after it is `Connection`'s.
+`HANDSHAKE_S` is ended, and sooner where there are too many (`listener`). Everything after it is
+`Connection`'s.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OnRefused = Callable[[str, str], None]
 class SecureConnection(Connection):
     """A connection whose socket is a TlsSocket. A server calls `accept_handshake` in `start`'s place."""
 
-    __slots__ = ("_is_late", "_on_refused", "_on_secured", "_tls", "_watches")
+    __slots__ = ("_answered_at", "_is_late", "_on_refused", "_on_secured", "_tls", "_watches")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, socket: TlsSocket, **parts: Any) -> None:
         super().__init__(loop, socket, **parts)
@@ -34,6 +35,7 @@ class SecureConnection(Connection):
         self._on_refused: OnRefused | None = None
         self._is_late: asyncio.TimerHandle | None = None
         self._watches = False  # for room to write, in the handshake
+        self._answered_at = 0.0  # what came of the handshake so far
 
     @property
     def tls(self) -> TlsSocket:
@@ -47,7 +49,13 @@ class SecureConnection(Connection):
         """Do a server's handshake, then call `on_secured` and serve; or tell `on_refused` why not."""
         self._on_secured, self._on_refused = on_secured, on_refused
         self._is_late = self._loop.call_later(HANDSHAKE_S, self._end_late)
+        self._answered_at = self._loop.time()
         self._read_on()
+
+    def peer_is_late_s(self) -> float:
+        """For how long the handshake has waited for the peer: not at all while it waits for its turn here."""
+        is_waiting = self._is_late is not None and not self._paused & OTHERS_FIRST
+        return self._loop.time() - self._answered_at if is_waiting else 0.0
 
     def _end_late(self) -> None:
         self._limited_log.write("closing %s: no TLS handshake within %d s", self, HANDSHAKE_S)
@@ -65,6 +73,7 @@ class SecureConnection(Connection):
                 self._on_refused(self.peer[0], str(error))
             self.abort(str(error))
         if not self.closed:
+            self._answered_at = self._loop.time()
             self._read_on()
 
     def _watch_writer(self, watches: bool) -> None:

@@ -8,10 +8,14 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
+from headrace.coordinators.group.classic.classic_group import ClassicGroupState
+from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState
 from headrace.coordinators.group.shard import GroupCoordinatorShard
+from headrace.coordinators.group.share.share_group import ShareGroupState
 from headrace.server.broker_clients import BrokerClients
 from headrace.server.parts import Parts
 from headrace.telemetry.metrics.exposition import Families, labels_text
@@ -29,6 +33,12 @@ ASK_S: Final = 1.0
 """Scrapers give up after some seconds: a gap is better than no answer."""
 LATEST: Final = -1
 SLICE: Final = 200
+_METRICS: Final = "kafka_server_group_coordinator_metrics"
+_STATES_OF: Final[dict[str, type[StrEnum]]] = {
+    "classic": ClassicGroupState,
+    "consumer": ConsumerGroupState,
+    "share": ShareGroupState,
+}
 ASKED_AT_ONCE_MAX: Final = 2_000
 """Partitions in one request to a leader."""
 
@@ -38,7 +48,10 @@ def gather_groups(families: Families, parts: Parts, ends: Ends) -> Iterator[None
     offset_rows = families.rows("kafka_consumergroup_current_offset")
     lag_rows = families.rows("kafka_consumergroup_lag")
     groups = offsets = 0
+    states = GroupStates()
     for shard in parts.groups.runtime.shards():
+        yield
+        states.count(shard)
         for group_id in shard.group_ids():
             groups += 1
             members = _members(shard, group_id)
@@ -62,6 +75,32 @@ def gather_groups(families: Families, parts: Parts, ends: Ends) -> Iterator[None
             _add_sums(families, group_id, sums)
     families.add("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
     families.add("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
+    states.gather(families)
+    for state, count in parts.groups.runtime.partition_counts().items():
+        families.add(f"{_METRICS}_num_partitions", count, state)
+
+
+class GroupStates:
+    """How many groups of each kind are in which state, over all shards."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, Counter[str]] = {kind: Counter() for kind in _STATES_OF}
+
+    def count(self, shard: GroupCoordinatorShard) -> None:
+        """The groups of one more shard."""
+        self._states["classic"].update(each.state for each in shard.classic.groups.values())
+        self._states["consumer"].update(each.state for each in shard.consumer.groups.values())
+        self._states["share"].update(each.state for each in shard.share.groups.values())
+
+    def gather(self, families: Families) -> None:
+        for kind, states in self._states.items():
+            families.add(f"{_METRICS}_group_count", states.total(), kind)
+            for state in _STATES_OF[kind]:
+                families.add(f"{_METRICS}_{kind}_group_count", states[state], state)
+        classic = self._states["classic"]
+        for state in ClassicGroupState:
+            name = f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.lower()}"
+            families.add(name, classic[state])
 
 
 def _add_sums(families: Families, group_id: str, sums: dict[str, list[int]]) -> None:

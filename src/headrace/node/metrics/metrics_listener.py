@@ -20,7 +20,15 @@ from headrace.node.metrics.clients import gather_clients
 from headrace.node.metrics.groups import EndOffsets, Ends, gather_groups, gather_transactions
 from headrace.node.metrics.partitions import gather_partitions, gather_topics
 from headrace.node.metrics.quorum import QuorumFigures, gather_cluster
-from headrace.node.metrics.upkeep import gather_cleaner, gather_logins, gather_remote_log, gather_throttles
+from headrace.node.metrics.quotas import AcceptFigures, gather_quotas, gather_throttles
+from headrace.node.metrics.share_groups import ShareFigures
+from headrace.node.metrics.upkeep import (
+    gather_audit,
+    gather_cleaner,
+    gather_flushes,
+    gather_logins,
+    gather_remote_log,
+)
 from headrace.server.broker_clients import BrokerClients
 from headrace.server.broker_state import BrokerState
 from headrace.server.environment import NodeEnvironment
@@ -28,7 +36,9 @@ from headrace.server.parts import Parts
 from headrace.server.request_log import error_name
 from headrace.settings.listeners import parse_endpoints
 from headrace.telemetry.metrics.exposition import Families, content_type
+from headrace.telemetry.metrics.request_metrics import PHASES, SIZES
 from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
+from headrace.transport.connection_quotas import AcceptThrottles
 from headrace.transport.http_listener import HttpListener, HttpReply, HttpRequest
 from headrace.transport.network import Network
 
@@ -61,6 +71,7 @@ class NodeView:
     connections: Callable[[], Mapping[str, int]]
     certificates_end_ms: Callable[[], Mapping[str, int]]
     logins: Callable[[], Mapping[str, tuple[int, int]]]
+    throttles: Callable[[], Mapping[str, AcceptThrottles]]
     log_cleaner: LogCleaner
     remote_log_manager: "RemoteLogManager | None"
     serving_ns: Callable[[], int]
@@ -85,6 +96,7 @@ def open_metrics(
         connections=listeners.connections,
         certificates_end_ms=channel_builders.certificates_end_ms,
         logins=listeners.logins,
+        throttles=listeners.throttles,
         log_cleaner=node.log_cleaner,
         remote_log_manager=node.remote_log_manager,
         serving_ns=lambda: listeners.served_ns,
@@ -134,6 +146,8 @@ class MetricsListener:
         self._token = token.encode()
         self._loop = view.parts.loop
         self._quorum = QuorumFigures()
+        self._share_groups = ShareFigures()
+        self._accepting = AcceptFigures()
         self._under_way: dict[str, asyncio.Task[HttpReply]] = {}
         self._scrape_s = 0.0
         self._scheme = "http" if channel_builder is PLAINTEXT else "https"
@@ -201,11 +215,16 @@ class MetricsListener:
             yield from gather_partitions(families, parts)
             yield from gather_groups(families, parts, ends)
             yield from gather_transactions(families, parts)
+            yield from self._share_groups.gather(families, parts)
             yield from gather_clients(families, parts.client_metrics, self._loop.time())
             self._gather_server(families)
             gather_cleaner(families, view.log_cleaner)
             gather_remote_log(families, parts, view.remote_log_manager)
+            gather_flushes(families, parts)
         gather_throttles(families, parts)
+        yield from gather_quotas(families, parts)
+        self._accepting.gather(families, view.throttles(), self._loop.time())
+        gather_audit(families, parts)
         gather_logins(families, view.logins())
         yield from gather_cluster(families, parts)
         yield from self._quorum.gather(families, parts)
@@ -241,11 +260,15 @@ class MetricsListener:
                 families.add(f"{prefix}_requests_total", metrics.count, kind, str(version))
         for (kind, code), count in requests.errors.items():
             families.add(f"{prefix}_errors_total", count, kind, error_name(code))
-        for kind, times in requests.local_ms.items():
-            families.add_histogram(f"{prefix}_localtimems", times, kind)
-        for kind, sizes in requests.request_bytes.items():
-            families.add_histogram(f"{prefix}_requestbytes", sizes, kind)
-        families.add_histogram(f"{prefix}_remotetimems", requests.produce_wait_ms, "Produce")
+        for kind, of_kind in requests.by_kind.items():
+            if not of_kind.total:
+                continue  # none was looked at yet
+            for phase in PHASES:
+                name = f"{prefix}_{phase.replace('_', '')}timems"
+                families.add_histogram(name, getattr(of_kind, phase), kind)
+            for size in SIZES:
+                name = f"{prefix}_{size.replace('_', '')}"
+                families.add_histogram(name, getattr(of_kind, size), kind)
         for name, end_ms in self._view.certificates_end_ms().items():
             families.add("headrace_certificate_expiry_timestamp_seconds", end_ms / 1000, name)
         for name, count in self._view.connections().items():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from headrace.log.unified_log import UnifiedLog
 from headrace.metadata.topics import PartitionImage
 from headrace.replication.partition import Partition
 from headrace.server.parts import Parts
@@ -63,6 +64,7 @@ def gather_partitions(families: Families, parts: Parts) -> Iterator[None]:
     sums = dict.fromkeys(_SUMS, 0)
     replica_rows, leader_rows = Rows(families, _OF_REPLICA), Rows(families, _OF_LEADER)
     partition_rows = Rows(families, OF_PARTITION)
+    lags: dict[str, list[int]] = {}
     for number, partition in enumerate(list(parts.replica_manager)):
         if number % SLICE == 0:
             yield
@@ -89,6 +91,8 @@ def gather_partitions(families: Families, parts: Parts) -> Iterator[None]:
             ),
         )
         if partition.is_leader:
+            if log.tiered_to is not None:
+                _add_lag(lags, topic, log)
             leader_rows.add(labels, (high_watermark, log.log_start_offset))
             partition_rows.add(labels, partition_values(image))
             if index == 0:
@@ -96,12 +100,33 @@ def gather_partitions(families: Families, parts: Parts) -> Iterator[None]:
                 families.rows("kafka_topic_partitions").append(
                     f"kafka_topic_partitions{labels_text(topic=topic)} {count}\n"
                 )
+    if parts.remote_log_reader is not None:
+        _add_lags(families, lags)
     families.add("kafka_server_replicamanager_partitioncount", len(parts.replica_manager))
     for name, value in sums.items():
         families.add(f"kafka_server_replicamanager_{name}", value)
     context = parts.replica_manager.context
     families.add("kafka_server_replicamanager_isrshrinks_total", context.isr_shrinks)
     families.add("kafka_server_replicamanager_isrexpands_total", context.isr_expands)
+
+
+def _add_lag(lags: dict[str, list[int]], topic: str, log: UnifiedLog) -> None:
+    """Closed segments that the remote store has no copy of, as Kafka counts them."""
+    segments = log.segments
+    lag = lags.setdefault(topic, [0, 0])
+    for number in range(max(segments.number_of(log.copied_to), 0), len(segments) - 1):
+        following = segments.base_after(number)
+        if following is not None and following > log.copied_to:
+            lag[0] += segments[number].size
+            lag[1] += 1
+
+
+def _add_lags(families: Families, lags: dict[str, list[int]]) -> None:
+    for name, at in (("bytes", 0), ("segments", 1)):
+        family = f"kafka_server_brokertopicmetrics_remotecopylag{name}"
+        families.add(family, sum(lag[at] for lag in lags.values()), "")
+        rows = families.rows(family)
+        rows.extend(f"{family}{labels_text(topic=topic)} {lag[at]}\n" for topic, lag in lags.items())
 
 
 def _isr_state(partition: Partition, image: PartitionImage) -> tuple[int, int, int, int, int]:

@@ -1,4 +1,5 @@
-"""What a node does beside serving: cleaning logs, copying to a remote store, throttling, logins."""
+"""What a node does beside serving: flushing and cleaning logs, copying to a remote store, the audit trail,
+logins."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -40,11 +41,14 @@ def gather_remote_log(families: Families, parts: Parts, manager: "RemoteLogManag
         families.add("headrace_remote_log_tasks", count, kind.value)
 
 
-def gather_throttles(families: Families, parts: Parts) -> None:
-    channels = parts.quotas.channels
-    families.add("headrace_throttled_connections", len(channels))
-    families.add("headrace_throttled_replies_total", channels.replies)
-    families.add("headrace_throttle_seconds_total", channels.throttle_ms / 1000)
+def gather_flushes(families: Families, parts: Parts) -> None:
+    families.add_histogram("kafka_log_logflushstats_logflushrateandtimems", parts.log_flusher.flush_ms)
+
+
+def gather_audit(families: Families, parts: Parts) -> None:
+    """Nothing where there is no trail."""
+    if parts.audit is not None:
+        families.add("headrace_audit_events_missing_total", parts.audit.lost)
 
 
 def gather_logins(families: Families, logins: Mapping[str, tuple[int, int]]) -> None:

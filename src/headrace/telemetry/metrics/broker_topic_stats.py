@@ -15,12 +15,16 @@ class BrokerTopicMetrics:
         "bytes_out",
         "failed_fetch_requests",
         "failed_produce_requests",
+        "failed_share_acknowledgement_requests",
+        "failed_share_fetch_requests",
         "messages_in",
         "partitions",
         "replication_bytes_in",
         "replication_bytes_out",
         "total_fetch_requests",
         "total_produce_requests",
+        "total_share_acknowledgement_requests",
+        "total_share_fetch_requests",
     )
 
     def __init__(self) -> None:
@@ -32,6 +36,10 @@ class BrokerTopicMetrics:
         self.failed_produce_requests = 0
         self.total_fetch_requests = 0
         self.failed_fetch_requests = 0
+        self.total_share_fetch_requests = 0
+        self.failed_share_fetch_requests = 0
+        self.total_share_acknowledgement_requests = 0
+        self.failed_share_acknowledgement_requests = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
 
@@ -44,6 +52,10 @@ COUNTERS = (
     "failed_produce_requests",
     "total_fetch_requests",
     "failed_fetch_requests",
+    "total_share_fetch_requests",
+    "failed_share_fetch_requests",
+    "total_share_acknowledgement_requests",
+    "failed_share_acknowledgement_requests",
     "replication_bytes_in",
     "replication_bytes_out",
 )

@@ -45,6 +45,14 @@ kafka_server_brokertopicmetrics_totalfetchrequests_total  counter  topic
     Looks into a partition for a Fetch request of a consumer or follower. Without topic: all of them.
 kafka_server_brokertopicmetrics_failedfetchrequests_total  counter  topic
     Those of them that ended in an error, for whatever reason. Without topic: all of them.
+kafka_server_brokertopicmetrics_totalsharefetchrequests_total  counter  topic
+    Looks into a partition for a ShareFetch of a share group's member. Without topic: all of them.
+kafka_server_brokertopicmetrics_failedsharefetchrequests_total  counter  topic
+    Those of them that ended in an error. Without topic: all of them.
+kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total  counter  topic
+    Acknowledgements in a ShareFetch or ShareAcknowledge, one for each partition. Without topic: all of them.
+kafka_server_brokertopicmetrics_failedshareacknowledgementrequests_total  counter  topic
+    Those of them that were refused, or could not be written. Without topic: all of them.
 kafka_server_brokertopicmetrics_replicationbytesin_total  counter
     Bytes that this node has fetched as follower.
 kafka_server_brokertopicmetrics_replicationbytesout_total  counter
@@ -129,8 +137,54 @@ kafka_coordinator_group_groupmetadatamanager_numgroups  gauge
     Groups that this node coordinates.
 kafka_coordinator_group_groupmetadatamanager_numoffsets  gauge
     Committed offsets of those groups.
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty  gauge
+    Classic groups without members.
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance  gauge
+    Classic groups that wait for their members to join.
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance  gauge
+    Classic groups that wait for their leader's assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge
+    Classic groups whose members have an assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge
+    Classic groups that are being removed.
+kafka_server_group_coordinator_metrics_group_count  number  protocol
+    Groups that this node coordinates, by protocol: classic, consumer (KIP-848) or share (KIP-932).
+kafka_server_group_coordinator_metrics_classic_group_count  number  state
+    Classic groups, by state.
+kafka_server_group_coordinator_metrics_consumer_group_count  number  state
+    Consumer groups of KIP-848, by state.
+kafka_server_group_coordinator_metrics_share_group_count  number  state
+    Share groups, by state.
+kafka_server_group_coordinator_metrics_num_partitions  gauge  state
+    Partitions of __consumer_offsets that this node coordinates: active, or loading.
 headrace_transactional_ids  gauge  state
     Transactional ids that this node coordinates, by the state of their transaction.
+
+# Share groups: what their members do here, and the states that this node keeps
+headrace_share_partitions  gauge  state
+    Share partitions in use on this node, which leads them: active, or loading.
+kafka_server_sharepartitionmetrics_inflightmessagecount  gauge  group topic partition
+    Records that are handed out, or wait to be handed out again.
+kafka_server_sharepartitionmetrics_inflightbatchcount  gauge  group topic partition
+    Ranges of records in one state, of which there is one for each batch that was handed out.
+kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total  counter  group topic partition
+    Records whose lock ended without an answer, since the share partition was loaded.
+kafka_server_sharegroupmetrics_recordacknowledgements_total  counter  ack_type
+    Records that members answered for: Accept, Release, Reject or Renew.
+kafka_server_sharegroupmetrics_partitionloadtimems  histogram
+    Milliseconds that it took to load a share partition.
+kafka_server_sharesessioncache_sharesessionscount  gauge
+    Share sessions that are kept: members that read from here.
+kafka_server_sharesessioncache_sharepartitionscount  gauge
+    Partitions that they read, each counted for each of its members.
+kafka_server_share_coordinator_metrics_num_partitions  gauge  state
+    Partitions of __share_group_state that this node coordinates: active, or loading.
+kafka_server_share_coordinator_metrics_write_total  counter
+    States of share partitions that were written, as coordinator.
+kafka_server_share_coordinator_metrics_write_rate  gauge
+    States written a second, over the last half minute.
+kafka_server_share_coordinator_metrics_write_latency_avg  gauge
+    Milliseconds from a request to write them to their replication, on average over the last half minute.
 
 # The controller, on nodes with that role
 kafka_controller_kafkacontroller_activecontrollercount  gauge
@@ -178,7 +232,9 @@ kafka_server_raftchannelmetrics_request_total  counter
 kafka_server_raftchannelmetrics_response_total  counter
     Responses that this node got from others of the quorum.
 
-# Logs: cleaning, and the remote store
+# Logs: flushing, cleaning, and the remote store
+kafka_log_logflushstats_logflushrateandtimems  histogram
+    Milliseconds that the flush of a log took, a thread for it among them. Its count is how many there were.
 kafka_log_logcleaner_max_clean_time_secs  gauge
     Seconds that the last round over a log took.
 kafka_log_logcleaner_cleaner_recopy_percent  gauge
@@ -193,6 +249,10 @@ headrace_log_cleaner_freed_bytes_total  counter
     Bytes that rounds have freed.
 kafka_server_brokertopicmetrics_remotecopybytes_total  counter
     Bytes of segments that were copied to the remote store; where topics can be tiered.
+kafka_server_brokertopicmetrics_remotecopylagbytes  gauge  topic
+    Bytes of closed segments that are not in the remote store yet, of partitions led here. Without topic: all.
+kafka_server_brokertopicmetrics_remotecopylagsegments  gauge  topic
+    How many segments that are. Without topic: of all.
 kafka_server_brokertopicmetrics_remotefetchbytes_total  counter
     Bytes that were read from the remote store for clients.
 kafka_server_brokertopicmetrics_remotefetchrequests_total  counter
@@ -209,12 +269,24 @@ kafka_network_requestmetrics_requests_total  counter  request version
     Requests that were served, by kind and version.
 kafka_network_requestmetrics_errors_total  counter  request error
     Requests, or parts of them, that were answered with an error.
+kafka_network_requestmetrics_requestqueuetimems  histogram  request
+    Milliseconds from when a request was read to when it was begun; of some requests, like all that follow.
 kafka_network_requestmetrics_localtimems  histogram  request
-    Milliseconds that the loop was busy with a request, of one in sixteen.
-kafka_network_requestmetrics_requestbytes  histogram  request
-    Bytes of a request, of one in sixteen.
+    Milliseconds that the loop was busy with a request; its share, where a run of them was served at once.
 kafka_network_requestmetrics_remotetimems  histogram  request
-    Milliseconds that a Produce waited for other replicas or for the disk, of one in sixteen.
+    Milliseconds that it waited: for replicas, the disk, records, the controller, or others between slices.
+kafka_network_requestmetrics_throttletimems  histogram  request
+    Milliseconds that its reply told the client to wait, for a quota.
+kafka_network_requestmetrics_responsequeuetimems  histogram  request
+    Milliseconds that its reply waited for those before it, until the kernel was given the first of it.
+kafka_network_requestmetrics_responsesendtimems  histogram  request
+    Milliseconds from then on until the kernel had taken all of it.
+kafka_network_requestmetrics_totaltimems  histogram  request
+    Milliseconds from when it was read to when its reply was sent.
+kafka_network_requestmetrics_requestbytes  histogram  request
+    Bytes of a request.
+kafka_network_requestmetrics_responsebytes  histogram  request
+    Bytes of its reply, which Kafka does not tell.
 kafka_server_socket_server_metrics_connection_count  number  listener
     Connections that are open. There is one network processor, the loop, and no label for it.
 kafka_network_socketserver_networkprocessoravgidle_percent  gauge
@@ -227,16 +299,42 @@ kafka_server_socket_server_metrics_successful_authentication_total  counter  lis
     Logins by SASL that were successful.
 kafka_server_socket_server_metrics_failed_authentication_total  counter  listener
     Logins by SASL that failed.
-headrace_throttled_connections  gauge
-    Connections that are not read now, because their client is above a quota.
-headrace_throttled_replies_total  counter
-    Replies that told a client to wait.
-headrace_throttle_seconds_total  counter
-    For how long they were told to wait, in all.
 headrace_delayed_operations  gauge
     Requests that wait: for records, replicas or the disk.
 kafka_server_fetchsessioncache_numincrementalfetchsessions  gauge
     Fetch sessions that are kept.
+headrace_audit_events_missing_total  counter
+    Events that the audit trail lacks, where there is one: they came too fast, or its disk is full or fails.
+
+# Quotas: by kind, by client that one binds (the 200 of each kind that use most), and of new connections
+headrace_throttled_connections  gauge
+    Connections that are not read now, because their client is above a quota.
+headrace_throttled_replies_total  counter  quota
+    Replies that told a client to wait, by quota: Produce, Fetch, Request or ControllerMutation.
+headrace_throttle_seconds_total  counter  quota
+    For how long they were told to wait, in all.
+kafka_server_produce_byte_rate  gauge  user client_id
+    Bytes a second that clients with a quota have produced, over its windows.
+kafka_server_produce_throttle_time  gauge  user client_id
+    Milliseconds that they were told to wait for it, on average over its windows; 0 where they were not.
+kafka_server_fetch_byte_rate  gauge  user client_id
+    Bytes a second that consumers with a quota were sent.
+kafka_server_fetch_throttle_time  gauge  user client_id
+    Milliseconds that they were told to wait for it.
+kafka_server_request_request_time  gauge  user client_id
+    Percents of the loop's time that clients with a quota of it have used.
+kafka_server_request_throttle_time  gauge  user client_id
+    Milliseconds that they were told to wait for it.
+kafka_server_controllermutation_mutation_rate  gauge  user client_id
+    Partitions a second that clients with a quota have made or removed; told by the active controller.
+kafka_server_controllermutation_throttle_time  gauge  user client_id
+    Milliseconds that they were told to wait for it.
+headrace_connection_throttles_total  counter  listener limit
+    How often the listener stopped accepting for a rate of new connections, or an address had to wait (ip).
+kafka_server_socket_server_metrics_connection_accept_throttle_time  gauge  listener
+    Milliseconds for which the listener stopped accepting, on average over the last half minute.
+kafka_server_socket_server_metrics_ip_connection_accept_throttle_time  gauge  listener
+    Milliseconds that addresses above their quota of new connections had to wait, likewise.
 
 # Clients, by what they push (KIP-714)
 headrace_client_metric  gauge  metric client_id client_instance_id attributes

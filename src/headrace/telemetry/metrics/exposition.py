@@ -1,8 +1,8 @@
 """The text of a scrape: families of the catalogue, gathered and then written, both in slices.
 
 prometheus-client writes the text, in the form that the scraper prefers. What there is one of for each
-partition or group is written as lines here (`rows`), which are the same in both forms: one costs 0.4 µs
-instead of 7, and a node may have 200,000 of them.
+partition or group, and histograms, is written as lines here (`rows`), which are the same in both forms: one
+costs 0.4 µs instead of 7, and a node may have 200,000 of them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,15 @@ class Families:
         self._family(name).add_metric(labels, value)
 
     def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
-        self._family(name).add_metric(labels, buckets=histogram.cumulative(), sum_value=histogram.sum)
+        """As lines: with some twenty for each request kind and phase there are thousands."""
+        rows = self.rows(name)
+        named = dict(zip(self._catalogue[name].labels, labels, strict=True))
+        count = 0.0
+        for bound, count in histogram.cumulative():
+            rows.append(f"{name}_bucket{labels_text(**named, le=bound)} {count}\n")
+        alone = labels_text(**named) if named else ""
+        rows.append(f"{name}_count{alone} {count}\n")
+        rows.append(f"{name}_sum{alone} {histogram.sum}\n")
 
     def rows(self, name: str) -> list[str]:
         """The lines of a family of which there are many, each with its end of line."""

@@ -23,8 +23,15 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+        if value:
+            self.counts[bisect_left(self.bounds, value)] += 1
+            self.sum += value
+        else:
+            self.counts[0] += 1  # as most do not wait for anything
+
+    def __bool__(self) -> bool:
+        """Whether anything was observed."""
+        return any(self.counts)
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Bounds as texts, with the number of observations up to each."""
