@@ -4,6 +4,7 @@ Everyone is User:ANONYMOUS, so rules go by address: `world.connect()` comes from
 and `stranger(world)` from one that may do nothing but what a test gives it.
 """
 
+import inspect
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ def with_authorizer(test: Any) -> Any:
         await test(world, **parameters)
 
     script.__name__, script.__doc__, script.__module__ = test.__name__, test.__doc__, test.__module__
+    script.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
     return simulated(**AUTHORIZER, allow_everyone_if_no_acl_found="true")(script)
 
 

@@ -16,6 +16,11 @@ from headrace.wire.codec import encode, join_chunks
 from headrace.wire.framing import read_response, request_frame
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from headrace.wire.schemas.delete_topics import DeleteTopicsRequest
+from headrace.wire.schemas.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from headrace.wire.schemas.envelope import EnvelopeRequest
 from headrace.wire.schemas.heartbeat import HeartbeatRequest
 from headrace.wire.schemas.principal import DefaultPrincipalData
@@ -106,6 +111,16 @@ async def test_what_a_controller_does_not_serve_is_not_forwarded(world: NodeWorl
     assert answered.error_code == ErrorCode.UNSUPPORTED_VERSION
     within = await client.ask(envelope(envelope(HeartbeatRequest("g"), 4), 0), 0)
     assert within.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@simulated()
+async def test_a_forwarded_request_that_is_answered_in_slices(world: NodeWorld) -> None:
+    client = await world.connect_controller()
+    resources = [DescribeConfigsResource(2, f"t{number}", None) for number in range(20)]
+    answered = await client.ask(envelope(DescribeConfigsRequest(resources), 4), 0)
+    assert answered.error_code == 0
+    response = read_response(DescribeConfigsResponse, 4, answered.response_data)
+    assert [each.resource_name for each in response.results] == [each.resource_name for each in resources]
 
 
 def test_a_reply_that_cannot_be_encoded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

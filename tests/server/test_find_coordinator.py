@@ -8,6 +8,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.metadata.config_resource import ConfigKey, ResourceType
+from headrace.server.handlers import find_coordinator
 from tests.server.beside_kafka.compare import assert_answers_as_kafka
 from tests.server.beside_kafka.find_coordinator import ask_for
 from tests.server.node_world import NodeWorld, simulated
@@ -59,6 +60,20 @@ async def test_a_controller_that_cannot_make_it_is_asked_again_by_the_client(
     monkeypatch.setattr(world.node.parts.controller, "ask", lambda request: refused)
     response = await client.ask(ask_for(NEWEST, "g"), NEWEST)
     assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@simulated()
+async def test_a_fault_in_an_answer_that_waited_is_told(
+    world: NodeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first question waits for the topic: the client must hear of a fault then, too."""
+    client = await world.connect()
+    monkeypatch.setattr(find_coordinator, "_find", lambda *asked: 1 / 0)
+    response = await client.ask(ask_for(NEWEST, "g"), NEWEST)
+    assert response.coordinators[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (trace,) = world.tracebacks.seen
+    assert "ZeroDivisionError" in trace
+    world.tracebacks.seen.clear()
 
 
 @simulated()

@@ -8,6 +8,7 @@ from headrace.server import long_requests
 from headrace.server.handlers import metadata
 from headrace.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.schemas.describe_log_dirs import DescribeLogDirsRequest
+from headrace.wire.schemas.describe_producers import DescribeProducersRequest, TopicRequest
 from headrace.wire.schemas.describe_topic_partitions import DescribeTopicPartitionsRequest
 from headrace.wire.schemas.list_groups import ListGroupsRequest
 from headrace.wire.schemas.list_transactions import ListTransactionsRequest
@@ -31,6 +32,12 @@ async def both_ways(monkeypatch: pytest.MonkeyPatch, world: NodeWorld, request: 
     client.close()
     assert answers[0] == answers[1]
     return answers[0]
+
+
+def test_a_long_list_within_a_message_is_freed_in_slices() -> None:
+    topic = TopicRequest("t", [*range(10_000)])
+    assert sum(1 for _ in long_requests.let_go(DescribeProducersRequest([topic]))) == 4
+    assert len(topic.partition_indexes) <= 2_048
 
 
 async def many_topics(world: NodeWorld) -> None:

@@ -49,7 +49,7 @@ class Run:
         )
         target = _Target(PLACE, NO_TOPIC_ID, VERSION)
         connection = SimpleNamespace(attached=None, begin_reply=lambda: SimpleNamespace(send=self._send))
-        lane._reply_when_replicated(connection, target, self.partition, run, ROWS, FIRST_OFFSET, 0)
+        lane._reply_when_replicated(connection, target, self.partition, run, ROWS, FIRST_OFFSET, 0, None)
 
     slow_s = 60.0
     metrics = RequestChannelMetrics()
@@ -57,7 +57,7 @@ class Run:
     def tell_late(self, partition, timeout_ms):
         self.late.append((partition, timeout_ms))
 
-    def _send(self, chunks):
+    def _send(self, chunks, watch):
         self.sent = b"".join(chunks)
 
     async def replicated_to(self, offset):

@@ -61,7 +61,7 @@ def alter_client_quotas(
             if not is_new:
                 raise _invalid(f"Ignoring duplicate entity {_named(entity)}")
             made = _alter(cluster, entity, _wanted(entity, entry.ops))
-            check_size([*records, *made])
+            check_size(range(len(records) + len(made)))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             continue

@@ -105,7 +105,7 @@ def _alter_each(
         try:
             _check_listed_once(counts[key], Counter(config.name for config in resource.configs))
             made: list[MetadataRecord] = _alter(cluster, key, changes(resource, key))
-            check_size([*records, *made])
+            check_size(range(len(records) + len(made)))
             records += made
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message

@@ -8,6 +8,8 @@ is imported when its first request comes: a node is ready before it has loaded w
 A row also says who may ask (`server/authority.py`): the dispatcher asks the authorizer before it calls the
 handler. A table with a row that does not say so cannot be made, and a node with it does not start.
 
+What is done with requests that have many entries says `server/request_pieces.py`, for the same keys.
+
 To serve another request kind, add its row here, in order of its key; where there is something to decide,
 write `handlers/<name>.py` with a function `handle(context, request)`.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.server import authorities
@@ -45,6 +48,7 @@ from headrace.server.forwarding import (
     to_own_controller,
     to_quorum,
 )
+from headrace.server.request_pieces import IN_SLICES, LONG_REQUESTS, Long
 from headrace.wire.apis import API, ApiKey
 
 if TYPE_CHECKING:
@@ -62,19 +66,34 @@ class Row(NamedTuple):
     served_by: Handler | None = None
     authority: Authority = ()
 
+    @property
+    def long(self) -> Long | None:
+        """What is done with requests that have many entries, where that is something of its own."""
+        return LONG_REQUESTS.get(self.key)
+
     def load(self) -> Handler:
         """What serves it; a handler's module is imported on first use."""
         if self.served_by is not None:
             return self.served_by
-        module = importlib.import_module(f"headrace.server.handlers.{self.key.name.lower()}")
-        handle: Handler = module.handle
+        handle: Handler = self._module().handle
         return handle
 
-    def load_guarded(self, authorizer: Authorizer) -> Handler:
-        """What serves it, behind the authority of this row. Without an authorizer nothing is asked."""
-        if not is_configured(authorizer):
+    def load_for_long(self) -> Handler:
+        """What serves its requests with many entries."""
+        if self.served_by is not None or self.long is not IN_SLICES:
             return self.load()
-        return guarded(self.authority, self.load(), API[self.key].response)
+        handle: Handler = self._module().handle_in_slices
+        return handle
+
+    def _module(self) -> ModuleType:
+        return importlib.import_module(f"headrace.server.handlers.{self.key.name.lower()}")
+
+    def load_guarded(self, authorizer: Authorizer, *, is_long: bool = False) -> Handler:
+        """What serves it, behind the authority of this row. Without an authorizer nothing is asked."""
+        handle = self.load_for_long() if is_long else self.load()
+        if not is_configured(authorizer):
+            return handle
+        return guarded(self.authority, handle, API[self.key].response)
 
 
 ALTER, DESCRIBE = need_cluster(Operation.ALTER), need_cluster(Operation.DESCRIBE)

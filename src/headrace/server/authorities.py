@@ -107,7 +107,7 @@ def _transactional_id(context: RequestContext, request: Any) -> str | None:
 
 PRODUCE: Final[Authority] = (
     Whole((on_transactional_id(Operation.WRITE, _transactional_id),)),
-    Each("topic_data", (on_topic(Operation.WRITE),)),
+    Each("topic_data", (on_topic(Operation.WRITE),), is_sliced=False),
 )
 
 FETCH: Final[Authority] = (InHandler((on_cluster(Operation.CLUSTER_ACTION), on_topic(Operation.READ))),)

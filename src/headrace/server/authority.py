@@ -25,6 +25,7 @@ from headrace.base.ids import NO_TOPIC_ID, TopicId
 from headrace.server.authorizer import CLUSTER_NAME, Operation, Resource, allows, tell_denied
 from headrace.server.context import NO_REPLY, RequestContext
 from headrace.server.error_replies import refused_items
+from headrace.server.long_requests import SHORT_ITEMS, SLICE_ITEMS, Slices, in_slices
 
 if TYPE_CHECKING:
     from headrace.server.forwarding import Handler
@@ -168,13 +169,15 @@ class Whole:
 @dataclass(frozen=True)
 class Each:
     """Items of a list of the request, each of which needs one of the rights; `tell` adds to the result of an
-    item that was refused what is not a copy of what was asked."""
+    item that was refused what is not a copy of what was asked. Many are asked for in slices, unless the
+    request has a part of its frame that is gone by then."""
 
     items: str
     rights: tuple[Right, ...] | RightOf
     versions: tuple[int, int] = (0, VERSIONS_MAX)
     words: str = ""  # in place of those of the refusal
     tell: Callable[[RequestContext, Any, Any], None] | None = None
+    is_sliced: bool = True
 
     def guard(self, handle: Handler, response: type[Any]) -> Handler:
         first, last = self.versions
@@ -183,6 +186,8 @@ class Each:
             asked = getattr(request, self.items)
             if not asked or not first <= context.api_version <= last:
                 return handle(context, request)
+            if self.is_sliced and len(asked) > SHORT_ITEMS:
+                return self._guard_in_slices(context, request, handle, response)
             refused = [(item, code) for item in asked if (code := self._refusal(context, item)) is not None]
             if not refused:
                 return handle(context, request)
@@ -197,6 +202,26 @@ class Each:
             return _afterwards(context, result, lambda reply: _beside(reply, results))
 
         return guarded
+
+    def _guard_in_slices(
+        self, context: RequestContext, request: Any, handle: Handler, response: type[Any]
+    ) -> Slices[Any]:
+        asked = getattr(request, self.items)
+        codes = yield from in_slices(asked, lambda item: self._refusal(context, item))
+        refused = [(item, code) for item, code in zip(asked, codes, strict=True) if code is not None]
+        left = [item for item, code in zip(asked, codes, strict=True) if code is None]
+        result: Any = response()
+        if left:
+            result = handle(context, replace(request, **{self.items: left}) if refused else request)
+        if type(result) is GeneratorType:
+            result = yield from result
+        results: dict[str, list[Any]] = {}
+        for first in range(0, len(refused), SLICE_ITEMS):
+            some = self._results(context, request, response, refused[first : first + SLICE_ITEMS])
+            for name, made in some.items():
+                results.setdefault(name, []).extend(made)
+            yield
+        return _afterwards(context, result, lambda reply: _beside(reply, results)) if results else result
 
     def _refusal(self, context: RequestContext, item: Any) -> ErrorCode | None:
         rights = self.rights if isinstance(self.rights, tuple) else self.rights(context, item)

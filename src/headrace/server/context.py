@@ -33,10 +33,13 @@ NO_REPLY: Final = NoReply()
 class PreparedReply:
     """A response that is written already: what a handler gives where many ask the same."""
 
-    __slots__ = ("body", "leaders")
+    __slots__ = ("body", "leaders", "throttle_time_ms")
 
-    def __init__(self, body: list[Chunk], leaders: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, body: list[Chunk], leaders: frozenset[int] = frozenset(), *, throttle_time_ms: int = 0
+    ) -> None:
         self.body = body
+        self.throttle_time_ms = throttle_time_ms  # as it is written in the body
         self.leaders = leaders  # the brokers it tells clients to turn to
 
 

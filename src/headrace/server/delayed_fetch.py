@@ -25,6 +25,7 @@ from headrace.log.unified_log import UnifiedLog
 from headrace.replication.partition import READ_COMMITTED, Partition
 from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import Answer, CachedPartition, FetchContext
+from headrace.server.long_requests import Slices, in_slices
 from headrace.server.metadata_cache import LEADER_ERRORS, addresses, leader_of
 from headrace.server.replica_selection import NO_REPLICA
 from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.tiered.reader import RemoteLogReader
 
 
-_UNKNOWN: Final = (
+UNKNOWN: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -112,6 +113,12 @@ class DelayedFetch:
         self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
         return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions]
 
+    def read_in_slices(self) -> Slices[list[Answer]]:
+        """The same of many partitions, for the first look at them."""
+        self.bytes_read = 0
+        self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
+        return (yield from in_slices(self.fetch.partitions, lambda wanted: (wanted, self._read_one(wanted))))
+
     def finish(self, answers: list[Answer]) -> FetchResponse:
         context = self.context
         if context.api_version >= CURRENT_LEADER_SINCE and self.is_urgent:
@@ -154,7 +161,7 @@ class DelayedFetch:
             metrics = self._metrics_of(wanted)
             if metrics is not None:
                 metrics.failed_fetch_requests += 1
-            if error.code not in _UNKNOWN:
+            if error.code not in UNKNOWN:
                 data.aborted_transactions = None
                 self.finds_any = self.is_urgent = True
             return data

@@ -88,7 +88,6 @@ def complete_or_watch(
             each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             parts.request_log.tell_late(each.partition.topic_partition, timeout_ms)
         took_s = time() - began
-        parts.request_log.metrics.note_produce_wait(took_s)
         if took_s >= parts.request_log.slow_s and not still:
             last = left[-1]
             parts.request_log.tell_waited(

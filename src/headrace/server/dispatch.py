@@ -13,7 +13,8 @@ UNKNOWN_SERVER_ERROR.
 
 Nothing may take long at once, because everybody waits for it. A request that is too long to be read at once
 is copied and read in slices, and a handler that is a generator works in slices; both are done by
-`long_requests`, when it is the connection's turn.
+`long_requests`, when it is the connection's turn. A request whose frame has room for many entries takes the
+route that its row has for those (`request_pieces`).
 
 What a request of a version needs is looked up once and kept as a `Route`.
 """
@@ -28,16 +29,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.base.chunks import Buffer, Chunk, Chunks
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
-from headrace.server.api_table import ApiTable
+from headrace.server.api_table import ApiTable, Row
 from headrace.server.auditing import audited
 from headrace.server.context import NO_REPLY, Peer, PreparedReply, RequestContext, SaslExchange
 from headrace.server.error_replies import error_reply, forget_records
 from headrace.server.forwarding import Handler
 from headrace.server.handlers.api_versions import unsupported_version_reply
 from headrace.server.long_requests import let_go
-from headrace.telemetry.metrics.request_metrics import SAMPLED, RequestMetrics
+from headrace.server.request_pieces import LONG_FRAME_BYTES
+from headrace.telemetry.metrics.request_metrics import RequestMetrics, RequestTimes
 from headrace.transport.channel_builder import PLAINTEXT, ChannelBuilder
-from headrace.transport.connection import Connection, ReplySlot, Work
+from headrace.transport.connection import Connection, Work
+from headrace.transport.reply_slot import ReplySlot
 from headrace.wire.apis import API, Api, ApiKey
 from headrace.wire.codec import LongMessageError, short_reader, sliced_reader, sliced_writer, writer
 from headrace.wire.framing import RequestHeader, read_request_header, response_frame
@@ -56,6 +59,7 @@ class Route(NamedTuple):
     response: type[Any]
     write: Callable[[Any], list[Chunk]]
     metrics: RequestMetrics
+    long: Route | None = None  # for requests with many entries, where that is another one
 
 
 def _admit(peer: Peer, frame: memoryview) -> bool:
@@ -75,6 +79,23 @@ def end_login(connection: Connection) -> None:
     peer: Peer | None = connection.attached
     if peer is not None and peer.sasl is not None:
         peer.sasl.close()
+
+
+def _note_reply(times: RequestTimes, response: Any) -> None:
+    times.replied(getattr(response, "throttle_time_ms", 0))
+
+
+def _note_no_reply(times: RequestTimes) -> None:
+    times.replied()
+    times.sent()
+
+
+def _work_on(connection: Connection, work: Work, times: RequestTimes | None) -> None:
+    """Do the request in slices, when it is the connection's turn."""
+    if times is not None:
+        times.pause()
+        work = times.in_slices(work)
+    connection.work_on(work)
 
 
 class Dispatcher:
@@ -125,33 +146,54 @@ class Dispatcher:
                 return
         metrics = route.metrics
         metrics.count += 1
-        began_ns = 0 if metrics.count & SAMPLED else self._parts.clock.monotonic_ns()
-        size_bytes = len(frame)
+        times = None if metrics.count & metrics.sampled else self._look_at(metrics, connection, frame)
         context = RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id, peer, self._parts
         )
+        if len(frame) >= LONG_FRAME_BYTES:
+            route = route.long or route
         try:
             request = route.read(frame, header.body_at)[0]
         except LongMessageError:
-            connection.work_on(self._read_slowly(route, context, bytearray(frame), header.body_at))
+            work = self._read_slowly(route, context, bytearray(frame), header.body_at, times)
+            _work_on(connection, work, times)
             return
-        self._serve(connection, route, context, request)
-        if began_ns:
-            metrics.sample(self._parts.clock.monotonic_ns() - began_ns, size_bytes)
+        self._serve(connection, route, context, request, times)
 
-    def _serve(self, connection: Connection, route: Route, context: RequestContext, request: Any) -> None:
+    def _look_at(self, metrics: RequestMetrics, connection: Connection, frame: memoryview) -> RequestTimes:
+        now_ns = self._parts.clock.monotonic_ns
+        return RequestTimes(metrics.kind, now_ns, read_ns=connection.read_at_ns, request_bytes=len(frame))
+
+    def _serve(
+        self,
+        connection: Connection,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        times: RequestTimes | None,
+    ) -> None:
         try:
             result = route.handle(context, request)
         except Exception as error:
             result = self._failure(route, context, request, error)
         if type(result) is route.response:
-            connection.send(self._encode(route, context, request, result))
+            chunks = self._encode(route, context, request, result)
+            if times is not None:
+                _note_reply(times, result)
+            connection.send(chunks, times)
         elif type(result) is PreparedReply:
-            connection.send(response_frame(route.api, route.version, context.correlation_id, result.body))
+            chunks = response_frame(route.api, route.version, context.correlation_id, result.body)
+            if times is not None:
+                _note_reply(times, result)
+            connection.send(chunks, times)
         elif type(result) is GeneratorType:
-            connection.work_on(self._answer_slowly(route, context, request, connection.begin_reply(), result))
+            slot = connection.begin_reply()
+            work = self._answer_slowly(route, context, request, slot, result, times)
+            _work_on(connection, work, times)
         elif result is not NO_REPLY:
-            self._reply_later(route, context, request, connection.begin_reply(), result)
+            self._reply_later(route, context, request, connection.begin_reply(), result, times)
+        elif times is not None:
+            _note_no_reply(times)
 
     def _new_route(self, header: RequestHeader) -> Route | None:
         """Look a request kind up for the first time; None for ApiVersions of a version that is not served."""
@@ -162,22 +204,33 @@ class Dispatcher:
                 return None
             raise InvalidBytesError(f"API {key} is not served here in version {version}")
         api = API[key]
-        handle = self._parts.request_log.watched(api, row.load_guarded(self._parts.authorizer))
-        if self._parts.audit is not None:
-            handle = audited(self._parts.audit, api.key, handle)
         route = Route(
             api,
             version,
             short_reader(api.request, version),
-            self._parts.quotas.guarded(api.key, handle) if self._has_quotas else handle,
+            self._handler(row, api),
             api.response,
             writer(api.response, version),
             self._parts.request_log.metrics.of(api.name, version),
         )
+        if row.long is not None:
+            route = route._replace(long=route._replace(handle=self._handler(row, api, is_long=True)))
         self._routes[key, version] = route
         return route
 
-    def _read_slowly(self, route: Route, context: RequestContext, frame: bytearray, at: int) -> Work:
+    def _handler(self, row: Row, api: Api, *, is_long: bool = False) -> Handler:
+        """What serves a row's requests, with all that stands before it."""
+        handle = row.load_guarded(self._parts.authorizer, is_long=is_long)
+        handle = self._parts.request_log.watched(api, handle)
+        if self._parts.audit is not None:
+            handle = audited(self._parts.audit, api.key, handle)
+        if is_long and row.long is not None:
+            handle = row.long.around(handle, api.response)
+        return self._parts.quotas.guarded(api.key, handle) if self._has_quotas else handle
+
+    def _read_slowly(
+        self, route: Route, context: RequestContext, frame: bytearray, at: int, times: RequestTimes | None
+    ) -> Work:
         """Read a request in slices from a copy of its frame, then serve it."""
         connection = context.peer.connection
         try:
@@ -190,26 +243,37 @@ class Dispatcher:
         except Exception as error:
             result = self._failure(route, context, request, error)
         if result is NO_REPLY:
+            if times is not None:
+                _note_no_reply(times)
             return
-        yield from self._answer_slowly(route, context, request, connection.begin_reply(), result)
+        yield from self._answer_slowly(route, context, request, connection.begin_reply(), result, times)
 
     def _answer_slowly(
-        self, route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any
+        self,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        slot: ReplySlot,
+        result: Any,
+        times: RequestTimes | None,
     ) -> Work:
         """Do what a handler left to be done in slices, write the reply in slices, and let go of both."""
         response = result
         try:
             if type(result) is GeneratorType:
                 response = yield from result
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             response = self._failure(route, context, request, error)
         if asyncio.isfuture(response):
-            self._reply_later(route, context, request, slot, response)
+            self._reply_later(route, context, request, slot, response, times)
             return
         if type(response) is route.response:
-            slot.send((yield from self._encode_slowly(route, context, request, response)))
+            chunks = yield from self._encode_slowly(route, context, request, response)
         else:
-            slot.send(self._encode(route, context, request, response))
+            chunks = self._encode(route, context, request, response)
+        if times is not None:
+            _note_reply(times, response)
+        slot.send(chunks, times)
         yield from let_go(response)
         yield from let_go(request)
 
@@ -223,9 +287,17 @@ class Dispatcher:
         return response_frame(route.api, route.version, context.correlation_id, body)
 
     def _reply_later(
-        self, route: Route, context: RequestContext, request: Any, slot: ReplySlot, result: Any
+        self,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        slot: ReplySlot,
+        result: Any,
+        times: RequestTimes | None,
     ) -> None:
         """Fill the slot when the future that a handler returned is done."""
+        if times is not None:
+            times.pause()
         if route.api.key is ApiKey.PRODUCE:
             forget_records(request)
 
@@ -234,7 +306,10 @@ class Dispatcher:
                 response = done.result()
             except (Exception, asyncio.CancelledError) as error:
                 response = self._failure(route, context, request, error)
-            slot.send(self._encode(route, context, request, response))
+            chunks = self._encode(route, context, request, response)
+            if times is not None:
+                _note_reply(times, response)
+            slot.send(chunks, times)
 
         if not asyncio.isfuture(result):
             error = TypeError(f"{result!r} is neither a response nor a future")

@@ -33,9 +33,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
+from headrace.server.long_requests import SLICE_ITEMS, Slices
+from headrace.server.request_pieces import split
 from headrace.wire.schemas.fetch import (
     TOPIC_ID_SINCE,
     FetchableTopicResponse,
@@ -305,6 +308,17 @@ def _by_topic(answers: Sequence[Answer]) -> list[FetchableTopicResponse]:
     return topics
 
 
+def _wanted(request: FetchRequest, by_id: bool) -> dict[PartitionKey, CachedPartition]:
+    """What a full fetch asks for."""
+    return {
+        (key := (topic.topic_id if by_id else topic.topic, wish.partition)): CachedPartition(
+            topic.topic, topic.topic_id, key, wish
+        )
+        for topic in request.topics
+        for wish in topic.partitions
+    }
+
+
 class FetchSessionCache:
     """The cache of sessions. Settings: max.incremental.fetch.session.cache.slots and Kafka's eviction
     time.
@@ -320,28 +334,50 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def begin(
-        self, request: FetchRequest, version: int, now_ms: int, *, follower: bool = False
+        self,
+        request: FetchRequest,
+        version: int,
+        now_ms: int,
+        *,
+        follower: bool = False,
+        wanted: dict[PartitionKey, CachedPartition] | None = None,
     ) -> FetchContext | FetchResponse:
         """Place a request in its session. A response means that the session is not what the client
-        believes.
+        believes. `wanted` is what a full fetch asks for, where that was gathered before.
         """
         by_id = version >= TOPIC_ID_SINCE
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._go_on(request, by_id, now_ms)
         # A full fetch ends whatever session it names, whatever its epoch is.
         self._sessions.pop(request.session_id, None)
-        wanted = {
-            (key := (topic.topic_id if by_id else topic.topic, wish.partition)): CachedPartition(
-                topic.topic, topic.topic_id, key, wish
-            )
-            for topic in request.topics
-            for wish in topic.partitions
-        }
+        if wanted is None:
+            wanted = _wanted(request, by_id)
         if request.session_epoch == FINAL_EPOCH:
             return FetchContext(wanted)
         return FullFetchContext(wanted, self, privileged=follower, uses_topic_ids=by_id)
 
-    def _go_on(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext | FetchResponse:
+    def begin_in_slices(
+        self, request: FetchRequest, version: int, now_ms: int
+    ) -> Slices[FetchContext | FetchResponse]:
+        """The same for a consumer that names many partitions."""
+        by_id = version >= TOPIC_ID_SINCE
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            wanted: dict[PartitionKey, CachedPartition] = {}
+            for piece, _ in split(request, ("topics", "partitions"), SLICE_ITEMS):
+                wanted.update(_wanted(piece, by_id))
+                yield
+            return self.begin(request, version, now_ms, wanted=wanted)
+        session = self._session(request, by_id)
+        if isinstance(session, FetchResponse):
+            return session
+        for piece, _ in split(
+            replace(request, forgotten_topics_data=[]), ("topics", "partitions"), SLICE_ITEMS
+        ):
+            session.update(piece)
+            yield
+        return self.begin(replace(request, topics=[]), version, now_ms)
+
+    def _session(self, request: FetchRequest, by_id: bool) -> FetchSession | FetchResponse:
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -350,6 +386,12 @@ class FetchSessionCache:
         if session.uses_topic_ids != by_id:
             # The client changed its version within a session (the cluster was up- or downgraded).
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return session
+
+    def _go_on(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext | FetchResponse:
+        session = self._session(request, by_id)
+        if isinstance(session, FetchResponse):
+            return session
         if session.on_next_request is not None:
             hurry, session.on_next_request = session.on_next_request, None
             hurry()

@@ -8,6 +8,7 @@ over before it begins, and looks up the rest as it is by then.
 
 from __future__ import annotations
 
+from asyncio import isfuture
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
@@ -53,13 +54,26 @@ def unless_short(items: int, slices: Slices[T]) -> T | Slices[T]:
     return at_once(slices) if items <= SHORT_ITEMS else slices
 
 
+def awaited(result: Any) -> Slices[Any]:
+    """What a handler gave, once it is there: the connection goes on with nothing else meanwhile."""
+    if not isfuture(result):
+        return result
+    if not result.done():
+        yield result
+    return result.result()
+
+
 def let_go(message: Any) -> Slices[None]:
     """Free a long message in slices: a million objects that go at once take a tenth of a second."""
     if not hasattr(type(message), "__field_defaults__"):
         return
     for spec in fields_of(type(message)):
         items = getattr(message, spec.name)
-        if spec.is_array and items is not None:
+        if spec.is_array and items:
             while len(items) > _FREED_AT_ONCE:
                 del items[-_FREED_AT_ONCE:]
                 yield
+            for number, item in enumerate(items if spec.struct is not None else (), 1):
+                yield from let_go(item)
+                if not number % SLICE_ITEMS:
+                    yield

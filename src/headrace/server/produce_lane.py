@@ -29,7 +29,7 @@ from headrace.records.kernels.produce import RunHead, RunRow
 from headrace.replication.partition import ALL_IN_SYNC, Partition
 from headrace.server.authorizer import Operation, Resource, is_configured
 from headrace.server.delayed_produce import DelayedProduce, complete_or_watch
-from headrace.telemetry.metrics.request_metrics import SAMPLED
+from headrace.telemetry.metrics.request_metrics import SAMPLED_DATA, RequestTimes
 from headrace.transport.frame_reader import LENGTH_BYTES
 from headrace.wire.apis import API, ApiKey
 from headrace.wire.codec import writer
@@ -69,7 +69,7 @@ _SOME_THROTTLE: Final = 0x41526374
 
 
 Meter: TypeAlias = Callable[[int], int]
-"""Told a run's bytes, it gives the milliseconds that its client must wait."""
+"""Told a run's bytes, it makes the client wait if it must, and gives the milliseconds."""
 
 
 class _Target:
@@ -146,19 +146,15 @@ class ProduceLane:
                 break
             peer.last_request = None
             self._runs += 1
-            began_ns = 0 if self._runs & SAMPLED else self._parts.clock.monotonic_ns()
+            times = None if self._runs & SAMPLED_DATA else self._look_at(connection, run)
             meter: Meter | None = None
             if self._quotas.limits_produce:
                 client_id = _client_id(data, rows)  # type: ignore[arg-type] # a mapping is one, too
                 if client_id is None:
                     break
-                meter = self._quotas.lane_meter(peer.principal, client_id)
-            taken = self._serve(connection, buffer.view, run, rows, meter)
-            metrics = self._metrics[run.version]
-            metrics.count += taken
-            if began_ns and taken:
-                took_ns = self._parts.clock.monotonic_ns() - began_ns
-                metrics.sample(took_ns / taken, run.frame_bytes_max)
+                meter = self._quotas.lane_meter(peer, client_id)
+            taken = self._serve(connection, buffer.view, run, rows, meter, times)
+            self._metrics[run.version].count += taken
             if taken < run.requests:
                 if not taken:
                     return run.requests
@@ -169,13 +165,18 @@ class ProduceLane:
                 break  # its client may have to wait
         return 1
 
+    def _look_at(self, connection: Connection, run: RunHead) -> RequestTimes:
+        kind, now_ns = self._metrics[run.version].kind, self._parts.clock.monotonic_ns
+        return RequestTimes(kind, now_ns, read_ns=connection.read_at_ns, request_bytes=run.frame_bytes_max)
+
     def _serve(
         self,
         connection: Connection,
         view: memoryview,
         run: RunHead,
         rows: list[RunRow],
-        meter: Meter | None = None,
+        meter: Meter | None,
+        times: RequestTimes | None,
     ) -> int:
         """Append a run and answer it; how many of its requests, from the first on."""
         parts = self._parts
@@ -198,14 +199,17 @@ class ProduceLane:
             if meter is not None:
                 end = run.end if taken == run.requests else rows[taken][0]
                 throttle_ms = meter(end - rows[0][0] - taken * LENGTH_BYTES)
-                self._quotas.channels.throttle(connection.attached, throttle_ms)
             if taken < run.requests:
                 rows = rows[:taken]
             if run.acks != ALL_IN_SYNC or partition.replicated_to(log.log_end_offset):
-                connection.send((target.replies(rows, first_offset, log.log_start_offset, throttle_ms),))
+                replies = target.replies(rows, first_offset, log.log_start_offset, throttle_ms)
+                if times is not None:
+                    times.requests = taken
+                    times.replied(throttle_ms)
+                connection.send((replies,), times)
             else:
                 self._reply_when_replicated(
-                    connection, target, partition, run, rows, first_offset, throttle_ms
+                    connection, target, partition, run, rows, first_offset, throttle_ms, times
                 )
         return taken
 
@@ -226,9 +230,13 @@ class ProduceLane:
         rows: list[RunRow],
         offset: int,
         throttle_ms: int,
+        times: RequestTimes | None,
     ) -> None:
         """Answer when the in-sync replicas have the run, or when that has become impossible."""
         slot = connection.begin_reply()
+        if times is not None:
+            times.requests = len(rows)
+            times.pause()
         log = partition.log
         start_offset = -1 if log is None else log.log_start_offset
         end_offset = offset + sum(row[4] for row in rows)
@@ -236,10 +244,12 @@ class ProduceLane:
         whole = DelayedProduce(partition, answer, replicated_to=end_offset, durable_to=0)
 
         def reply(_: object) -> None:
+            if times is not None:
+                times.replied(throttle_ms)
             if answer.error_code:
-                slot.send(_replies_one_by_one(target, run, rows, whole))
+                slot.send(_replies_one_by_one(target, run, rows, whole), times)
             else:
-                slot.send((target.replies(rows, offset, start_offset, throttle_ms),))
+                slot.send((target.replies(rows, offset, start_offset, throttle_ms),), times)
 
         waiting = complete_or_watch(self._parts, run.timeout_ms, [whole], answer, who=connection.attached)
         if isinstance(waiting, Future):

@@ -41,6 +41,10 @@ SHARED_BYTES_MIN: Final = 16 * 1024
 
 _READERS: Final[dict[tuple[type[Any], int], Callable[[Buffer, int], tuple[Any, int]]]] = {}
 _WRITERS: Final[dict[tuple[type[Any], int], Callable[[Any], list[Chunk]]]] = {}
+_SLICED_READERS: Final[
+    dict[tuple[type[Any], int], Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]]
+] = {}
+_SLICED_WRITERS: Final[dict[tuple[type[Any], int], Callable[[Any], Generator[None, None, list[Chunk]]]]] = {}
 
 
 def reader(cls: type[T], version: int) -> Callable[[Buffer, int], tuple[T, int]]:
@@ -61,13 +65,23 @@ def short_reader(cls: type[T], version: int) -> Callable[[Buffer, int], tuple[T,
 def sliced_reader(
     cls: type[T], version: int
 ) -> Callable[[Buffer, int], Generator[None, None, tuple[T, int]]]:
-    """A reader that yields every now and then. Not kept: who needs it has it for long."""
-    return compile_sliced_reader(plan_message(cls, version), f"{cls.__name__} v{version}")
+    """A reader that yields every now and then."""
+    try:
+        return _SLICED_READERS[cls, version]
+    except KeyError:
+        compiled = compile_sliced_reader(plan_message(cls, version), f"{cls.__name__} v{version}")
+        _SLICED_READERS[cls, version] = compiled
+        return compiled
 
 
 def sliced_writer(cls: type[T], version: int) -> Callable[[T], Generator[None, None, list[Chunk]]]:
-    """A writer that yields every now and then. Not kept."""
-    return compile_sliced_writer(plan_message(cls, version), version, f"{cls.__name__} v{version}")
+    """A writer that yields every now and then."""
+    try:
+        return _SLICED_WRITERS[cls, version]
+    except KeyError:
+        compiled = compile_sliced_writer(plan_message(cls, version), version, f"{cls.__name__} v{version}")
+        _SLICED_WRITERS[cls, version] = compiled
+        return compiled
 
 
 def writer(cls: type[T], version: int) -> Callable[[T], list[Chunk]]:

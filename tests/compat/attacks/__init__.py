@@ -9,4 +9,7 @@ the victim alone, which is what the machine itself makes it wait. `attackers.py`
 "machine max ms" is what another such client waited at the same time for a process that does nothing but
 answer: what the machine makes everybody wait, because others use it or because the attack's own clients do.
 "MiB" is the broker's memory before the attack, and after it once it has settled.
+
+It ends with code 1, and says which rows they were, where the polite client waited longer than a row allows:
+50 ms at the median and 250 ms at most, on a machine that does nothing else.
 """

@@ -1,7 +1,8 @@
 """The attacks, each as a function that returns when its questions are answered or its time is over.
 
 They are what was found to hold a node up: requests whose cost grows with what is stored, many of them on one
-connection, by peers that never read; bytes that unpack to a thousand times as many; frames that never end.
+connection, by peers that never read; bytes that unpack to a thousand times as many; frames that never end;
+one request with two hundred thousand names, of each kind that takes a list (`many_names.py`).
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 from headrace.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headrace.wire.schemas.describe_log_dirs import DescribeLogDirsRequest
@@ -22,6 +24,7 @@ from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.schemas.offset_fetch import OffsetFetchRequest
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.compat import raw_wire
+from tests.compat.attacks.many_names import GROUP, KNOWN, MANY_NAMES
 from tests.compat.attacks.stored import Stored
 from tests.compat.attacks.wire import Replies, connect, flood, frame, let_pass, receive
 
@@ -41,10 +44,23 @@ class Sizes:
     partitions: int = 2_000
     clients: int = 200
     unfinished: int = 2_500
+    names: int = 200_000
     seconds: float = FLOOD_SECONDS
+    settle_seconds: float = 8.0
+    """After so long an attack's memory has been given back, or is not."""
 
 
-QUICK = Sizes(500, 5_000, 1_000, 1_000, 50, 500, 4.0)
+QUICK = Sizes(
+    groups=500,
+    many_groups=5_000,
+    topics=1_000,
+    partitions=1_000,
+    clients=50,
+    unfinished=500,
+    names=20_000,
+    seconds=4.0,
+    settle_seconds=1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,9 @@ class Attack:
     run: Callable[[Target], int]
     """Returns how many requests were answered, where that is known."""
     victim_bytes: int = 100
+    median_ms_max: float = 50
+    ms_max: float = 250
+    """The polite client may wait so long, on a machine that does nothing else."""
 
 
 def _flood_and_read(target: Target, request: bytes, count: int) -> int:
@@ -251,6 +270,23 @@ def describe_topic_partitions(target: Target) -> int:
     return _flood_and_read(target, frame(DescribeTopicPartitionsRequest(), 0), 2_000)
 
 
+@cache
+def _with_names(name: str, count: int) -> bytes:
+    request, version = MANY_NAMES[name]
+    return frame(request(count), version)
+
+
+def _store_for_names(name: str, target: Target) -> None:
+    """What is asked about, both coordinators, and the request."""
+    target.stored.coordinators()
+    target.stored.commits(GROUP, KNOWN, 1)
+    _with_names(name, target.sizes.names)
+
+
+def _ask_with_names(name: str, target: Target) -> int:
+    return _one_by_one(target, _with_names(name, target.sizes.names), 3)
+
+
 def _nothing(_: Target) -> None: ...
 
 
@@ -278,4 +314,8 @@ ATTACKS = {
     ),
     "many-groups": Attack(lambda its: its.stored.groups(its.sizes.many_groups), list_groups),
     "all-groups": Attack(lambda its: its.stored.groups(its.sizes.many_groups), all_groups),
+    **{
+        f"names-{name}": Attack(partial(_store_for_names, name), partial(_ask_with_names, name))
+        for name in MANY_NAMES
+    },
 }

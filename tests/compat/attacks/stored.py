@@ -44,13 +44,18 @@ class Stored:
             assert struct.unpack_from(">i", reply, 8)[0] == len(wanted)
             self._topics |= set(names)
 
+    def coordinators(self) -> None:
+        """Those of groups and transactions: their topics are made at the first question."""
+        for key_type in (0, 1):
+            for _ in range(100):
+                reply = ask(self._bootstrap, FindCoordinatorRequest(key="group-0", key_type=key_type), 1)
+                if not struct.unpack_from(">h", reply, 8)[0]:
+                    break
+
     def groups(self, count: int) -> None:
         """Groups of which nothing is there but an offset."""
         self.topic("committed")
-        for _ in range(100):
-            reply = ask(self._bootstrap, FindCoordinatorRequest(key="group-0"), 0)
-            if not struct.unpack_from(">h", reply, 4)[0]:
-                break
+        self.coordinators()
         with connect(self._bootstrap) as own:
             for first in range(self._groups, count, GROUPS_AT_ONCE):
                 for number in range(first, min(first + GROUPS_AT_ONCE, count)):

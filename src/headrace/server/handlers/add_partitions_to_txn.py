@@ -11,7 +11,7 @@ transaction not about to end?
 """
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from headrace.base.error_codes import ErrorCode
@@ -22,6 +22,8 @@ from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
 from headrace.coordinators.txn.transaction_metadata import EPOCH_BUMP_SINCE
 from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, awaited
+from headrace.server.request_pieces import answered_in_pieces, join, split
 from headrace.server.txn_partitions import verified
 from headrace.wire.schemas.add_partitions_to_txn import (
     BROKER_SINCE,
@@ -46,28 +48,75 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answe
     return _serve_broker(context, request)
 
 
+def handle_in_slices(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Slices[AddPartitionsToTxnResponse]:
+    """The same of many partitions, which are still added together, or of many transactions."""
+    if context.api_version < BROKER_SINCE:
+        return _add_for_client_in_slices(context, request)
+    return _serve_broker_in_slices(context, request)
+
+
 # --- clients ------------------------------------------------------------------------------------------------
 
 
 def _add_for_client(context: RequestContext, request: AddPartitionsToTxnRequest) -> Answer:
-    transactional_id = request.v3_and_below_transactional_id
     topics = request.v3_and_below_topics
     wanted = _partitions_of(topics)
     refused = {each: error for each in wanted if (error := _check(context, each))}
     if refused:
-        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused, context)
-    if not transactional_id:
-        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST), context)
+        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused)
+    if not request.v3_and_below_transactional_id:
+        return _to_client(topics, dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST))
     answer: Future[AddPartitionsToTxnResponse] = context.parts.loop.create_future()
     complete = completer(answer)
+    _add(context, request, wanted, lambda error: complete(_to_client(topics, dict.fromkeys(wanted, error))))
+    return answer
+
+
+def _add_for_client_in_slices(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Slices[AddPartitionsToTxnResponse]:
+    wanted: dict[TopicPartition, ErrorCode] = {}
+    is_refused = False
+    for piece, _ in split(request, ("v3_and_below_topics", "partitions"), SLICE_ITEMS):
+        for each in _partitions_of(piece.v3_and_below_topics):
+            error = _check(context, each)
+            is_refused = is_refused or error is not ErrorCode.NONE
+            wanted[each] = error or ErrorCode.OPERATION_NOT_ATTEMPTED
+        yield
+    if not is_refused and request.v3_and_below_transactional_id:
+        answer: Future[ErrorCode] = context.parts.loop.create_future()
+        _add(context, request, wanted, completer(answer))
+        wanted = dict.fromkeys(wanted, (yield from awaited(answer)))
+    elif not is_refused:
+        wanted = dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST)
+    return (
+        yield from answered_in_pieces(
+            request,
+            "v3_and_below_topics.partitions",
+            lambda piece: _to_client(piece.v3_and_below_topics, wanted),
+        )
+    )
+
+
+def _add(
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+    wanted: Collection[TopicPartition],
+    done: Callable[[ErrorCode], None],
+) -> None:
+    def told(error: ErrorCode) -> None:
+        is_old = error is ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE
+        done(ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error)
+
     context.parts.transactions.add_partitions(
-        transactional_id,
+        request.v3_and_below_transactional_id,
         ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         wanted,
         version=0,
-        done=lambda error: complete(_to_client(topics, dict.fromkeys(wanted, error), context)),
+        done=told,
     )
-    return answer
 
 
 def _check(context: RequestContext, wanted: TopicPartition) -> ErrorCode:
@@ -79,12 +128,7 @@ def _check(context: RequestContext, wanted: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _to_client(
-    topics: Iterable[AddPartitionsToTxnTopic], errors: Errors, context: RequestContext
-) -> AddPartitionsToTxnResponse:
-    if context.api_version < PRODUCER_FENCED_SINCE:
-        fenced, told = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
-        errors = {each: told if error is fenced else error for each, error in errors.items()}
+def _to_client(topics: Iterable[AddPartitionsToTxnTopic], errors: Errors) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, errors))
 
 
@@ -114,6 +158,19 @@ def _serve_broker(context: RequestContext, request: AddPartitionsToTxnRequest) -
     for at, asked in enumerate(request.transactions):
         _serve_one(context, asked, partial(note, at))
     return answer
+
+
+def _serve_broker_in_slices(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Slices[AddPartitionsToTxnResponse]:
+    under_way = []
+    for piece, _ in split(request, ("transactions",), SLICE_ITEMS):
+        under_way.append(_serve_broker(context, piece))
+        yield
+    response = AddPartitionsToTxnResponse()
+    for answer in under_way:
+        join(response, (yield from awaited(answer)), 0)
+    return response
 
 
 def _serve_one(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Done) -> None:

@@ -13,6 +13,7 @@ from headrace.security.delegation_token import token_hmac
 from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
 from headrace.server.delegation_tokens import may_ask
+from headrace.server.long_requests import Slices, in_slices, unless_short
 from headrace.wire.schemas.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -24,7 +25,7 @@ from headrace.wire.schemas.metadata_records import DelegationTokenRecord
 
 def handle(
     context: RequestContext, request: DescribeDelegationTokenRequest
-) -> DescribeDelegationTokenResponse:
+) -> DescribeDelegationTokenResponse | Slices[DescribeDelegationTokenResponse]:
     secret = context.parts.config.str(SECRET)
     if not may_ask(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
@@ -33,12 +34,19 @@ def handle(
     owners = None
     if request.owners is not None:
         owners = [f"{each.principal_type}:{each.principal_name}" for each in request.owners]
-    tokens = [
-        _described(each, secret)
-        for each in context.parts.image.security.tokens.values()
-        if (owners is None or may_handle(each, owners)) and _may_see(context, each)
-    ]
-    return DescribeDelegationTokenResponse(ErrorCode.NONE, tokens)
+    stored = [*context.parts.image.security.tokens.values()]
+    return unless_short(max(len(stored), len(owners or ())), _describe(context, owners, stored, secret))
+
+
+def _describe(
+    context: RequestContext, owners: list[str] | None, stored: list[DelegationTokenRecord], secret: str
+) -> Slices[DescribeDelegationTokenResponse]:
+    def described(token: DelegationTokenRecord) -> DescribedDelegationToken | None:
+        is_wanted = (owners is None or may_handle(token, owners)) and _may_see(context, token)
+        return _described(token, secret) if is_wanted else None
+
+    found = yield from in_slices(stored, described)
+    return DescribeDelegationTokenResponse(ErrorCode.NONE, [each for each in found if each is not None])
 
 
 def _may_see(context: RequestContext, token: DelegationTokenRecord) -> bool:

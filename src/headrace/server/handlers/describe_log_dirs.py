@@ -9,7 +9,7 @@ from headrace.base.ids import TopicPartition
 from headrace.log.log_directory import LogDirUsage
 from headrace.log.unified_log import UnifiedLog
 from headrace.server.context import RequestContext
-from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
+from headrace.server.long_requests import SLICE_ITEMS, Slices, in_slices, unless_short
 from headrace.wire.schemas.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -24,7 +24,8 @@ def handle(
 ) -> DescribeLogDirsResponse | Slices[DescribeLogDirsResponse]:
     folders = context.parts.log_manager.usage()
     items = sum(len(folder.logs) + len(folder.future_logs) for folder in folders)
-    return unless_short(items, _describe(context, request, folders))
+    asked = sum(1 + len(topic.partitions) for topic in request.topics or ())
+    return unless_short(max(items, asked), _describe(context, request, folders))
 
 
 def _describe(
@@ -32,9 +33,8 @@ def _describe(
 ) -> Slices[DescribeLogDirsResponse]:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {
-            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
-        }
+        asked = (TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions)
+        wanted = set((yield from in_slices(asked, lambda each: each)))
     cordoned = context.parts.config.list("cordoned.log.dirs")
     results = []
     for folder in folders:

@@ -10,6 +10,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.metadata.security import ScramKey
 from headrace.security.sasl import scram
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import Slices, in_slices, unless_short
 from headrace.wire.schemas.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -20,12 +21,16 @@ from headrace.wire.schemas.describe_user_scram_credentials import (
 
 def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Slices[DescribeUserScramCredentialsResponse]:
     named = Counter(each.name for each in request.users or ())
     stored = context.parts.image.security.scram
     if not named:
         named = Counter(dict.fromkeys((key.user for key in stored), 1))
-    results = [_result(context, name, times) for name, times in named.items()]
+    return unless_short(len(named), _describe(context, named))
+
+
+def _describe(context: RequestContext, named: Counter[str]) -> Slices[DescribeUserScramCredentialsResponse]:
+    results = yield from in_slices(named.items(), lambda each: _result(context, *each))
     return DescribeUserScramCredentialsResponse(results=results)
 
 

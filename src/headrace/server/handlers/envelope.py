@@ -10,14 +10,17 @@ is in its reply, inside the envelope.
 import asyncio
 import ipaddress
 from asyncio import Future
+from types import GeneratorType
 from typing import Any, Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError, InvalidBytesError
+from headrace.base.futures import complete_with
 from headrace.controller.drivers.active_controller import client_id_of
 from headrace.server.context import ANONYMOUS, Peer, RequestContext
 from headrace.server.error_replies import error_reply
 from headrace.server.forwarding import own_controller
+from headrace.server.long_requests import at_once
 from headrace.wire.apis import API, Api, ApiKey
 from headrace.wire.codec import decode, encode_chunks, join_chunks
 from headrace.wire.framing import RequestHeader, read_request_header, response_frame
@@ -63,14 +66,10 @@ def _forwarded(context: RequestContext, request: EnvelopeRequest) -> Future[Enve
         outcome.add_done_callback(lambda done: None if _is_decided(done) else once.forget(header))
 
     def reply(done: "Future[Any]") -> None:
-        if answer.done():
-            return
-        try:
-            answer.set_result(
-                EnvelopeResponse(_bytes(api, header, _response(inner, done, api, header, frame)))
-            )
-        except Exception as error:  # whoever forwarded it waits, whatever is wrong with the reply
-            answer.set_exception(error)
+        # Whoever forwarded it waits, whatever is wrong with the reply.
+        complete_with(
+            answer, lambda: EnvelopeResponse(_bytes(api, header, _response(inner, done, api, header, frame)))
+        )
 
     if outcome.done():
         reply(outcome)
@@ -82,6 +81,8 @@ def _forwarded(context: RequestContext, request: EnvelopeRequest) -> Future[Enve
 def _carry_out(context: RequestContext, inner: RequestContext, row: Any, asked: Any) -> "Future[Any]":
     try:
         result = row.load_guarded(context.parts.authorizer)(inner, asked)
+        if type(result) is GeneratorType:
+            result = at_once(result)
     except Exception as error:
         result = context.parts.loop.create_future()
         result.set_exception(error)

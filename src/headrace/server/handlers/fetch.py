@@ -21,7 +21,7 @@ topics by id. v15: a follower's broker epoch (KIP-903). v16: leaders are told (K
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -36,24 +36,65 @@ from headrace.server.authorizer import (
     tell_denied,
 )
 from headrace.server.context import RequestContext
-from headrace.server.delayed_fetch import DelayedFetch
+from headrace.server.delayed_fetch import UNKNOWN, DelayedFetch
 from headrace.server.delayed_follower_fetch import DelayedFollowerFetch
+from headrace.server.fetch_sessions import Answer, FetchContext
+from headrace.server.long_requests import Slices
+from headrace.server.request_pieces import has_more
 from headrace.wire.schemas.fetch import FetchRequest, FetchResponse
 
 FOLLOWERS_WAIT_MS: Final = 1000
 """How long an answer that rests on the followers' word may take: they are asked at once."""
 
 
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Future[FetchResponse]:
+MANY_PARTITIONS: Final = 1024
+"""A consumer's session with more of them is read in slices: up to here it takes some milliseconds."""
+
+UNKNOWN_MAX: Final = 256
+"""Of more partitions that do not exist a client hears at once, as it does of any from Apache Kafka: else each
+look at those that it waits for would look at them again."""
+
+_Answer = FetchResponse | Future[FetchResponse]
+
+
+def handle(context: RequestContext, request: FetchRequest) -> _Answer | Slices[_Answer]:
     """Read now; answer if there is enough, else wait."""
     parts = context.parts
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    is_follower = replica_id >= 0
+    is_follower = _replica_id(request) >= 0
     if request.isolation_level > READ_COMMITTED or request.isolation_level < 0:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     fetch = parts.sessions.begin(
         request, context.api_version, parts.clock.monotonic_ms(), follower=is_follower
     )
+    return _read(context, request, fetch, is_follower=is_follower)
+
+
+def handle_in_slices(context: RequestContext, request: FetchRequest) -> _Answer | Slices[_Answer]:
+    """The same for a consumer that names many partitions."""
+    is_follower = _replica_id(request) >= 0
+    is_short = is_follower or not has_more(request, ("topics", "partitions"), MANY_PARTITIONS)
+    if is_short or request.isolation_level not in (0, READ_COMMITTED):
+        return handle(context, request)
+    return _begin_in_slices(context, request)
+
+
+def _begin_in_slices(context: RequestContext, request: FetchRequest) -> Slices[_Answer]:
+    parts = context.parts
+    fetch = yield from parts.sessions.begin_in_slices(
+        request, context.api_version, parts.clock.monotonic_ms()
+    )
+    result = _read(context, request, fetch, is_follower=False)
+    return (yield from result) if isinstance(result, Generator) else result
+
+
+def _replica_id(request: FetchRequest) -> int:
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
+def _read(
+    context: RequestContext, request: FetchRequest, fetch: FetchContext | FetchResponse, *, is_follower: bool
+) -> _Answer | Slices[_Answer]:
+    parts = context.parts
     if isinstance(fetch, FetchResponse):
         return fetch
     may_follow = is_follower and _may_follow(context)
@@ -64,7 +105,29 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     )
     if is_configured(parts.authorizer) and not may_follow:
         reading.may_read = _nothing if is_follower else _readable(context)
-    answers = reading.read_all()
+    if len(fetch.partitions) > MANY_PARTITIONS and not may_follow:
+        return _read_in_slices(context, request, reading)
+    return _answer(context, request, reading, reading.read_all(), may_follow=may_follow)
+
+
+def _read_in_slices(context: RequestContext, request: FetchRequest, reading: DelayedFetch) -> Slices[_Answer]:
+    answers = yield from reading.read_in_slices()
+    unknown = sum(data.error_code in UNKNOWN for _, data in answers)
+    if reading.is_enough or request.max_wait_ms <= 0 or unknown > UNKNOWN_MAX:
+        return reading.finish(answers)
+    # What came meanwhile to partitions that were read first must not wait for more.
+    return _answer(context, request, reading, reading.read_all(), may_follow=False)
+
+
+def _answer(
+    context: RequestContext,
+    request: FetchRequest,
+    reading: DelayedFetch,
+    answers: list[Answer],
+    *,
+    may_follow: bool,
+) -> _Answer:
+    parts = context.parts
     wait_ms = request.max_wait_ms
     if reading.awaits_remote:
         wait_ms = parts.config.int("remote.fetch.max.wait.ms")
@@ -73,8 +136,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Fu
     if reading.is_enough or wait_ms <= 0:
         return reading.finish(answers)
     waiting = parts.purgatory.watch(reading.keys(), reading.attempt, wait_ms)
-    if is_follower:
-        fetch.on_next_request(lambda: _hurry(waiting, reading))
+    if _replica_id(request) >= 0:
+        reading.fetch.on_next_request(lambda: _hurry(waiting, reading))
     else:
         context.peer.add_long_poll(waiting, lambda: _hurry(waiting, reading))
     return waiting

@@ -18,6 +18,7 @@ from typing import Final
 
 from headrace.base.error_codes import MALFORMED_TEXT, ErrorCode
 from headrace.base.errors import ApiError
+from headrace.base.futures import then
 from headrace.base.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from headrace.server.authority import REFUSALS, refusal_of
 from headrace.server.authorizer import (
@@ -63,18 +64,17 @@ def handle(
     topic = TOPICS.get(request.key_type) if _is_served(context, request.key_type) else None
     if topic is None or topic in parts.image.topics_by_name or not _may_find_any(context, request):
         return parts.suspected_brokers.settled(lambda: _answer(context, request), _nodes)
-    created = parts.loop.create_future()
 
-    def when_created(creating: Future[CreateTopicsResponse]) -> None:
-        error = None if creating.cancelled() else creating.exception()
-        if error is not None:
-            logger.warning("%s cannot be made yet: %s", topic, error)
-        if not created.done():
-            created.set_result(_answer(context, request))
+    def not_created(error: BaseException) -> FindCoordinatorResponse:
+        logger.warning("%s cannot be made yet: %s", topic, error)
+        return _answer(context, request)
 
     creation = CreateTopicsRequest([automatic_topic(parts.config, topic)], CREATE_TIMEOUT_MS)
-    parts.controller.ask(creation).add_done_callback(when_created)
-    return created
+    creating: Future[CreateTopicsResponse] = parts.controller.ask(creation)
+    # Shared: the topic is made even where this client is gone by then.
+    return then(
+        creating, lambda _: _answer(context, request), loop=parts.loop, on_error=not_created, shared=True
+    )
 
 
 def _may_find_any(context: RequestContext, request: FindCoordinatorRequest) -> bool:

@@ -12,6 +12,7 @@ from headrace.base.errors import ApiError
 from headrace.metadata.config_resource import ResourceType
 from headrace.metadata.image import MetadataImage
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import Slices, in_slices, unless_short
 from headrace.wire.schemas.list_config_resources import (
     RESOURCE_TYPES_SINCE,
     ConfigResource,
@@ -28,7 +29,9 @@ ALL: Final = (
 )
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(
+    context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse | Slices[ListConfigResourcesResponse]:
     wanted = request.resource_types or [*ALL]
     if context.api_version < RESOURCE_TYPES_SINCE:
         wanted = [ResourceType.CLIENT_METRICS]
@@ -36,11 +39,14 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
     if unknown:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {unknown[0]}")
     image = context.parts.image
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(name, number) for number in dict.fromkeys(wanted) for name in _names(image, number)
-        ]
-    )
+    named = [(number, _names(image, number)) for number in dict.fromkeys(wanted)]
+    return unless_short(sum(len(names) for _, names in named), _list(named))
+
+
+def _list(named: list[tuple[int, list[str]]]) -> Slices[ListConfigResourcesResponse]:
+    each = ((name, number) for number, names in named for name in names)
+    found = yield from in_slices(each, lambda one: ConfigResource(*one))
+    return ListConfigResourcesResponse(config_resources=found)
 
 
 def _names(image: MetadataImage, resource_type: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.server.context import RequestContext
-from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
+from headrace.server.long_requests import SLICE_ITEMS, Slices, in_slices, unless_short
 from headrace.wire.schemas.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
@@ -24,14 +24,15 @@ def handle(
     if runtime.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     ids = [(shard, shard.group_ids()) for shard in runtime.shards()]
-    return unless_short(sum(len(each) for _, each in ids), _list(request, ids))
+    items = sum(len(each) for _, each in ids) + len(request.states_filter) + len(request.types_filter)
+    return unless_short(items, _list(request, ids))
 
 
 def _list(
     request: ListGroupsRequest, ids: list[tuple[GroupCoordinatorShard, list[str]]]
 ) -> Slices[ListGroupsResponse]:
-    states = {state.lower() for state in request.states_filter}
-    types = {name.lower() for name in request.types_filter}
+    states = set((yield from in_slices(request.states_filter, str.lower)))
+    types = set((yield from in_slices(request.types_filter, str.lower)))
     listed = []
     for shard, group_ids in ids:
         for number, group_id in enumerate(group_ids, 1):

@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -33,6 +34,8 @@ from headrace.base.ids import TopicPartition
 from headrace.log.unified_log import TimestampAndOffset, UnifiedLog
 from headrace.replication.partition import READ_COMMITTED, Partition
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import SLICE_ITEMS, Slices, awaited
+from headrace.server.request_pieces import answered_in_pieces, split
 from headrace.wire.schemas.list_offsets import (
     LEADER_EPOCH_SINCE,
     OFFSET_NOT_AVAILABLE_SINCE,
@@ -52,6 +55,9 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 # The first version of the request that knows the place.
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+_Named: TypeAlias = Counter[tuple[str, int]]
+"""How often the request names a partition."""
 
 NOT_FOUND: Final = (-1, -1)
 CONSUMER: Final = -1
@@ -94,6 +100,27 @@ def handle(
     return _answer(context, request)
 
 
+def handle_in_slices(context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
+    """The same of many partitions."""
+    asks_for_start = request.replica_id == CONSUMER and context.parts.remote_log_offset_reader is not None
+    named: _Named = Counter()
+    unsure: list[Partition] = []
+    for piece, _ in split(request, ("topics", "partitions"), SLICE_ITEMS):
+        named.update(_names(piece))
+        if asks_for_start:
+            unsure += _unsure_of_start(context, piece)
+        yield
+    if unsure:
+        yield _until_sure(context, unsure)
+    pending: list[_Pending] = []
+    response = yield from answered_in_pieces(
+        request, "topics.partitions", lambda piece: _look_up(context, piece, named, pending)
+    )
+    if pending:
+        response = yield from awaited(_wait(context, request, response, pending))
+    return response
+
+
 def _unsure_of_start(context: RequestContext, request: ListOffsetsRequest) -> list[Partition]:
     """Partitions that do not know yet where they start, which a consumer asks about."""
     asked = (
@@ -112,22 +139,35 @@ def _is_unsure(partition: Partition) -> bool:
 async def _answer_when_sure(
     context: RequestContext, request: ListOffsetsRequest, unsure: list[Partition]
 ) -> ListOffsetsResponse:
+    await _until_sure(context, unsure)
+    answer = _answer(context, request)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _until_sure(context: RequestContext, unsure: list[Partition]) -> asyncio.Future[bool]:
     def attempt(expired: bool) -> bool | None:
         return True if expired or not any(_is_unsure(each) for each in unsure) else None
 
-    await context.parts.purgatory.watch([each.topic_partition for each in unsure], attempt, START_WAIT_MS)
-    answer = _answer(context, request)
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return context.parts.purgatory.watch([each.topic_partition for each in unsure], attempt, START_WAIT_MS)
 
 
 def _answer(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-    named = Counter(
-        (topic.name, query.partition_index) for topic in request.topics for query in topic.partitions
-    )
-    topics = []
     pending: list[_Pending] = []
+    response = _look_up(context, request, Counter(_names(request)), pending)
+    return _wait(context, request, response, pending) if pending else response
+
+
+def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
+    return ((topic.name, query.partition_index) for topic in request.topics for query in topic.partitions)
+
+
+def _look_up(
+    context: RequestContext, request: ListOffsetsRequest, named: _Named, pending: list[_Pending]
+) -> ListOffsetsResponse:
+    """What is known now; the rest is `pending`."""
+    topics = []
     for topic in request.topics:
         # A partition that is named twice is answered once: which of its queries would the answer be to?
         queries = {query.partition_index: query for query in topic.partitions}.values()
@@ -142,8 +182,7 @@ def _answer(
             except ApiError as error:
                 result.error_code = error.code
         topics.append(ListOffsetsTopicResponse(topic.name, results))
-    response = ListOffsetsResponse(topics=topics)
-    return _wait(context, request, response, pending) if pending else response
+    return ListOffsetsResponse(topics=topics)
 
 
 def _find(

@@ -6,6 +6,7 @@ While a partition of `__transaction_state` is loading the list would have holes:
 """
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Final
 
 from headrace.base.error_codes import ErrorCode
@@ -13,7 +14,7 @@ from headrace.coordinators.group.consumer.subscription import matching_topics
 from headrace.coordinators.txn.transaction_metadata import TITLES, TransactionMetadata
 from headrace.server.authorizer import Operation, Resource, allows
 from headrace.server.context import RequestContext
-from headrace.server.long_requests import SLICE_ITEMS, Slices, unless_short
+from headrace.server.long_requests import SLICE_ITEMS, Slices, in_slices, unless_short
 from headrace.wire.schemas.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -30,12 +31,14 @@ def handle(
     if runtime.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     known = [txn for shard in runtime.shards() for txn in shard.transactions.values()]
-    return unless_short(len(known), _list(context, request, known))
+    items = len(known) + len(request.state_filters) + len(request.producer_id_filters)
+    return unless_short(items, _list(context, request, known))
 
 
 def _list(
     context: RequestContext, request: ListTransactionsRequest, known: list[TransactionMetadata]
 ) -> Slices[ListTransactionsResponse]:
+    unknown = yield from in_slices(request.state_filters, lambda title: title not in _BY_TITLE)
     is_wanted = _filter(request, context.parts.clock.now_ms())
     found = []
     for first in range(0, max(len(known), 1), SLICE_ITEMS):
@@ -50,7 +53,7 @@ def _list(
         ]
         yield
     return ListTransactionsResponse(
-        unknown_state_filters=[title for title in request.state_filters if title not in _BY_TITLE],
+        unknown_state_filters=[*compress(request.state_filters, unknown)],
         transaction_states=found,
     )
 

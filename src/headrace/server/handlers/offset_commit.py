@@ -16,10 +16,17 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.futures import completer
 from headrace.base.ids import TopicId
-from headrace.coordinators.group.offset_metadata_manager import OffsetToCommit, within_metadata_limit
+from headrace.base.internal_topics import OFFSETS_TOPIC
+from headrace.coordinators.group.offset_metadata_manager import (
+    OffsetToCommit,
+    check_batch_size,
+    within_metadata_limit,
+)
 from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.metadata.topics import TopicImage
 from headrace.server.context import NO_REPLY, NoReply, RequestContext
+from headrace.server.long_requests import Slices, awaited
+from headrace.server.request_pieces import answered_in_pieces
 from headrace.wire.schemas.offset_commit import (
     MEMBER_EPOCH_SINCE,
     TOPIC_ID_SINCE,
@@ -31,19 +38,45 @@ from headrace.wire.schemas.offset_commit import (
 )
 
 _Wanted = tuple[OffsetCommitResponsePartition, OffsetToCommit]
+_Answer = OffsetCommitResponse | Future[OffsetCommitResponse] | NoReply
 
 
-def handle(
-    context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Future[OffsetCommitResponse] | NoReply:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> _Answer:
     wanted: list[_Wanted] = []
-    response = OffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
+    return _decide(context, request, _sort_out_all(context, request, wanted), wanted)
+
+
+def handle_in_slices(
+    context: RequestContext, request: OffsetCommitRequest
+) -> Slices[OffsetCommitResponse | NoReply]:
+    """The same of many partitions, which are still written together."""
+    wanted: list[_Wanted] = []
+    response = yield from answered_in_pieces(
+        request, "topics.partitions", lambda piece: _sort_out_all(context, piece, wanted)
+    )
+    answer: OffsetCommitResponse | NoReply = yield from awaited(
+        _decide(context, request, response, wanted, is_long=True)
+    )
+    return answer
+
+
+def _decide(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    response: OffsetCommitResponse,
+    wanted: list[_Wanted],
+    *,
+    is_long: bool = False,
+) -> _Answer:
     if not wanted:
         return response
     groups = context.parts.groups
     try:
         shard = groups.shard_for(request.group_id)
         _check_member(context, request, shard, wanted)
+        if is_long:
+            home = context.parts.replica_manager.find(OFFSETS_TOPIC, groups.partition_of(request.group_id))
+            check_batch_size(request.group_id, wanted, home.local_log().config.max_message_bytes)
     except ApiError as error:
         for result, _ in wanted:
             result.error_code = error.code
@@ -54,6 +87,12 @@ def handle(
         return NO_REPLY
     groups.arm()
     return _commit(context, request, shard, response, wanted)
+
+
+def _sort_out_all(
+    context: RequestContext, request: OffsetCommitRequest, wanted: list[_Wanted]
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
 
 
 def _sort_out(

@@ -17,15 +17,20 @@ from headrace.base.errors import ApiError
 from headrace.base.futures import completer
 from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from headrace.server.long_requests import Slices
 from headrace.server.metadata_cache import LEADER_ERRORS, addresses, leader_of
 from headrace.server.share.acknowledging import (
+    Answers,
     Outcomes,
     acknowledge_all,
+    acknowledge_in_slices,
+    answers_in_slices,
     answers_of,
     enabled_manager,
     readable_topics,
     renews_any,
 )
+from headrace.server.share.share_partition_manager import SharePartitionManager
 from headrace.wire.schemas.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -40,17 +45,11 @@ def handle(
     context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Future[ShareAcknowledgeResponse]:
     context.peer.release_long_polls()
-    group_id, member_id, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
+    group_id, member_id = request.group_id or "", request.member_id or ""
     try:
         manager = enabled_manager(context)
         answers = answers_of(request.topics)
-        if not group_id or not member_id:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a group id and a member id are needed")
-        if epoch == INITIAL_EPOCH:
-            raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-        if renews_any(answers) and not request.is_renew_ack:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Locks are renewed, but isRenewAck is not set.")
-        manager.sessions.go_on(group_id, member_id, epoch)
+        _go_on(manager, request, answers)
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     reply: Future[ShareAcknowledgeResponse] = context.parts.loop.create_future()
@@ -61,9 +60,42 @@ def handle(
         complete(_response(context, outcomes, lock_ms))
 
     acknowledge_all(context, manager, group_id, member_id, answers, readable_topics(context), done)
-    if epoch == FINAL_EPOCH:
+    if request.share_session_epoch == FINAL_EPOCH:
         manager.close_session(group_id, member_id)
     return reply
+
+
+def handle_in_slices(
+    context: RequestContext, request: ShareAcknowledgeRequest
+) -> Slices[ShareAcknowledgeResponse]:
+    """The same of many partitions."""
+    context.peer.release_long_polls()
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    try:
+        manager = enabled_manager(context)
+        answers = yield from answers_in_slices(request)
+        _go_on(manager, request, answers)
+    except ApiError as error:
+        return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+    lock_ms = manager.config_of(group_id).lock_duration_ms
+    acknowledging = acknowledge_in_slices(
+        context, manager, group_id, member_id, answers, readable_topics(context)
+    )
+    outcomes = yield from acknowledging
+    if request.share_session_epoch == FINAL_EPOCH:
+        manager.close_session(group_id, member_id)
+    return _response(context, outcomes, lock_ms)
+
+
+def _go_on(manager: SharePartitionManager, request: ShareAcknowledgeRequest, answers: Answers) -> None:
+    """Whether the member may say this now, by the session that it has."""
+    if not request.group_id or not request.member_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a group id and a member id are needed")
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    if renews_any(answers) and not request.is_renew_ack:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Locks are renewed, but isRenewAck is not set.")
+    manager.sessions.go_on(request.group_id, request.member_id, request.share_session_epoch)
 
 
 def _response(context: RequestContext, outcomes: Outcomes, lock_ms: int) -> ShareAcknowledgeResponse:

@@ -13,17 +13,23 @@ session as the member believes? then of each partition: may be read? known? lead
 from __future__ import annotations
 
 from asyncio import Future
+from dataclasses import replace
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.futures import completer
 from headrace.server.context import RequestContext
 from headrace.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from headrace.server.long_requests import SLICE_ITEMS, Slices
 from headrace.server.metadata_cache import LEADER_ERRORS, addresses, leader_of
+from headrace.server.request_pieces import split
 from headrace.server.share.acknowledging import (
     Answers,
     Outcomes,
     acknowledge_all,
+    acknowledge_in_slices,
+    answers_in_slices,
     answers_of,
     enabled_manager,
     readable_topics,
@@ -41,18 +47,43 @@ from headrace.wire.schemas.share_fetch import (
     ShareFetchResponse,
 )
 
+PARTITIONS: Final = ("topics", "partitions")
 
-def handle(
-    context: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Future[ShareFetchResponse]:
+MANY_PARTITIONS: Final = 256
+"""A session with more of them is looked at in slices."""
+
+_Answer = ShareFetchResponse | Future[ShareFetchResponse]
+
+
+def handle(context: RequestContext, request: ShareFetchRequest) -> _Answer | Slices[_Answer]:
     try:
         manager = enabled_manager(context)
         answers = answers_of(request.topics)
         _check(request, answers)
         session = _session(context, manager, request)
+        if request.share_session_epoch != FINAL_EPOCH:
+            _change(session, request)
     except ApiError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
-    return _Fetching(context, manager, request, session, answers).run()
+    fetching = _Fetching(context, manager, request, session, answers)
+    return fetching.run() if len(session.partitions) <= MANY_PARTITIONS else fetching.run_in_slices()
+
+
+def handle_in_slices(context: RequestContext, request: ShareFetchRequest) -> Slices[_Answer]:
+    """The same of many partitions."""
+    try:
+        manager = enabled_manager(context)
+        answers = yield from answers_in_slices(request)
+        _check(request, answers)
+        session = _session(context, manager, request)
+        if request.share_session_epoch != FINAL_EPOCH:
+            for piece, _ in split(replace(request, forgotten_topics_data=[]), PARTITIONS, SLICE_ITEMS):
+                _change(session, piece)
+                yield
+            _change(session, replace(request, topics=[]))
+    except ApiError as error:
+        return ShareFetchResponse(error_code=error.code, error_message=error.message)
+    return (yield from _Fetching(context, manager, request, session, answers).run_in_slices())
 
 
 def _check(request: ShareFetchRequest, answers: Answers) -> None:
@@ -80,12 +111,14 @@ def _session(
         context.peer.when_closed(manager, lambda: manager.close_sessions_of(context.peer.connection))
     else:
         session = manager.sessions.go_on(group_id, member_id, request.share_session_epoch)
-    if request.share_session_epoch != FINAL_EPOCH:
-        session.change(
-            ((each.topic_id, index.partition_index) for each in request.topics for index in each.partitions),
-            ((each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions),
-        )
     return session
+
+
+def _change(session: ShareSession, request: ShareFetchRequest) -> None:
+    session.change(
+        ((each.topic_id, index.partition_index) for each in request.topics for index in each.partitions),
+        ((each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions),
+    )
 
 
 class _Fetching:
@@ -129,6 +162,29 @@ class _Fetching:
         else:
             self._fetch()
         return self._reply
+
+    def run_in_slices(self) -> Slices[_Answer]:
+        """The same of many partitions."""
+        session = self._session
+        acknowledging = acknowledge_in_slices(
+            self._context,
+            self._manager,
+            session.group_id,
+            session.member_id,
+            self._answers,
+            self._may_read,
+        )
+        self._outcomes = yield from acknowledging
+        found: Found | None = {}
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            self._manager.close_session(session.group_id, session.member_id)
+        elif not self._request.is_renew_ack and session.partitions:
+            fetch = DelayedShareFetch(self._context, self._request, session, self._may_read)
+            found = yield from fetch.attempt_in_slices(self._request.max_wait_ms <= 0)
+        if found is None:
+            self._fetch()
+            return self._reply
+        return self._response(self._outcomes, found)
 
     def _fetch(self) -> None:
         parts = self._context.parts

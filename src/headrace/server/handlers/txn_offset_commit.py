@@ -19,10 +19,16 @@ from headrace.base.futures import completer
 from headrace.base.ids import TopicPartition
 from headrace.base.internal_topics import OFFSETS_TOPIC
 from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
-from headrace.coordinators.group.offset_metadata_manager import OffsetToCommit, within_metadata_limit
+from headrace.coordinators.group.offset_metadata_manager import (
+    OffsetToCommit,
+    check_batch_size,
+    within_metadata_limit,
+)
 from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.log.producer_state_manager import NO_OFFSET
 from headrace.server.context import RequestContext
+from headrace.server.long_requests import Slices, awaited
+from headrace.server.request_pieces import answered_in_pieces
 from headrace.server.txn_partitions import Errors
 from headrace.wire.schemas.offset_commit import MEMBER_EPOCH_SINCE
 from headrace.wire.schemas.txn_offset_commit import (
@@ -43,11 +49,36 @@ _PASSING: Final = frozenset(
 )
 
 
-def handle(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]:
+_Answer = TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]
+
+
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> _Answer:
     wanted: list[_Wanted] = []
-    response = TxnOffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
+    return _decide(context, request, _sort_out_all(context, request, wanted), wanted)
+
+
+def handle_in_slices(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> Slices[TxnOffsetCommitResponse]:
+    """The same of many partitions, which are still written together."""
+    wanted: list[_Wanted] = []
+    response = yield from answered_in_pieces(
+        request, "topics.partitions", lambda piece: _sort_out_all(context, piece, wanted)
+    )
+    answer: TxnOffsetCommitResponse = yield from awaited(
+        _decide(context, request, response, wanted, is_long=True)
+    )
+    return answer
+
+
+def _decide(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    response: TxnOffsetCommitResponse,
+    wanted: list[_Wanted],
+    *,
+    is_long: bool = False,
+) -> _Answer:
     if not wanted:
         return response
     try:
@@ -55,11 +86,25 @@ def handle(
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         shard = context.parts.groups.shard_for(request.group_id)
         _check_member(request, shard, wanted)
+        if is_long:
+            home = context.parts.replica_manager.find(*_home(context, request))
+            check_batch_size(request.group_id, wanted, home.local_log().config.max_message_bytes)
     except ApiError as error:
         return _failed(response, wanted, error.code)
     context.parts.groups.arm()
     small = within_metadata_limit(wanted, shard.limits.offset_metadata_bytes_max)
     return _commit(context, request, response, small) if small else response
+
+
+def _home(context: RequestContext, request: TxnOffsetCommitRequest) -> TopicPartition:
+    """The partition that keeps the group's offsets."""
+    return TopicPartition(OFFSETS_TOPIC, context.parts.groups.partition_of(request.group_id))
+
+
+def _sort_out_all(
+    context: RequestContext, request: TxnOffsetCommitRequest, wanted: list[_Wanted]
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=[_sort_out(context, topic, wanted) for topic in request.topics])
 
 
 def _sort_out(
@@ -104,7 +149,7 @@ def _commit(
     wanted: list[_Wanted],
 ) -> Future[TxnOffsetCommitResponse]:
     parts = context.parts
-    home = TopicPartition(OFFSETS_TOPIC, parts.groups.partition_of(request.group_id))
+    home = _home(context, request)
     log = parts.replica_manager.find(*home).leading_log()
     owner = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     future: Future[TxnOffsetCommitResponse] = parts.loop.create_future()

@@ -12,6 +12,7 @@ by a bucket instead (KIP-599), so that a burst after a pause is allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from heapq import nlargest
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from headrace.base.error_codes import ErrorCode
@@ -75,19 +76,49 @@ class QuotaTable:
         return None
 
 
+class ThrottleTime:
+    """For how long some clients were told to wait, on the average of the last windows."""
+
+    __slots__ = ("_count", "_ms")
+
+    def __init__(self, windows: Windows) -> None:
+        self._ms = SampledRate(windows)
+        self._count = SampledRate(windows)
+
+    def note(self, throttle_ms: int, now_ms: int) -> None:
+        self._ms.record(throttle_ms, now_ms)
+        self._count.record(1, now_ms)
+
+    def average_ms(self, now_ms: int) -> float:
+        """0 where nobody was."""
+        count = self._count.rate(now_ms)
+        return self._ms.rate(now_ms) / count if count else 0.0
+
+
 class ClientSensor:
     """What some clients used together, and their limit: as Kafka's Rate."""
 
-    __slots__ = ("_rate", "limit")
+    __slots__ = ("_rate", "limit", "throttle_time")
 
     def __init__(self, windows: Windows) -> None:
         self._rate = SampledRate(windows)
+        self.throttle_time = ThrottleTime(windows)
         self.limit = 0.0
 
-    def record(self, value: float, now_ms: int) -> int:
+    def record(self, value: float, now_ms: int, *, throttle_ms_max: int | None = None) -> int:
         """So much is used; for how long these clients must wait (0: not at all)."""
         self._rate.record(value, now_ms)
-        return self._rate.throttle_ms(self.limit, now_ms)
+        throttle_ms = self._rate.throttle_ms(self.limit, now_ms)
+        if throttle_ms <= 0:
+            return 0
+        if throttle_ms_max is not None:
+            throttle_ms = min(throttle_ms, throttle_ms_max)
+        self.throttle_time.note(throttle_ms, now_ms)
+        return throttle_ms
+
+    def rate(self, now_ms: int) -> float:
+        """Used in a second."""
+        return self._rate.rate(now_ms)
 
     def take_back(self, value: float, now_ms: int) -> None:
         """It was recorded, and is not used after all."""
@@ -100,14 +131,21 @@ class ClientSensor:
 class MutationSensor:
     """Partitions that some clients made or removed, and how many they may in a second."""
 
-    __slots__ = ("_bucket", "limit")
+    __slots__ = ("_bucket", "_rate", "limit", "throttle_time")
 
     def __init__(self, windows: Windows) -> None:
         self._bucket = TokenBucket(windows)
+        self._rate = SampledRate(windows)  # only told
+        self.throttle_time = ThrottleTime(windows)
         self.limit = 0.0
 
     def take(self, partitions: int, now_ms: int) -> None:
         self._bucket.take(partitions, self.limit, now_ms)
+        self._rate.record(partitions, now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Partitions in a second."""
+        return self._rate.rate(now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:
         return self._bucket.throttle_ms(self.limit, now_ms)
@@ -154,6 +192,14 @@ class ClientQuotaManager(Generic[Sensor]):
         except KeyError:
             return self._find(key)
 
+    def busiest(self, count: int) -> list[tuple[str, str, Sensor]]:
+        """Users and client ids that a quota binds, with what they are measured by: of those that used
+        anything in the last windows, so many that used most."""
+        now_ms = self._now_ms()
+        used = [item for item in self._sensors.items() if not item[1].is_idle(now_ms)]
+        found = nlargest(count, used, key=lambda item: item[1].rate(now_ms))
+        return [(user, client_id, sensor) for (user, client_id), sensor in found]
+
     def _find(self, key: tuple[str, str]) -> Sensor | None:
         if len(self._found) >= self._swept_at:
             self._sweep()
@@ -195,9 +241,14 @@ class ControllerMutationQuota:
         if self._is_strict:
             throttle_ms = self._sensor.throttle_ms(now_ms)
             if throttle_ms > 0:
-                self.throttle_ms = max(self.throttle_ms, throttle_ms)
+                self._note(throttle_ms, now_ms)
                 raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
             self._sensor.take(partitions, now_ms)
             return
         self._sensor.take(partitions, now_ms)
-        self.throttle_ms = max(self.throttle_ms, self._sensor.throttle_ms(now_ms))
+        self._note(self._sensor.throttle_ms(now_ms), now_ms)
+
+    def _note(self, throttle_ms: int, now_ms: int) -> None:
+        if throttle_ms > self.throttle_ms:
+            self.throttle_ms = throttle_ms
+            self._sensor.throttle_time.note(throttle_ms, now_ms)

@@ -33,7 +33,7 @@ from headrace.metadata.client_quotas import (
     quotas_of,
 )
 from headrace.metadata.security import SecurityTables
-from headrace.server.context import NO_REPLY, PreparedReply, RequestContext
+from headrace.server.context import NO_REPLY, Peer, PreparedReply, RequestContext
 from headrace.server.delayed_fetch import DelayedFetch
 from headrace.server.quotas.client_quota_manager import (
     ClientQuotaManager,
@@ -41,7 +41,7 @@ from headrace.server.quotas.client_quota_manager import (
     ControllerMutationQuota,
     MutationSensor,
 )
-from headrace.server.quotas.throttled_channels import ThrottledChannels
+from headrace.server.quotas.throttled_channels import QuotaType, ThrottledChannels
 from headrace.server.quotas.throttled_fetch import ThrottledFetch
 from headrace.wire.apis import ApiKey
 from headrace.wire.schemas.produce import TOPIC_ID_SINCE, ProduceRequest
@@ -129,7 +129,7 @@ class QuotaManagers:
         def tell(response: Any) -> Any:
             if quota is not None and quota.throttle_ms > response.throttle_time_ms:
                 response.throttle_time_ms = quota.throttle_ms
-            self.channels.throttle(context.peer, response.throttle_time_ms)
+            self.channels.throttle(context.peer, response.throttle_time_ms, QuotaType.CONTROLLER_MUTATION)
             return response
 
         return then(answer, tell, loop=self._loop)
@@ -148,7 +148,7 @@ class QuotaManagers:
                 result = handle(context, request)
             finally:
                 throttle_ms = self._spent(sensor, monotonic_ns() - began_ns)
-                self.channels.throttle(context.peer, throttle_ms)
+                self.channels.throttle(context.peer, throttle_ms, QuotaType.REQUEST)
             if type(result) is GeneratorType:
                 return self._slices(context, sensor, result)
             return self._told(context, result, throttle_ms)
@@ -164,35 +164,36 @@ class QuotaManagers:
                 return timed(context, request)
             # Before it is handled: what is done later must not find the client ahead of it.
             throttle_ms = sensor.record(_request_bytes(context, request), self._clock.monotonic_ms())
-            self.channels.throttle(context.peer, throttle_ms)
+            self.channels.throttle(context.peer, throttle_ms, QuotaType.PRODUCE)
             return self._told(context, timed(context, request), throttle_ms)
 
         return measuring_bytes
 
-    def lane_meter(self, principal: str, client_id: str) -> Callable[[int], int] | None:
-        """What measures a run in the produce lane: told its bytes when it was appended, it gives the time to
-        wait. None where nothing binds the client.
+    def lane_meter(self, peer: Peer, client_id: str) -> Callable[[int], int] | None:
+        """What measures a run in the produce lane: told its bytes when it was appended, it makes the client
+        wait, and gives the time. None where nothing binds the client.
         """
-        of_bytes = self.produce.sensor_of(principal, client_id)
-        of_time = self.request.sensor_of(principal, client_id)
+        of_bytes = self.produce.sensor_of(peer.principal, client_id)
+        of_time = self.request.sensor_of(peer.principal, client_id)
         if of_bytes is None and of_time is None:
             return None
         began_ns = self._clock.monotonic_ns()
 
         def measure(size: int) -> int:
-            throttle_ms = 0
+            for_bytes = for_time = 0
             if of_bytes is not None:
-                throttle_ms = of_bytes.record(size, self._clock.monotonic_ms())
+                for_bytes = of_bytes.record(size, self._clock.monotonic_ms())
+                self.channels.throttle(peer, for_bytes, QuotaType.PRODUCE)
             if of_time is not None:
-                spent_ns = self._clock.monotonic_ns() - began_ns
-                throttle_ms = max(throttle_ms, self._spent(of_time, spent_ns))
-            return throttle_ms
+                for_time = self._spent(of_time, self._clock.monotonic_ns() - began_ns)
+                self.channels.throttle(peer, for_time, QuotaType.REQUEST)
+            return max(for_bytes, for_time)
 
         return measure
 
     def _spent(self, sensor: ClientSensor, spent_ns: int) -> int:
-        throttle_ms = sensor.record(spent_ns * NS_TO_PERCENT, self._clock.monotonic_ms())
-        return min(throttle_ms, self.request.windows.size_ms)
+        now_ms, at_most_ms = self._clock.monotonic_ms(), self.request.windows.size_ms
+        return sensor.record(spent_ns * NS_TO_PERCENT, now_ms, throttle_ms_max=at_most_ms)
 
     def _slices(
         self, context: RequestContext, sensor: ClientSensor, work: Generator[Any, None, Any]
@@ -205,7 +206,7 @@ class QuotaManagers:
                 awaited = next(work)
             except StopIteration as done:
                 throttle_ms = self._spent(sensor, spent_ns + self._clock.monotonic_ns() - began_ns)
-                self.channels.throttle(context.peer, throttle_ms)
+                self.channels.throttle(context.peer, throttle_ms, QuotaType.REQUEST)
                 return self._told(context, done.value, throttle_ms)
             spent_ns += self._clock.monotonic_ns() - began_ns
             yield awaited
@@ -272,4 +273,5 @@ def _told_in_bytes(context: RequestContext, reply: PreparedReply, throttle_ms: i
     if context.api_key != ApiKey.METADATA or context.api_version < _METADATA_TOLD_SINCE:
         return reply
     first, *others = reply.body
-    return PreparedReply([_INT32.pack(throttle_ms) + bytes(first)[_INT32.size :], *others], reply.leaders)  # type: ignore[arg-type]
+    body = [_INT32.pack(throttle_ms) + bytes(first)[_INT32.size :], *others]  # type: ignore[arg-type]
+    return PreparedReply(body, reply.leaders, throttle_time_ms=throttle_ms)

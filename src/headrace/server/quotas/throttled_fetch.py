@@ -10,6 +10,7 @@ from __future__ import annotations
 from headrace.server.context import RequestContext
 from headrace.server.delayed_fetch import DelayedFetch
 from headrace.server.fetch_sessions import Answer, FetchContext
+from headrace.server.quotas.throttled_channels import QuotaType
 from headrace.wire.schemas.fetch import FetchRequest, FetchResponse
 
 
@@ -37,6 +38,6 @@ class ThrottledFetch(DelayedFetch):
             throttle_ms = sensor.record(self.bytes_read, now_ms)
             if throttle_ms > 0:
                 sensor.take_back(self.bytes_read, now_ms)
-                quotas.channels.throttle(context.peer, throttle_ms)
+                quotas.channels.throttle(context.peer, throttle_ms, QuotaType.FETCH)
                 return self.fetch.throttled(throttle_ms)
         return super().finish(answers)
