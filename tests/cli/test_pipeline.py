@@ -41,12 +41,36 @@ def test_variables_are_given_on_the_command_line(tmp_path: Path) -> None:
     assert f"{path}:1: ${{FEED}} is not given: set it with --set FEED=…" in done.stderr
 
 
+def test_a_profiles_settings_are_for_its_own_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is at any of these ports: the error says whom a pipeline would have talked to, and how."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("HEADRACE_BOOTSTRAP_SERVER", raising=False)
+    file, path = tmp_path / "client.properties", tmp_path / "p.sql"
+    file.write_text("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=nowhere.pem\n")
+    runner = CliRunner()
+    runner.invoke(cli, ["profile", "add", "locked", "-b", "127.0.0.1:2", "--command-config", str(file)])
+
+    def refusal(text: str, *words: str) -> str:
+        path.write_text(text)
+        done = runner.invoke(cli, ["pipeline", "run", str(path), *words])
+        assert done.exit_code == 1
+        return done.stderr
+
+    named = f"-- brokers: 127.0.0.1:6\n{FILE}"
+    elsewhere = FILE.replace("5\n", "5\n--   option kafka.bootstrap.servers: 127.0.0.1:7\n", 1)
+    assert "nowhere.pem" in refusal(FILE)
+    assert "cannot connect to 127.0.0.1:6" in refusal(named)
+    assert "nowhere.pem" in refusal(named, "--command-config", str(file))
+    assert "cannot connect to 127.0.0.1:7" in refusal(elsewhere, "--command-config", str(file))
+
+
 @pytest.mark.parametrize("command", [["pipeline", "run"], ["load", "t", "p", "--to", "orc"]])
 def test_wrong_uses(command: list[str]) -> None:
     assert CliRunner().invoke(cli, command).exit_code == 2
 
 
-@pytest.mark.timeout(300)  # a Spark session of its own
+@pytest.mark.slow  # a Spark session of its own; test_pipeline_run stops a query as well
+@pytest.mark.timeout(300)
 def test_an_interrupt_ends_it_after_the_batch(tmp_path: Path) -> None:
     path = tmp_path / "copy.sql"
     path.write_text(FILE)

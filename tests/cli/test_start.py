@@ -1,5 +1,6 @@
 """`headrace start`, up to the node: settings are checked first, and one that is wrong is named."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,12 @@ def test_how_many_nodes_run(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(said)
     assert all(part in line for part, line in zip(said, lines, strict=True))
+
+
+def test_a_node_leaves_no_core_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a fault at its start either: its settings are read by then."""
+    limits: list[tuple[int, tuple[int, int]]] = []
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    monkeypatch.setattr(resource, "setrlimit", lambda which, limit: limits.append((which, limit)))
+    start("--config", "nowhere.properties")
+    assert limits == [(resource.RLIMIT_CORE, (0, hard))]

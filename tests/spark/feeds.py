@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 
 class Feeds:
-    """A cluster's topics, as a test wants them."""
+    """A cluster's topics, as a test wants them: as the user `admin`, where it asks for a login."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.brokers = cluster.bootstrap_servers
+        self._settings = cluster.client_settings("admin")
 
     def write(self, topic: str, values: Iterable[Any]) -> None:
         """Values as they are where they are bytes, else as JSON."""
-        with Producer(bootstrap_servers=self.brokers) as producer:
+        with Producer(self._settings) as producer:
             for value in values:
                 producer.send(topic, value if isinstance(value, bytes) else json.dumps(value).encode())
 
     def read(self, topic: str) -> list[ConsumerRecord]:
         """All of a topic, by partition and offset."""
-        return whole_topic(self.brokers, topic)
+        return whole_topic(self.brokers, topic, self._settings)
 
     def rows(self, topic: str) -> list[Any]:
         """A topic's values, from JSON."""

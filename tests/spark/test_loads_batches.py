@@ -140,6 +140,16 @@ def test_another_partitioning_is_refused(kind: str, rows: Rows, tmp_path: Path) 
         BatchWriter(TableTarget(kind, path, ("day",)), load_id="a" * 32).write(rows(0, 10), 1)
 
 
+def test_small_files_are_joined(rows: Rows, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    writer = BatchWriter(TableTarget("delta", str(path), file_count=1, compact=2), load_id="a" * 32)
+    for number in range(3):
+        writer(rows(number, number + 1), number)
+    writer.close()
+    assert len(DeltaTable(str(path)).file_uris()) == 1
+    assert [row["id"] for row in read_back("delta", path)] == [0, 1, 2]
+
+
 def test_a_kind_that_there_is_not(rows: Rows, tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="choose parquet, delta, iceberg"):
         BatchWriter(TableTarget("orc", str(tmp_path)), load_id="a").write(rows(0, 1), 0)

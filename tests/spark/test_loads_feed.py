@@ -67,6 +67,31 @@ def test_a_load_goes_on_where_the_last_one_ended(
     assert {row["day"] for row in found} <= {"p0", "p1"}
 
 
+def test_what_workers_of_a_cluster_may_not_see_is_told(
+    command: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    make_topic: MakeTopic,
+    cluster: Cluster,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(session, "is_on_this_machine", lambda _: False)
+    (tmp_path / "client.properties").write_text("ssl.truststore.location=ca.pem\n")
+    there = ("-b", cluster.bootstrap_servers, "--command-config", str(tmp_path / "client.properties"))
+    for path, checkpoint, unshared in (
+        (f"{tmp_path}/table", [], [f"{tmp_path}/table is a folder"]),
+        ("hdfs://n/table", ["--checkpoint", "/var/c"], ["/var/c is a folder"]),
+        ("hdfs://n/table", [], []),
+    ):
+        done = command(
+            "load", make_topic(), path, "--to", "parquet", "--where", "offset >", *checkpoint, *there
+        )
+        *told, error = done.stderr.splitlines()
+        assert "Syntax error" in error
+        wanted = [*unshared, "ssl.truststore.location: ca.pem is a file"]
+        assert len(told) == len(wanted)
+        assert all(start in line for start, line in zip(wanted, told, strict=True))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -123,3 +123,8 @@ def test_a_feed_as_a_table(
         found = [(record.key, record.value) for record in feeds.read(copy)]
         assert found.count((b"1", None)) == rows_out - 2
         assert (b"2", b'{"id":2,"state":"paid"}') in found
+    # Without a payload they are rows as any other, and counted once, however often the view is named.
+    raw = f"-- in orders: feed {orders}\n-- out: console\n"
+    raw += "SELECT key FROM orders WHERE value IS NULL UNION ALL SELECT key FROM orders WHERE offset < 0\n"
+    reports, _ = run_file(spark, feeds, tmp_path / "raw.sql", raw)
+    assert sum(each.tombstones for each in reports) == 2

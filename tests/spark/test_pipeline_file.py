@@ -86,6 +86,10 @@ def test_what_need_not_be_said() -> None:
     assert found.output.schema == "evolve"
     changes = spec(head("in a: feed t", "out: delta t", "  mode: upsert", "  key: id, part"))
     assert (changes.output.mode, changes.output.key_columns) == ("upsert", ("id", "part"))
+    for said, least in (("8", 8), ("0", 0)):
+        assert spec(head("in a: feed t", "out: delta t", f"  compact: {said}")).output.compact == least
+    place = "catalog://lake/sales.orders"
+    assert spec(head("in a: feed t", f"out: iceberg {place}")).output.place == place
     strict = spec(head("in a: feed t", "out: iceberg table", "  schema: strict"))
     assert strict.output.schema == "strict"
     assert (found.name, found.checkpoint) == ("errors", "folder/checkpoints/errors")
@@ -197,6 +201,8 @@ GOOD = ["in a: feed t", "out: feed u"]
         (["in a: feed t", "out: parquet d", "  mode: upsert"], 3, "upserts need delta or iceberg"),
         (["in a: feed t", "out: delta d", "  schema: loose"], 3, "schema is evolve or strict"),
         (["in a: feed t", "out: delta d", "  files: none"], 3, "a number above 0"),
+        (["in a: feed t", "out: delta d", "  compact: often"], 3, "a number above 0"),
+        (["in a: feed t", "out: parquet d", "  compact: 8"], 3, "only added to a Delta or Iceberg"),
         (["in a: feed t", "  avro: registry", "out: feed u"], 2, "say where the registry is"),
         (["registry: r", "in a: feed t", "  avro: registry version x", "out: feed u"], 3, "a number"),
         (["registry: r", "in a: feed t", "  avro: registry subject", "out: feed u"], 3, "write it as"),

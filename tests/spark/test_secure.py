@@ -1,13 +1,24 @@
-"""Source and sink on a cluster that asks for a login over TLS; the password is told to nobody."""
+"""Source, sink, pipelines and loads on a cluster that asks for a login over TLS, by a user who may do no more
+than docs/pipelines.md says; passwords are told to nobody."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
+from headrace.cli.main import cli
+from headrace.clients import AclBinding, Admin, UserScramCredentialUpsertion
+from headrace.spark import session
+from headrace.spark.pipeline.plan import plan
+from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
+from tests.spark.feeds import Feeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +26,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 ROWS = [(str(number), str(number)) for number in range(100)]
 WRONG = "not-the-password"
+OWN_LOGIN = ("kafka.sasl.username", "kafka.sasl.password")
+PASSWORD = "the-pipelines-own-passphrase"
+# In one line with the user, as Kafka's tools have it: a name under which Spark by itself hides nothing.
+LOGIN = (
+    f'org.apache.kafka.common.security.scram.ScramLoginModule required username="pipe" password="{PASSWORD}";'
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +75,139 @@ def test_batch_and_stream(spark: "SparkSession", secure: Cluster, tmp_path: Path
 
 
 def test_a_wrong_password_is_told_without_telling_it(spark: "SparkSession", secure: Cluster) -> None:
-    options = options_of(secure) | {"kafka.sasl.password": WRONG}
+    options = options_of(secure) | {"kafka.sasl.jaas.config": LOGIN.replace(PASSWORD, WRONG)}
+    options = {name: text for name, text in options.items() if name not in OWN_LOGIN}
     frame = spark.read.format("headrace").options(**options).option("subscribe", "secrets")
     with pytest.raises(PySparkException) as raised:
         frame.load().collect()
     assert "uthentication failed" in str(raised.value)
     assert WRONG not in str(raised.value)
+
+
+# Pipelines and loads
+
+
+@pytest.fixture(scope="module")
+def client_file(secure: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The settings of the user `pipe`, who may read and write what his pipelines read and write."""
+    user = "User:pipe"
+    rules = [
+        AclBinding(user, "read", "topic", "orders"),
+        *(AclBinding(user, "write", "topic", name) for name in ("paid", "orders-dead")),
+        *(
+            AclBinding(user, what, "topic", "_headrace_sink_decisions")
+            for what in ("create", "read", "write")
+        ),
+        AclBinding(user, "write", "transactional_id", "headrace-sink/", "prefixed"),
+    ]
+    with Admin(secure.client_settings("admin")) as admin:
+        admin.alter_user_scram_credentials(UserScramCredentialUpsertion("pipe", PASSWORD))
+        admin.create_acls(rules)
+    for name in ("orders", "paid", "orders-dead", "others"):
+        secure.create_topic(name)
+    path = tmp_path_factory.mktemp("client") / "client.properties"
+    own = {*OWN_LOGIN, "kafka.bootstrap.servers"}
+    settings = {name: text for name, text in secure.client_settings().items() if f"kafka.{name}" not in own}
+    # What a file has for other commands is no obstacle.
+    settings |= {"sasl.jaas.config": LOGIN, "acks": "1", "auto.offset.reset": "earliest"}
+    path.touch(0o600)
+    path.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    return path
+
+
+@pytest.fixture
+def command(
+    spark: "SparkSession", secure: Cluster, client_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """The command in this process, on the tests' session, which it does not stop."""
+    monkeypatch.setattr(session, "spark_session", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    more = ("--command-config", str(client_file), "-b", secure.bootstrap_servers, "--json")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, *more], catch_exceptions=False)
+
+    return run
+
+
+def shown_by_spark(spark: Any) -> str:
+    """All that its web page and the event log have of queries."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    found = []
+    for number in range(executions.size()):
+        each = executions.apply(number)
+        graph = store.planGraph(each.executionId())
+        found += [each.description(), each.details(), each.physicalPlanDescription()]
+        found += [each.modifiedConfigs().toString(), graph.allNodes().toString()]
+    return "\n".join(found)
+
+
+def files_below(path: Path) -> bytes:
+    return b"\n".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
+
+
+def test_settings_reach_every_source_and_sink_and_no_plan(spark: "SparkSession") -> None:
+    clients = {"sasl.jaas.config": LOGIN, "ssl.keystore.key": "the-private-key"}
+    text = """\
+-- in orders: feed orders
+--   json: id INT
+--   dead letters: orders-dead
+--   option kafka.ssl.key.password: of-the-key
+-- out one: feed one
+--   from: orders
+-- out elsewhere: feed two
+--   from: orders
+--   option kafka.bootstrap.servers: elsewhere:9092
+--   option kafka.sasl.password: of-elsewhere
+CREATE TEMPORARY VIEW orders_too AS SELECT id FROM orders
+"""
+    planned = plan(spark, replace(read_spec("p.sql", text, {}), clients=clients), "h:1")
+    ours = {"kafka.bootstrap.servers": "h:1", **{f"kafka.{name}": each for name, each in clients.items()}}
+    theirs = {"kafka.bootstrap.servers": "elsewhere:9092", "kafka.sasl.password": "of-elsewhere"}
+    assert [dict(each.sink) for each in planned] == [
+        {"topic": "one", **ours},
+        {"topic": "two", **theirs},
+        {"topic": "orders-dead", **ours, "kafka.ssl.key.password": "of-the-key"},
+    ]
+    for each in planned:
+        told = each.rows._jdf.queryExecution().toString() + repr(each)
+        assert "kafka.sasl.jaas.config=*********(redacted)" in told
+        assert not [
+            secret for secret in (PASSWORD, "the-private-key", "of-the-key", "of-else") if secret in told
+        ]
+
+
+def test_a_pipeline_and_a_load(
+    spark: "SparkSession", secure: Cluster, command: Callable[..., Result], tmp_path: Path
+) -> None:
+    feeds = Feeds(secure)
+    feeds.write("orders", [{"id": 1, "state": "paid"}, b"no JSON", {"id": 2, "state": "new"}])
+    path = tmp_path / "paid.sql"
+    path.write_text("""\
+-- in orders: feed orders
+--   json: id INT, state STRING
+--   dead letters: orders-dead
+-- out: feed paid
+--   key: id
+-- trigger: available now
+SELECT id FROM orders WHERE state = 'paid'
+""")
+    ran = command("pipeline", "run", str(path))
+    assert ran.exit_code == 0, ran.output
+    assert feeds.rows("paid") == [{"id": 1}]
+    assert [each.value for each in feeds.read("orders-dead")] == [b"no JSON"]
+
+    loaded = command("load", "orders", str(tmp_path / "table"), "--to", "delta")
+    assert loaded.exit_code == 0, loaded.output
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 3
+    (tmp_path / "table/_headrace/checkpoint").rename(tmp_path / "gone")  # the table says where to go on
+    feeds.write("orders", [{"id": 3, "state": "new"}])
+    again = command("load", "orders", str(tmp_path / "table"), "--to", "delta")
+    assert [json.loads(line)["rows"] for line in again.stdout.splitlines() if '"loaded"' in line] == [1]
+
+    shown = shown_by_spark(spark)
+    assert "redacted" in shown
+    for told in (shown, ran.output, loaded.output, again.output):
+        assert PASSWORD not in told
+    assert PASSWORD.encode() not in files_below(tmp_path)

@@ -1,6 +1,7 @@
 """Options of reads: the connector's names and defaults, and errors that say what to write instead."""
 
 import pickle
+import re
 
 import pytest
 
@@ -219,7 +220,8 @@ def test_a_tables_options_are_kept_with_its_columns() -> None:
     assert kept_options(schema, {}) == {}
 
 
-def test_secrets_are_no_options_of_a_table() -> None:
-    created = {"provider": "headrace", "subscribe": "a", "store.secret.access.key": "x"}
-    with pytest.raises(OptionError, match=r"store\.secret\.access\.key cannot be .* WITH \("):
+@pytest.mark.parametrize("secret", ["store.secret.access.key", "kafka.ssl.keystore.key"])
+def test_secrets_are_no_options_of_a_table(secret: str) -> None:
+    created = {"provider": "headrace", "subscribe": "a", secret: "x"}
+    with pytest.raises(OptionError, match=rf"{re.escape(secret)} cannot be .* WITH \("):
         with_options(spark_schema(("key",)), created)

@@ -58,14 +58,18 @@ def azurite() -> Path:
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[str]:
-    """An S3 server with one bucket, `bucket`; gives its endpoint, and takes S3_SETTINGS."""
+def s3_server(folder: Path, *, in_memory: bool = False) -> Iterator[str]:
+    """An S3 server with one bucket, `bucket`; gives its endpoint, and takes S3_SETTINGS.
+
+    Its folders on a disk answer as objects, which Hadoop takes for files. In memory there are none; nor is
+    there a bucket yet.
+    """
     signed = {
         "s3proxy.authorization": "aws-v2-or-v4",
         "s3proxy.identity": S3_SETTINGS["access.key.id"],
         "s3proxy.credential": S3_SETTINGS["secret.access.key"],
     }
-    with _s3proxy(folder, signed) as endpoint:
+    with _s3proxy(folder, {**signed, **({"jclouds.provider": "transient"} if in_memory else {})}) as endpoint:
         yield endpoint
 
 
@@ -79,17 +83,17 @@ def gcs_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _s3proxy(folder: Path, authorization: dict[str, str]) -> Iterator[str]:
+def _s3proxy(folder: Path, more: dict[str, str]) -> Iterator[str]:
     (folder / "data/bucket").mkdir(parents=True)
     (folder / "logback.xml").write_text(_LOGBACK)
     properties = {
         "s3proxy.endpoint": "http://127.0.0.1:0",
         "s3proxy.ignore-unknown-headers": "true",  # check sums that it does not know
-        **authorization,
         "jclouds.provider": "filesystem-nio2",
         "jclouds.identity": "none",
         "jclouds.credential": "none",
         "jclouds.filesystem.basedir": f"{folder}/data",
+        **more,
     }
     (folder / "s3proxy.conf").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     command = [f"-Dlogback.configurationFile={folder}/logback.xml", "-cp", f"{s3_jars()}/*"]

@@ -56,11 +56,20 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Groups of the cluster that is asked."""
+    return _groups(ctx, incomplete)
+
+
+def complete_share_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Share groups of the cluster that is asked."""
+    return _groups(ctx, incomplete, "share")
+
+
+def _groups(ctx: click.Context, incomplete: str, *types: str) -> list[str]:
     from headrace.cli.connecting import open_admin
 
     names: list[str] = []
     with contextlib.suppress(Exception), open_admin(_server(ctx), _PATIENCE_MS) as admin:
-        names = [each.group_id for each in admin.list_groups()]
+        names = [each.group_id for each in admin.list_groups(types=types)]
     return _starting(names, incomplete)
 
 

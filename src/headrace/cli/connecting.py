@@ -11,7 +11,7 @@ from headrace.cli.command_config import command_config, command_config_option, g
 from headrace.cli.completion import complete_profiles
 
 if TYPE_CHECKING:
-    from headrace.clients import Admin, Consumer, Producer
+    from headrace.clients import Admin, Consumer, Producer, ShareConsumer
     from headrace.clients.remote_logs import ClusterRemoteLogs
 
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
@@ -25,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LINGER_MS: Final = 100
 _BATCH_BYTES: Final = 256 * 1024
 
+_CLIENT_ID: Final = "headrace-cli"
 _PROFILE: Final = "headrace.profile"
 _ENVIRONMENT: Final = "HEADRACE_BOOTSTRAP_SERVER"
 
@@ -150,6 +151,14 @@ def open_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> "
     return Consumer(_settings("consumer", bootstrap, request_timeout_ms), **patience, **settings)
 
 
+def open_share_consumer(bootstrap: str, request_timeout_ms: int, **settings: Any) -> "ShareConsumer":
+    """A member of a share group."""
+    from headrace.clients import ShareConsumer
+
+    patience: dict[str, Any] = {"default_api_timeout_ms": request_timeout_ms}
+    return ShareConsumer(_settings("share consumer", bootstrap, request_timeout_ms), **patience, **settings)
+
+
 def open_remote_logs(bootstrap: str, request_timeout_ms: int) -> "ClusterRemoteLogs":
     """What the cluster that the options name has in its remote store."""
     from headrace.clients.remote_logs import ClusterRemoteLogs
@@ -157,17 +166,29 @@ def open_remote_logs(bootstrap: str, request_timeout_ms: int) -> "ClusterRemoteL
     return ClusterRemoteLogs(_settings("consumer", bootstrap, request_timeout_ms))
 
 
-def require_topics(bootstrap: str, topics: Sequence[str]) -> None:
-    """An error at once for a topic that is not there, before anything is started that takes its time."""
-    with open_admin(bootstrap, LOOK_TIMEOUT_MS) as admin:
+def require_topics(clients: Mapping[str, str], topics: Sequence[str]) -> None:
+    """An error at once for a topic that is not there, before anything is started that takes its time;
+    `clients` are the settings by which it will be read."""
+    from headrace.clients import Admin
+    from headrace.clients.config import ADMIN
+
+    known = {name: text for name, text in clients.items() if name in ADMIN}
+    settings = {"client.id": _CLIENT_ID, **known, **_patience(LOOK_TIMEOUT_MS)}
+    with Admin(settings, default_api_timeout_ms=LOOK_TIMEOUT_MS) as admin:
         admin.describe_topics(topics)
 
 
 def _settings(kind: str, bootstrap: str, request_timeout_ms: int) -> dict[str, Any]:
     return {
-        "client.id": "headrace-cli",
+        "client.id": _CLIENT_ID,
         **command_config(kind),
         "bootstrap.servers": bootstrap,
+        **_patience(request_timeout_ms),
+    }
+
+
+def _patience(request_timeout_ms: int) -> dict[str, Any]:
+    return {
         "request.timeout.ms": request_timeout_ms,
         "socket.connection.setup.timeout.ms": request_timeout_ms,
     }

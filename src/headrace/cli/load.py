@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headrace.cli.command_config import command_config
 from headrace.cli.connecting import bootstrap_option, require_topics
 from headrace.cli.options import examples, json_option, parse_pairs, parse_time
 from headrace.cli.output import human_bytes, note, print_json_line
-from headrace.cli.pipeline_session import SparkChoice, end, opened_session, spark_options, stop_on_interrupt
+from headrace.cli.pipeline_session import (
+    SparkChoice,
+    end,
+    opened_session,
+    spark_options,
+    stop_on_interrupt,
+    unshared_places,
+)
 from headrace.cli.pipeline_view import open_view
 
 if TYPE_CHECKING:
@@ -133,7 +141,10 @@ def load(
         raise click.UsageError(
             "A load commits its table by the driver's JVM, which Spark Connect does not give: use --master."
         )
-    require_topics(bootstrap, [topic])
+    own, clients = parse_pairs("--option", options), command_config()
+    from headrace.spark.client_options import ClusterOptions, client_settings_of
+
+    require_topics(client_settings_of(ClusterOptions(bootstrap, clients).of_source(own)), [topic])
     with opened_session(f"headrace load {topic}", choice) as spark:
         from headrace.spark.loads.feed_load import FeedLoad
 
@@ -152,8 +163,11 @@ def load(
             checkpoint=checkpoint,
             every=every,
             compact=small_files,
-            options=parse_pairs("--option", options),
+            options=own,
+            clients=clients,
         )
+        for line in unshared_places(spark, places_of(plan), clients):
+            note(line)
         done: list[Loaded] = []
         stop = _run(spark, plan, done, as_json)
     _tell(done, f"{kind} {path}", as_json)
@@ -176,6 +190,11 @@ def _run(spark: Any, plan: "FeedLoad", done: "list[Loaded]", as_json: bool) -> "
             )
         except LoadError as error:
             raise click.ClickException(str(error)) from error
+
+
+def places_of(plan: "FeedLoad") -> list[str]:
+    """Folders that workers share; the checkpoint lies in the table's unless it is said otherwise."""
+    return [plan.path, *([] if plan.checkpoint is None else [plan.checkpoint])]
 
 
 def _joined_files(kind: str, given: int | None, *, is_endless: bool) -> int | None:

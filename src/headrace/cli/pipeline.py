@@ -14,7 +14,7 @@ from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import bootstrap_option
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import human_bytes, print_json, print_json_line
-from headrace.cli.pipeline_files import files_argument, read_files, set_option
+from headrace.cli.pipeline_files import files_argument, read_files, set_option, with_clients
 from headrace.cli.pipeline_look import graph, infer, test
 from headrace.cli.pipeline_replay import replay
 from headrace.cli.pipeline_run import metrics_option, run_specs
@@ -92,7 +92,7 @@ def run(
 @bootstrap_option
 def check(files: tuple[str, ...], pairs: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
     """Check files without running them: the head, the queries, and what goes out. No broker is asked."""
-    specs = read_files(files, pairs)
+    specs = with_clients(read_files(files, pairs), bootstrap)
     with opened_session(f"headrace {specs[0].name}", SparkChoice("local[1]")) as spark:
         from headrace.spark.pipeline.errors import PipelineError
         from headrace.spark.pipeline.plan import plan

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.cli.command_config import config_for
 from headrace.cli.options import parse_pairs
 
 if TYPE_CHECKING:
@@ -42,6 +44,11 @@ def read_files(paths: Sequence[str], pairs: Sequence[str]) -> "list[PipelineSpec
                 )
             seen[value] = spec.header.path
     return specs
+
+
+def with_clients(specs: "Sequence[PipelineSpec]", bootstrap: str) -> "list[PipelineSpec]":
+    """The same, each with what --command-config or the profile says of the clients of its brokers."""
+    return [replace(each, clients=config_for(each.brokers, bootstrap)) for each in specs]
 
 
 def _expanded(paths: Sequence[str]) -> list[str]:

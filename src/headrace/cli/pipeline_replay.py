@@ -41,7 +41,8 @@ def replay(
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    """Run the pipeline in FILE over records from one time to another, each of its rows written once.
+    """Run the pipeline in FILE over records from one time to another, each of its rows written once (but for
+    `mode: update` through Spark Connect).
 
     Times are 2026-01-31, 2026-01-31T12:00Z or milliseconds. The file's own checkpoint is not touched: the
     replay has one of its own, so that it goes on where it was when it is started again.

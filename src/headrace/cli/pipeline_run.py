@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.connecting import require_topics
 from headrace.cli.output import note
-from headrace.cli.pipeline_files import places_of
+from headrace.cli.pipeline_files import places_of, with_clients
 from headrace.cli.pipeline_session import (
     SparkChoice,
     end,
@@ -59,6 +59,7 @@ def run_specs(
     metrics: tuple[str, int] | None = None,
 ) -> None:
     """Run files until all have ended. Exit code 1 where one failed, or an alert stands."""
+    specs = with_clients(specs, bootstrap)
     for spec in specs:
         _require_topics(spec, bootstrap)
     settings = {name: value for spec in specs for name, value in spec.session.items()}
@@ -70,7 +71,7 @@ def run_specs(
 
         for spec in specs:
             note(f"checkpoint: {spec.checkpoint}")
-            for line in unshared_places(spark, places_of(spec)):
+            for line in unshared_places(spark, places_of(spec), spec.clients):
                 note(line)
         watch = PipelineWatch(specs)
         if metrics is not None:
@@ -88,10 +89,18 @@ def run_specs(
 
 
 def _require_topics(spec: "PipelineSpec", bootstrap: str) -> None:
-    topics = {topic: each.line for each in spec.inputs for topic in each.topics.split(",") if topic}
-    if topics:
+    from headrace.spark.client_options import ClusterOptions, client_settings_of
+
+    cluster = ClusterOptions(spec.brokers or bootstrap, spec.clients)
+    by_clients: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+    for each in spec.inputs:
+        clients = client_settings_of(cluster.of_source(each.options))
+        topics = {topic: each.line for topic in each.topics.split(",") if topic}
+        by_clients.setdefault(tuple(sorted(clients.items())), {}).update(topics)
+    for given, topics in by_clients.items():
         try:
-            require_topics(spec.brokers or bootstrap, list(topics))
+            if topics:
+                require_topics(dict(given), list(topics))
         except NoSuchTopicError as error:
             line = topics.get(error.topic, 1)
             raise click.ClickException(f"{spec.header.path}:{line}: {error}") from error

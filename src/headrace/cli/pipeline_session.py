@@ -26,6 +26,9 @@ class SparkChoice(NamedTuple):
     remote: str | None = None
     config: Mapping[str, str] = MappingProxyType({})
 
+    def __repr__(self) -> str:
+        return f"SparkChoice(master={self.master!r}, remote={self.remote!r})"  # settings may have secrets
+
 
 def spark_options(command: F) -> F:
     """--master, --remote and --conf, which reach the command as one `choice`."""
@@ -80,17 +83,25 @@ def opened_session(name: str, choice: SparkChoice) -> Iterator[Any]:
         session.stop()
 
 
-def unshared_places(spark: Any, places: Iterable[str]) -> Iterator[str]:
-    """A line for each folder that executors on other machines are to share and cannot see."""
+def unshared_places(spark: Any, places: Iterable[str], clients: Mapping[str, str]) -> Iterator[str]:
+    """A line for each folder that executors on other machines are to share and cannot see, and for each file
+    that the clients' settings name, since executors have clients too."""
     from headrace.spark.session import is_on_this_machine
 
-    if not is_on_this_machine(spark):
-        for place in places:
-            if "://" not in place:
-                yield (
-                    f"{place} is a folder of this machine: where workers do not have it too, state and files "
-                    "go astray; use s3a://, hdfs:// or a shared folder"
-                )
+    if is_on_this_machine(spark):
+        return
+    for place in places:
+        if "://" not in place or place.startswith("file:"):
+            yield (
+                f"{place} is a folder of this machine: where workers do not have it too, state and files "
+                "go astray; use s3a://, hdfs:// or a shared folder"
+            )
+    for name, file in clients.items():
+        if name.endswith(".location") and file:
+            yield (
+                f"{name}: {file} is a file of this machine: workers connect to the brokers too, and need it "
+                "under the same path"
+            )
 
 
 @contextmanager

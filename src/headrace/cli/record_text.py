@@ -11,12 +11,16 @@ import json
 import re
 import struct
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from headrace.clients import ConsumerRecord
 from headrace.clients.errors import ClientError
+
+if TYPE_CHECKING:
+    from headrace.clients import ConsumerRecord, ShareRecord
+
+    AnyRecord = ConsumerRecord | ShareRecord
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -35,9 +39,9 @@ class InputRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-def record_json(record: ConsumerRecord) -> dict[str, object]:
-    """A record as a JSON object."""
-    return {
+def record_json(record: "AnyRecord") -> dict[str, object]:
+    """A record as a JSON object; one of a share group with how often it has been handed out."""
+    told: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -46,9 +50,11 @@ def record_json(record: ConsumerRecord) -> dict[str, object]:
         "value": _json_bytes(record.value),
         "headers": [{"key": name, "value": _json_bytes(value)} for name, value in record.headers],
     }
+    delivery_count = getattr(record, "delivery_count", None)
+    return told if delivery_count is None else told | {"delivery_count": delivery_count}
 
 
-_PARTS: Final[dict[str, Callable[[ConsumerRecord], bytes]]] = {
+_PARTS: Final[dict[str, Callable[[Any], bytes]]] = {
     "t": lambda record: record.topic.encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
@@ -61,26 +67,28 @@ _PARTS: Final[dict[str, Callable[[ConsumerRecord], bytes]]] = {
     "h": lambda record: b",".join(b"%s=%s" % (name.encode(), value or b"") for name, value in record.headers),
     "%": lambda record: b"%",
 }
+_SHARE_PARTS: Final = _PARTS | {"D": lambda record: b"%d" % record.delivery_count}
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 
 
-def record_template(text: str) -> Callable[[ConsumerRecord], bytes]:
-    """What prints a record as a text says it, with kcat's letters behind %."""
-    pieces: list[bytes | Callable[[ConsumerRecord], bytes]] = []
+def record_template(text: str, *, is_share: bool = False) -> "Callable[[AnyRecord], bytes]":
+    """What prints a record as a text says it, with kcat's letters behind %, and %D for share groups."""
+    parts = _SHARE_PARTS if is_share else _PARTS
+    pieces: list[bytes | Callable[[Any], bytes]] = []
     at = 0
     for found in _TOKEN.finditer(text):
         pieces.append(text[at : found.start()].encode())
         at = found.end()
         letter, escape = found.groups()
-        if letter is not None and letter in _PARTS:
-            pieces.append(_PARTS[letter])
+        if letter is not None and letter in parts:
+            pieces.append(parts[letter])
         elif escape is not None and escape[:1] == "x" and len(escape) == 3:
             pieces.append(bytes.fromhex(escape[1:]))
         elif escape is not None and escape in _ESCAPES:
             pieces.append(_ESCAPES[escape])
         else:
-            known = ", ".join(f"%{each}" for each in _PARTS)
+            known = ", ".join(f"%{each}" for each in parts)
             message = f"{found[0]!r} is none of {known}, \\n, \\r, \\t, \\0, \\xNN and \\\\."
             raise click.BadParameter(message, param_hint="'--format'")
     pieces.append(text[at:].encode())

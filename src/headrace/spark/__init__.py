@@ -25,7 +25,9 @@ def register(spark: "SparkSession") -> None:
     from pyspark.errors import AnalysisException
 
     from headrace.spark.data_source import HeadraceDataSource
+    from headrace.spark.loads.stores import share_settings
 
+    share_settings(spark)
     try:
         spark.dataSource.register(HeadraceDataSource)
     except AnalysisException as error:

@@ -38,10 +38,9 @@ from headrace.spark.option_values import (
     as_time_ms,
     unknown_option,
 )
+from headrace.spark.secret_options import CLIENT_PREFIX, STORE_PREFIX
 
 log = logging.getLogger(__name__)
-
-CLIENT_PREFIX: Final = "kafka."
 
 NOT_FOR_READING: Final = {
     "auto.offset.reset": "say with startingOffsets where to begin; Spark keeps track of what is read",
@@ -134,8 +133,6 @@ READ_OPTIONS: Final = (
     "store.class.name",
     "checkedFile",
 )
-STORE_PREFIX: Final = "store."
-"""What a remote store needs besides its URL, as brokers have it behind rsm.config."""
 WRITE_OPTIONS: Final = (
     "topic",
     "includeHeaders",
@@ -177,7 +174,7 @@ LATEST: Final = Bound(place=OffsetSpec.LATEST)
 class ReadOptions:
     """What is read, and how. Picklable: tasks get it too."""
 
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     """Of the consumer, without `kafka.`; checked."""
     selection: Selection
     starting: Bound
@@ -236,7 +233,7 @@ class ReadOptions:
 class WriteOptions:
     """Where rows go, and how. Picklable: tasks get it too."""
 
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     """Of the producer, without `kafka.`; checked."""
     topic: str | None = None
     """For all rows; without it a column `topic` says where each goes."""

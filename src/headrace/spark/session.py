@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.node.temporary_folder import TemporaryFolder
+from headrace.spark.secret_options import REDACTION, STATEMENT_REDACTION, STATEMENTS
 from headrace.spark.worker_python import (
     PATH_SETTING,
     chosen_python,
@@ -51,6 +52,8 @@ SETTINGS: Final = {
     # Batches to Python are cut by rows only, 10,000 of any size, unless bytes are limited too: it keeps
     # workers small with large records, and 4 MiB take a sixth less CPU than 10 (records of 1 KB).
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+    # Plans, the web page and the event log show options: none of Kafka's secrets.
+    **REDACTION,
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PROGRESS_BAR: Final = "spark.ui.showConsoleProgress"
@@ -119,6 +122,7 @@ def own_session(spark: "SparkSession") -> "SparkSession":
     if is_connected(fresh):  # there a new session has the server's settings, and not those of its maker
         for name, value in SETTINGS.items():
             fresh.conf.set(name, value)
+        _hide_in_statements(fresh)
     return fresh
 
 
@@ -202,9 +206,17 @@ def _connected(
         session: SparkSession = SparkSession.builder.remote(remote).appName(app_name).getOrCreate()
         for name, value in {**SETTINGS, **config}.items():
             _set_at_server(session, name, value)
+        _hide_in_statements(session)
     except PySparkException as error:
         raise SessionError(f"no session at {remote}: {first_line(error)}") from error
     return session
+
+
+def _hide_in_statements(session: "SparkSession") -> None:
+    """A pattern that is there already stays: what it is cannot be seen, as Spark hides patterns too."""
+    known = {row.key for row in session.sql("SET").collect()}
+    if not known & {STATEMENTS, "spark.redaction.string.regex"}:
+        session.conf.set(STATEMENTS, STATEMENT_REDACTION)
 
 
 def _set_at_server(session: "SparkSession", name: str, value: str) -> None:

@@ -9,7 +9,6 @@ A column's metadata goes along where the column goes, into files too: secrets ar
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,10 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import user_options
+from headrace.spark.secret_options import is_secret
 
 _KEPT: Final = "headrace.options"
-# What Spark takes for a secret by default (spark.redaction.regex), and what SASL has in one text.
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key|jaas")
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
@@ -28,7 +26,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     kept = user_options(options)
     if kept is None:
         return schema
-    secrets = sorted(name for name in kept if _SECRET.search(name))
+    secrets = sorted(name for name in kept if is_secret(name))
     if secrets:
         raise OptionError(
             f"option {secrets[0]} cannot be an option of a table: it would be part of its columns, and of "

@@ -23,6 +23,7 @@ import pyarrow as pa
 from headrace.base.ids import TopicPartition
 from headrace.spark.history.held import HeldRange, Holdings
 from headrace.spark.history.snapshot import Bounds, HistoryFile
+from headrace.spark.loads.stores import delta_options, shared_settings
 from headrace.spark.option_values import OptionError
 
 _PREFIX: Final = "headrace.held/"
@@ -73,7 +74,7 @@ class DeltaSnapshot:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            self._table = DeltaTable(location)
+            self._table = DeltaTable(location, storage_options=delta_options(location, shared_settings()))
         except TableNotFoundError as error:
             raise OptionError(f"option history={location}: there is no table of Delta: {error}") from None
         self._location = location.rstrip("/")

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow.fs import FileSystem, LocalFileSystem
 
 from headrace.spark.columns import arrow_schema
 from headrace.spark.history.snapshot import FilePart, HistoryFile
+from headrace.spark.loads.stores import open_store, shared_settings
 from headrace.spark.ranges import OffsetRange, TimeWindow
 from headrace.spark.reading import BATCH_ROWS_MAX
 
@@ -40,10 +40,7 @@ def _groups(count: int, part: FilePart) -> list[int]:
 
 
 def _fragment(location: str) -> Any:
-    if "://" in location:
-        system, path = FileSystem.from_uri(location)
-    else:
-        system, path = LocalFileSystem(), location
+    system, path = open_store(location, shared_settings())
     return ds.ParquetFileFormat().make_fragment(path, system)
 
 

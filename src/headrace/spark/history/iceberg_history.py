@@ -12,7 +12,9 @@ import pyarrow as pa
 from headrace.base.ids import TopicPartition
 from headrace.spark.history.held import HELD_PROPERTY, Holdings, holdings_from_text
 from headrace.spark.history.snapshot import Bounds, HistoryFile
-from headrace.spark.loads.iceberg_table import IDENTIFIER, table_in
+from headrace.spark.loads.errors import StoreError
+from headrace.spark.loads.iceberg_catalog import IDENTIFIER, is_in_catalog, table_in
+from headrace.spark.loads.stores import shared_settings
 from headrace.spark.option_values import OptionError
 
 _BOUNDED: Final = ("partition", "offset", "timestamp")
@@ -22,9 +24,13 @@ class IcebergSnapshot:
     """See `HistorySnapshot`."""
 
     def __init__(self, location: str) -> None:
-        self._table = table_in(location)
+        try:
+            self._table = table_in(location, shared_settings())
+        except StoreError as error:
+            raise OptionError(f"option history={location}: {error}") from error
         if self._table is None:
-            raise OptionError(f"option history={location}: the catalogue there has no table {IDENTIFIER}")
+            name = "such table" if is_in_catalog(location) else f"table {IDENTIFIER}"
+            raise OptionError(f"option history={location}: the catalogue there has no {name}")
         snapshot = self._table.metadata.current_snapshot_id
         self.place = f"snapshot {snapshot} of the Iceberg table {location}"
 

@@ -92,8 +92,11 @@ def open_snapshot(location: str) -> HistorySnapshot:
     """The newest version of the table in a folder; OptionError where there is none."""
     from headrace.spark.history.delta_history import DeltaSnapshot
     from headrace.spark.history.iceberg_history import IcebergSnapshot
+    from headrace.spark.loads.iceberg_catalog import is_in_catalog
 
     plain = location.removeprefix("file://") if location.startswith("file:///") else location
+    if is_in_catalog(plain):
+        return IcebergSnapshot(plain)
     if "://" in plain or (Path(plain) / "_delta_log").is_dir():
         return DeltaSnapshot(plain)
     if (Path(plain) / "catalog.db").is_file():

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.spark.loads.folders import TableFolder
+from headrace.spark.loads.iceberg_catalog import is_in_catalog
 from headrace.spark.loads.staging import stage
-from headrace.spark.loads.tables import LoadBatch, LoadTable, arrow_schema, fitted, open_table, spark_schema
+from headrace.spark.loads.tables import LoadBatch, LoadTable, arrow_schema, fitted, spark_schema, table_at
 from headrace.spark.loads.upserts import STAGED_UPSERTS, last_changes, marked, read_upsert, without_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headrace.spark.history.held import BatchOffsets, Holdings
+    from headrace.spark.loads.compaction import CompactionThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class TableTarget:
     """What becomes of rows whose columns are not the table's: see `schema_changes`."""
     key: tuple[str, ...] = ()
     """Columns by which rows replace those that are there: see `upserts`."""
+    compact: int | None = None
+    """How many small files are joined into large ones beside the batches; None leaves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,30 @@ class BatchWriter:
         self._load_id = load_id
         self._tell = tell
         self._table: tuple[TableFolder, LoadTable] | None = None
+        self._compaction: CompactionThread | None = None
 
     def __call__(self, rows: "DataFrame", number: int) -> None:
         loaded = self.write(rows, number)
         if self._tell is not None:
             self._tell(loaded)
+        if self._target.compact is not None and loaded.is_new:
+            self._joined(self._target.compact).look()
+
+    def close(self) -> None:
+        """No more batches: files that are being joined now are the last."""
+        if self._compaction is not None:
+            self._compaction.close()
+            self._compaction = None
+
+    def _joined(self, least: int) -> "CompactionThread":
+        if self._compaction is None:
+            from headrace.spark.loads.compaction import CompactionThread
+
+            assert self._table is not None, "a batch was written"
+            folder, _ = self._table
+            place = self._target.path if is_in_catalog(self._target.path) else folder.location
+            self._compaction = CompactionThread(self._target.kind, place, folder.settings, least=least)
+        return self._compaction
 
     def write(self, rows: "DataFrame", number: int) -> Loaded:
         folder, table = self._opened(rows)
@@ -133,8 +156,8 @@ class BatchWriter:
 
     def _opened(self, rows: "DataFrame") -> tuple[TableFolder, LoadTable]:
         if self._table is None:
-            folder = TableFolder(rows.sparkSession, self._target.path)
-            self._table = folder, open_table(self._target.kind, folder, self._target.partition_by)
+            target = self._target
+            self._table = table_at(rows.sparkSession, target.kind, target.path, target.partition_by)
         return self._table
 
 

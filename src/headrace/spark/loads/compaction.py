@@ -13,10 +13,11 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from headrace.spark.loads.iceberg_table import table_in, without_retries
+from headrace.spark.loads.iceberg_catalog import table_in
+from headrace.spark.loads.iceberg_table import without_retries
+from headrace.spark.loads.stores import NONE, Settings, delta_options
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +35,19 @@ class Compacted(NamedTuple):
     files_after: int
 
 
-def compact(kind: str, location: str, *, least: int = 2) -> Compacted | None:
+def compact(kind: str, location: str, settings: Settings = NONE, *, least: int = 2) -> Compacted | None:
     """Join small files where there are at least so many; None where there are not, or another commit came."""
-    return _compact_delta(location, least) if kind == "delta" else _compact_iceberg(location, least)
+    found = _compact_delta if kind == "delta" else _compact_iceberg
+    return found(location, settings, least)
 
 
-def _compact_delta(location: str, least: int) -> Compacted | None:
+def _compact_delta(location: str, settings: Settings, least: int) -> Compacted | None:
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(location)
+        table = DeltaTable(location, storage_options=delta_options(location, settings))
     except TableNotFoundError:
         return None
     sizes = pa.table(table.get_add_actions()).column("size_bytes").to_pylist()
@@ -59,10 +61,10 @@ def _compact_delta(location: str, least: int) -> Compacted | None:
     return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
 
 
-def _compact_iceberg(location: str, least: int) -> Compacted | None:
+def _compact_iceberg(location: str, settings: Settings, least: int) -> Compacted | None:
     from pyiceberg.exceptions import CommitFailedException
 
-    found = table_in(location)
+    found = table_in(location, settings)
     if found is None:
         return None
     table = without_retries(found)
@@ -78,7 +80,7 @@ def _compact_iceberg(location: str, least: int) -> Compacted | None:
         _replace(table, [file for group in groups for file in group], joined)
     except CommitFailedException as error:
         for path in joined:
-            Path(path).unlink()
+            table.io.delete(path)
         log.info("%s: files are joined another time, as another commit came first: %s", location, error)
         return None
     return Compacted(sum(map(len, groups)), len(joined))
@@ -98,13 +100,16 @@ def _groups(files: Sequence[Any]) -> list[list[Any]]:
 
 
 def _joined(table: Any, group: Sequence[Any]) -> str:
-    """The path of a new file with the rows of these."""
+    """Where a new file with the rows of these is."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from headrace.spark.loads.schema_changes import plain_schema
 
-    found = [pq.ParquetFile(each.file_path.removeprefix("file://")).read() for each in group]
+    found = []
+    for each in group:
+        with table.io.new_input(each.file_path).open() as file:
+            found.append(pq.ParquetFile(file).read())
     rows = pa.concat_tables(found, promote_options="permissive")
     rows = rows.cast(plain_schema(rows.schema))
     assert rows.num_rows == sum(each.record_count for each in group), (
@@ -112,10 +117,10 @@ def _joined(table: Any, group: Sequence[Any]) -> str:
     )
     if set(_IN_ORDER).issubset(rows.column_names):
         rows = rows.sort_by([(name, "ascending") for name in _IN_ORDER])
-    folder = Path(table.location().removeprefix("file://")) / "data"
-    path = folder / f"joined-{uuid.uuid4().hex}.parquet"
-    pq.write_table(rows, path, row_group_size=_ROWS_PER_GROUP)
-    return str(path)
+    place = f"{table.location().rstrip('/')}/data/joined-{uuid.uuid4().hex}.parquet"
+    with table.io.new_output(place).create() as file:
+        pq.write_table(rows, file, row_group_size=_ROWS_PER_GROUP)
+    return place
 
 
 def _replace(table: Any, old: Sequence[Any], new: Sequence[str]) -> None:
@@ -133,9 +138,10 @@ def _replace(table: Any, old: Sequence[Any], new: Sequence[str]) -> None:
 class CompactionThread:
     """Joins small files beside a load, which says when there are new ones."""
 
-    def __init__(self, kind: str, location: str, *, least: int) -> None:
+    def __init__(self, kind: str, location: str, settings: Settings = NONE, *, least: int) -> None:
         self._kind = kind
         self._location = location
+        self._settings = settings
         self._least = least
         self._news = threading.Condition()
         self._has_news = False
@@ -167,7 +173,7 @@ class CompactionThread:
 
     def _compact(self) -> None:
         try:
-            done = compact(self._kind, self._location, least=self._least)
+            done = compact(self._kind, self._location, self._settings, least=self._least)
         except Exception as error:  # whatever it is, the load goes on: the table is as it was
             log.warning(
                 "%s: small files were not joined, the next batch tries again: %s", self._location, error

@@ -15,6 +15,7 @@ from headrace.spark.history.held import Holdings
 from headrace.spark.loads.folders import TableFolder
 from headrace.spark.loads.schema_changes import FormatRules, not_null_dropped, plain_schema
 from headrace.spark.loads.staging import DataFile
+from headrace.spark.loads.stores import Settings, delta_options
 from headrace.spark.loads.tables import LoadBatch, TableLayout
 from headrace.spark.loads.upserts import TOMBSTONE, Upsert
 
@@ -103,7 +104,8 @@ class DeltaLoadTable:
 
         if not self._folder.exists("_delta_log"):
             return None
-        return DeltaTable(self._folder.location)
+        location = self._folder.location
+        return DeltaTable(location, storage_options=delta_options(location, self._folder.settings))
 
     def _evolved(self, schema: Any) -> Any:
         """The table with at least these columns. They come by commits of their own before the batch's:
@@ -112,8 +114,13 @@ class DeltaLoadTable:
 
         table = self._table()
         if table is None:
+            location = self._folder.location
             return DeltaTable.create(
-                self._folder.location, schema, partition_by=self._partition_by, description=_CREATED_BY
+                location,
+                schema,
+                partition_by=self._partition_by,
+                description=_CREATED_BY,
+                storage_options=delta_options(location, self._folder.settings),
             )
         before = _schema(table)
         for name in not_null_dropped(before, schema):
@@ -126,6 +133,13 @@ class DeltaLoadTable:
 
             table.alter.add_columns(list(Schema.from_arrow(pa.schema(wanted)).fields))
         return self._table()
+
+
+def delta_rows(place: str, settings: Settings) -> Any:
+    """All rows of a table, as one of Arrow."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(place, storage_options=delta_options(place, settings)).to_pyarrow_table()
 
 
 def _has(table: Any, batch: LoadBatch) -> bool:

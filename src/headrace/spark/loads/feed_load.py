@@ -7,15 +7,17 @@ files.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 
 from headrace.spark.abilities import LIMITS_BATCHES, needs_newer
+from headrace.spark.client_options import ClusterOptions
 from headrace.spark.loads.batches import BatchWriter, Loaded, TableTarget
 from headrace.spark.loads.folders import TableFolder
-from headrace.spark.loads.tables import HISTORY_KINDS, LoadError, arrow_schema, open_table
+from headrace.spark.loads.iceberg_catalog import is_in_catalog
+from headrace.spark.loads.tables import HISTORY_KINDS, LoadError, arrow_schema, table_at
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import read_options
 from headrace.spark.pipeline.plan import FORMAT, OBSERVED, OBSERVED_IN, PlannedQuery, spark_reason
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.spark.history.held import BatchOffsets
-    from headrace.spark.loads.compaction import CompactionThread
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,17 @@ class FeedLoad:
     """How often to look for more; without it the load ends where the feed ended when it began."""
     compact: int | None = None
     """How many small files are joined into large ones beside the load; None leaves them."""
-    options: Mapping[str, str] | None = None
+    options: Mapping[str, str] | None = field(default=None, repr=False)
+    clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of clients, as security.protocol."""
 
     @property
     def checkpoint_path(self) -> str:
+        """LoadError for a table whose folder is its catalogue's affair."""
+        if self.checkpoint is None and is_in_catalog(self.path):
+            raise LoadError(
+                f"{self.path} is no folder, to keep the load's progress in: say where, --checkpoint"
+            )
         return self.checkpoint or f"{self.path.rstrip('/')}/{_CHECKPOINT}"
 
 
@@ -92,43 +100,22 @@ def run_load(
         raise LoadError(f"there is no column {missing[0]!r} to partition by: say how it is made, NAME=EXPR")
     rows = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
     offsets = _history_offsets(spark, load, rows)
-    compaction = _compaction(load)
-
-    def told(batch: Loaded) -> None:
-        loaded(batch)
-        if compaction is not None:
-            compaction.look()
-
     planned = PlannedQuery(
         f"load of {load.topic}",
         rows,
         OutputSpec(0, load.kind, load.path),
         load.checkpoint_path,
         BatchWriter(
-            TableTarget(load.kind, load.path, names, load.files, load.schema),
-            tell=told,
+            TableTarget(load.kind, load.path, names, load.files, load.schema, compact=load.compact),
+            tell=loaded,
             offsets=offsets,
         ),
     )
     trigger: dict[str, str | bool] = (
         {"availableNow": True} if load.every is None else {"processingTime": load.every}
     )
-    try:
-        [stop] = run_queries(
-            [planned], trigger, load.brokers, tell=tell, should_stop=should_stop, started=started
-        )
-    finally:
-        if compaction is not None:
-            compaction.close()
+    [stop] = run_queries([planned], trigger, tell=tell, should_stop=should_stop, started=started)
     return stop
-
-
-def _compaction(load: FeedLoad) -> "CompactionThread | None":
-    if load.compact is None:
-        return None
-    from headrace.spark.loads.compaction import CompactionThread
-
-    return CompactionThread(load.kind, load.path.removeprefix("file://"), least=load.compact)
 
 
 def _is_history(load: FeedLoad) -> bool:
@@ -151,12 +138,11 @@ def _history_offsets(
 def _options(load: FeedLoad) -> dict[str, str]:
     """Of the source."""
     options = {
-        "kafka.bootstrap.servers": load.brokers,
         "subscribe": load.topic,
         "startingOffsets": load.start,
         "includeHeaders": "true",
         **({"maxOffsetsPerTrigger": str(load.rows_per_batch)} if LIMITS_BATCHES else {}),
-        **(load.options or {}),
+        **ClusterOptions(load.brokers, load.clients).of_source(load.options or {}),
     }
     if load.start.isdecimal():
         options["startingTimestamp"] = options.pop("startingOffsets")
@@ -169,7 +155,8 @@ def _behind_table(spark: "SparkSession", load: FeedLoad, options: dict[str, str]
 
     if load.start != "earliest" or TableFolder(spark, load.checkpoint_path).exists("offsets"):
         return {}
-    start = start_behind(open_table(load.kind, TableFolder(spark, load.path), ()), options)
+    _, table = table_at(spark, load.kind, load.path, ())
+    start = start_behind(table, options)
     return {} if start is None else {"startingOffsets": start}
 
 

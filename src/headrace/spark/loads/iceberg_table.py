@@ -1,15 +1,16 @@
 """An Iceberg table, through the `pyiceberg` library: no jar.
 
-Iceberg tables are found through a catalogue: here a small SQLite file inside the folder, `catalog.db`, with
-the table `headrace.data`. pyiceberg opens it as `SqlCatalog("headrace", uri="sqlite:///FOLDER/catalog.db")`,
-and what is in the folder can be registered with any other catalogue by its newest metadata file.
+Iceberg tables are found through a catalogue: one that the session names, or a small SQLite file inside a
+local folder (`iceberg_catalog.py`). pyiceberg opens that as `SqlCatalog("headrace",
+uri="sqlite:///FOLDER/catalog.db")`, and what is in the folder can be registered with any other catalogue by
+its newest metadata file.
 
 A batch is one commit: its files are added as they are, and a table property says the last batch of the load.
 The property is in the table's metadata, so that it outlives the snapshots, which expire.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,12 +18,12 @@ import pyarrow as pa
 from headrace.base.ids import TopicPartition
 from headrace.spark.history.held import HELD_PROPERTY, Holdings, holdings_from_text, holdings_text
 from headrace.spark.loads.folders import TableFolder
+from headrace.spark.loads.iceberg_catalog import CatalogTable, local_table
 from headrace.spark.loads.schema_changes import FormatRules, plain_schema
 from headrace.spark.loads.staging import DataFile
 from headrace.spark.loads.tables import LoadBatch, LoadError, TableLayout
 from headrace.spark.loads.upserts import Upsert
 
-IDENTIFIER: Final = "headrace.data"
 _PROPERTY: Final = "headrace.load."
 # Each refusal means that another commit was taken, and only compactions come beside a load.
 _COMMITS_MAX: Final = 5
@@ -42,11 +43,17 @@ class IcebergLoadTable:
     keeps_staged_files = True
     rules = FormatRules("Iceberg", widens, has_small_ints=False)
 
-    def __init__(self, folder: TableFolder, partition_by: Sequence[str]) -> None:
-        if not folder.is_local:
+    def __init__(
+        self, folder: TableFolder, partition_by: Sequence[str], named: CatalogTable | None = None
+    ) -> None:
+        """Without a name in a catalogue the folder has its own."""
+        if named is None and not folder.is_local:
             raise LoadError(
-                f"{folder.uri}: an Iceberg table's folder has its catalogue in it and must be on a local disk"
+                f"{folder.uri}: an Iceberg table's folder has its catalogue in it, on a local disk. "
+                "A table elsewhere is named in a catalogue: write catalog://NAME/NAMESPACE.TABLE, and set "
+                "spark.sql.catalog.NAME.type, .uri and .warehouse"
             )
+        self._named = named
         self._folder = folder
         self._partition_by = list(partition_by)
 
@@ -54,27 +61,28 @@ class IcebergLoadTable:
         return f"data/batch-{batch}-{attempt}"
 
     def has(self, batch: LoadBatch) -> bool:
-        catalog = iceberg_catalog(self._folder)
-        if not catalog.table_exists(IDENTIFIER):
-            return False
-        return _has(catalog.load_table(IDENTIFIER), batch)
+        table = self._found().load()
+        return table is not None and _has(table, batch)
 
     def layout(self, batch: Any) -> TableLayout | None:
-        catalog = iceberg_catalog(self._folder)
-        if not catalog.table_exists(IDENTIFIER):
+        table = self._found().load()
+        if table is None:
             return None
-        table = catalog.load_table(IDENTIFIER)
         return TableLayout(table.schema().as_arrow(), tuple(field.name for field in table.spec().fields))
 
     def holdings(self, partitions: Sequence[TopicPartition]) -> Holdings:
-        catalog = iceberg_catalog(self._folder)
-        if not catalog.table_exists(IDENTIFIER):
+        table = self._found().load()
+        if table is None:
             return Holdings()
-        return holdings_from_text(catalog.load_table(IDENTIFIER).properties.get(HELD_PROPERTY), partitions)
+        return holdings_from_text(table.properties.get(HELD_PROPERTY), partitions)
 
     def add(
         self, batch: LoadBatch, files: Sequence[DataFile], schema: Any, held: Holdings | None = None
     ) -> None:
+        self._committed(batch, schema, lambda table: self._commit(table, batch, files, schema, held))
+
+    def _committed(self, batch: LoadBatch, schema: Any, commit: Callable[[Any], None]) -> None:
+        """One commit, unless the batch is in the table."""
         from pyiceberg.exceptions import CommitFailedException
 
         for left in reversed(range(_COMMITS_MAX)):
@@ -82,7 +90,7 @@ class IcebergLoadTable:
             if _has(table, batch):
                 return
             try:
-                self._commit(table, batch, files, schema, held)
+                commit(table)
             except CommitFailedException:  # a compaction, or another run of this load, came first
                 if not left:
                     raise
@@ -92,7 +100,9 @@ class IcebergLoadTable:
     def _commit(
         self, table: Any, batch: LoadBatch, files: Sequence[DataFile], schema: Any, held: Holdings | None
     ) -> None:
-        paths = [f"{self._folder.location}/{each.path}" for each in files]
+        # Other engines may know the store by another scheme than Hadoop does: the table's is right for all.
+        base = self._folder.location if self._named is None else table.location().rstrip("/")
+        paths = [f"{base}/{each.path}" for each in files]
         properties = {_PROPERTY + batch.load_id: str(batch.number)}
         if held is not None:
             properties[HELD_PROPERTY] = holdings_text(held, table.properties.get(HELD_PROPERTY))
@@ -103,9 +113,11 @@ class IcebergLoadTable:
                 transaction.add_files(paths, snapshot_properties={"headrace.batch": str(batch)})
 
     def merge(self, batch: LoadBatch, upsert: Upsert) -> None:
+        self._committed(batch, upsert.schema, lambda table: self._merge(table, batch, upsert))
+
+    def _merge(self, table: Any, batch: LoadBatch, upsert: Upsert) -> None:
         from pyiceberg.table.upsert_util import create_match_filter
 
-        table = without_retries(self._opened(upsert.schema))
         named = {"headrace.batch": str(batch)}
         with table.transaction() as transaction:
             self._evolve(table, transaction, upsert.schema)
@@ -125,16 +137,18 @@ class IcebergLoadTable:
                 update.union_by_name(schema)
 
     def _opened(self, schema: Any) -> Any:
-        catalog = iceberg_catalog(self._folder)
-        if catalog.table_exists(IDENTIFIER):
-            return catalog.load_table(IDENTIFIER)
-        catalog.create_namespace_if_not_exists(IDENTIFIER.partition(".")[0])
-        place = f"file://{self._folder.location}"
-        created = catalog.create_table_transaction(IDENTIFIER, schema, place)
-        with created as creation, creation.update_spec() as update:
-            for name in self._partition_by:
-                update.add_identity(name)
-        return catalog.load_table(IDENTIFIER)
+        found = self._found()
+        table = found.load()
+        if table is not None:
+            return table
+        place = found.location() if self._named is not None else f"file://{self._folder.location}"
+        return found.create(schema, place, self._partition_by)
+
+    def _found(self) -> CatalogTable:
+        if self._named is not None:
+            return self._named
+        self._folder.make("")
+        return local_table(self._folder.location)
 
 
 def _has(table: Any, batch: LoadBatch) -> bool:
@@ -147,34 +161,3 @@ def without_retries(table: Any) -> Any:
     often it takes from the table that it has in memory, which no commit writes."""
     table.metadata.properties["commit.retry.num-retries"] = "0"
     return table
-
-
-def iceberg_catalog(folder: TableFolder) -> Any:
-    """The catalogue inside the folder; made where there is none."""
-    folder.make("")
-    return catalog_in(folder.location)
-
-
-def catalog_in(place: str, **more: str) -> Any:
-    """The catalogue in a local folder that is there."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    return SqlCatalog("headrace", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}", **more)
-
-
-def table_in(place: str) -> Any:
-    """The table in a local folder, for whoever does not make one; None where there is none yet.
-
-    Who only reads must not make the catalogue's own tables: a load that makes them at the same time fails.
-    """
-    from pyiceberg.exceptions import NoSuchTableError
-    from sqlalchemy.exc import OperationalError
-
-    try:
-        return catalog_in(place, init_catalog_tables="false").load_table(IDENTIFIER)
-    except NoSuchTableError:
-        return None
-    except OperationalError as error:
-        if "no such table" in str(error):
-            return None
-        raise

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from headrace.spark.loads.errors import LoadError as LoadError
 from headrace.spark.loads.folders import TableFolder
 from headrace.spark.loads.staging import DataFile
+from headrace.spark.loads.stores import session_settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from headrace.base.ids import TopicPartition
@@ -17,10 +20,8 @@ if TYPE_CHECKING:
 KINDS: Final = ("parquet", "delta", "iceberg")
 HISTORY_KINDS: Final = ("delta", "iceberg")
 """Whose commits can say which offsets a table holds."""
-
-
-class LoadError(ValueError):
-    """A table that cannot be loaded into as it was asked for. The text is for a person."""
+SMALL_FILES: Final = 64
+"""How many of them are joined into large ones where nothing else is said and a run does not end."""
 
 
 class LoadBatch(NamedTuple):
@@ -111,6 +112,24 @@ def fitted(table: LoadTable, place: str, batch: Any, partition_by: Sequence[str]
             hint += "; with `schema: evolve` the table would take them"
         raise LoadError(f"{name} does not take these rows (schema: {mode}): {told(refused)}. To do: {hint}")
     return comparison.schema
+
+
+def table_at(
+    spark: "SparkSession", kind: str, place: str, partition_by: Sequence[str]
+) -> tuple[TableFolder, LoadTable]:
+    """The table in a folder, or of Iceberg by its name in a catalogue; it need not exist yet."""
+    from headrace.spark.loads.iceberg_catalog import is_in_catalog, named_table
+
+    if not is_in_catalog(place):
+        folder = TableFolder(spark, place)
+        return folder, open_table(kind, folder, partition_by)
+    if kind != "iceberg":
+        raise LoadError(f"{place}: only tables of Iceberg are in a catalogue, not of {kind}")
+    from headrace.spark.loads.iceberg_table import IcebergLoadTable
+
+    table = named_table(place, session_settings(spark))
+    folder = TableFolder(spark, table.location())
+    return folder, IcebergLoadTable(folder, partition_by, table)
 
 
 def open_table(kind: str, folder: TableFolder, partition_by: Sequence[str]) -> LoadTable:

@@ -14,7 +14,7 @@ values only. All are counted, as is what cannot be parsed.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,8 +22,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
+from headrace.spark import register
 from headrace.spark.checked_ranges import BLOCK_OFFSETS, BLOCKS_MAX
+from headrace.spark.client_options import ClusterOptions
 from headrace.spark.loads.batches import BatchWriter, TableTarget
+from headrace.spark.loads.delta_table import delta_rows
+from headrace.spark.loads.stores import session_settings
+from headrace.spark.loads.tables import HISTORY_KINDS, SMALL_FILES
 from headrace.spark.loads.upserts import TOMBSTONE
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import read_options, write_options
@@ -75,6 +80,7 @@ _SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     )
 }
+_FEED_KINDS: Final = ("feed", "feeds")
 _SINK_COLUMNS: Final = ("key", "value", "headers", "partition", "topic")
 
 
@@ -94,8 +100,9 @@ class PlannedQuery:
     """It reads what the main queries have told of."""
     pipeline: str = ""
     trigger: Mapping[str, str | bool] | None = None
-    """That of its own file, and its brokers, where several files run together."""
-    brokers: str | None = None
+    """That of its own file, where several files run together."""
+    sink: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The sink's options, where the output is a feed."""
 
 
 def plan(
@@ -130,12 +137,14 @@ class Planner:
         self._is_trial = is_trial
         self._records = records or self._stream
         self._spec = spec
-        self._brokers = brokers
+        self._cluster = ClusterOptions(brokers, spec.clients)
         self._parsed: dict[str, DataFrame] = {}
         self._checked: dict[str, CheckedInput] = {}
         for name, value in {**_SETTINGS, **spec.session}.items():
             if spark.conf.get(name, None) != value:  # what is static was set when Spark was started
                 self._blamed(1, partial(spark.conf.set, name, value))
+        if any("history" in each.options for each in spec.inputs):
+            register(spark)  # again: what opens the table is to know what the file has set
         self._carrying = self._carried()
         self._registry: Registry | None = None
         self._payloads: dict[PayloadSpec, Payload] = {}
@@ -175,7 +184,7 @@ class Planner:
             f"{self._spec.checkpoint}/{place}",
             pipeline=self._spec.name,
             trigger=self._spec.trigger,
-            brokers=self._brokers,
+            sink=self._sink_options(output) if output.kind in _FEED_KINDS else {},
             **more,
         )
 
@@ -190,8 +199,15 @@ class Planner:
                 output.files,
                 output.schema,
                 output.key_columns,
+                self._compact(output),
             )
         )
+
+    def _compact(self, output: OutputSpec) -> int | None:
+        if output.compact is not None:
+            return output.compact or None
+        is_endless = "availableNow" not in self._spec.trigger
+        return SMALL_FILES if is_endless and output.kind in HISTORY_KINDS and not output.key_columns else None
 
     def dead(self) -> list[PlannedQuery]:
         from pyspark.sql import functions as F  # noqa: N812
@@ -206,7 +222,8 @@ class Planner:
                 both = self._both(each, {**self._source_options(each), "checkedFile": file})
             bad = both.where("error IS NOT NULL")
             rows = dead_letters(bad, columns=bad.select("record.*").columns)
-            output = OutputSpec(each.line, "feed", each.dead_letters)
+            login = self._cluster.beside_source(each.options)
+            output = OutputSpec(each.line, "feed", each.dead_letters, options=login)
             counted = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
             is_after = each.name in self._checked
             found.append(
@@ -240,7 +257,7 @@ class Planner:
         options = self._source_options(given)
         read_options(options, streaming=True)
         if given.payload is None:
-            return self._records(given, options, self)
+            return _counted(given, self._records(given, options, self))
         both = self._both(given, options)
         self._parsed[given.name] = both
         if given.dead_letters is not None and not is_connected(self._spark):
@@ -254,10 +271,9 @@ class Planner:
 
     def _source_options(self, given: InputSpec) -> dict[str, str]:
         options = {
-            "kafka.bootstrap.servers": self._brokers,
             "startingOffsets": given.start,
             **({"subscribe": given.topics} if given.pattern is None else {"subscribePattern": given.pattern}),
-            **given.options,
+            **self._cluster.of_source(given.options),
         }
         if given.start.isdecimal():
             options["startingTimestamp"] = options.pop("startingOffsets")
@@ -350,13 +366,11 @@ class Planner:
         if not is_wanted or not is_one or self._spec.is_python or self._names_tombstones:
             return None
         views = frozenset(each.name for each in self._spec.inputs if each.payload is not None)
-        return carrying(self._spec.header.text, views)
+        return carrying(self._spec.text, views)
 
     def _files(self, given: InputSpec) -> "DataFrame":
         if given.files_kind == "delta":
-            from deltalake import DeltaTable
-
-            return self._spark.createDataFrame(DeltaTable(given.path).to_pyarrow_table())
+            return self._spark.createDataFrame(delta_rows(given.path, session_settings(self._spark)))
         assert given.files_kind is not None, "only files have a kind"
         return self._spark.read.format(given.files_kind).options(**given.options).load(given.path)
 
@@ -451,7 +465,7 @@ class Planner:
     # The output
 
     def _outgoing(self, output: OutputSpec, rows: "DataFrame") -> "DataFrame":
-        if output.kind not in ("feed", "feeds"):
+        if output.kind not in _FEED_KINDS:
             for names, purpose in ((output.partition_by, "to partition by"), (output.key_columns, "as key")):
                 missing = [name for name in names if name not in rows.columns]
                 if missing:
@@ -460,8 +474,12 @@ class Planner:
         rows = _as_records(rows, output, partial(self._output_payload, output))
         topic = output.place if output.kind == "feed" else None
         check_columns(rows.schema, topic)
-        write_options(sink_options(output, self._brokers))
+        write_options(self._sink_options(output))
         return rows
+
+    def _sink_options(self, output: OutputSpec) -> dict[str, str]:
+        topic = {"topic": output.place} if output.kind == "feed" else {}
+        return {**topic, **self._cluster.of_sink(output.options)}
 
     def _output_payload(self, output: OutputSpec, columns: StructType) -> Payload:
         if output.payload is None:
@@ -486,10 +504,13 @@ class Planner:
             raise self._error(line, str(error)) from error
 
 
-def sink_options(output: OutputSpec, brokers: str) -> Mapping[str, str]:
-    """What the sink is to be told."""
-    topic = {"topic": output.place} if output.kind == "feed" else {}
-    return {"kafka.bootstrap.servers": brokers, **topic, **output.options}
+def _counted(given: InputSpec, records: "DataFrame") -> "DataFrame":
+    """The records of a feed without a payload; its tombstones are rows as any other, and counted."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if "value" not in records.columns:
+        return records
+    return records.observe(OBSERVED_IN + given.name, F.count_if(F.col("value").isNull()).alias("tombstones"))
 
 
 def _as_records(

@@ -4,9 +4,9 @@
 
 Every input begins at one time and ends at another, whatever the file says. The checkpoint is named by both,
 beside the file's own, which is not touched: the same replay started again goes on where it was, and does
-nothing once it is done, so each of its rows is written once. Into the same output the rows come again, which
-an upsert takes and a feed's readers have to expect; a shadow takes them aside, and no dead letters are
-written then.
+nothing once it is done, so each of its rows is written once (but for `mode: update` through Spark Connect,
+where a batch that Spark repeats is written again). Into the same output the rows come again, which an upsert
+takes and a feed's readers have to expect; a shadow takes them aside, and no dead letters are written then.
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from headrace.spark.cluster_check import missing_on_worker
 from headrace.spark.pipeline.errors import PipelineError
-from headrace.spark.pipeline.plan import FORMAT, PlannedQuery, plan, sink_options, spark_reason
+from headrace.spark.pipeline.plan import FORMAT, PlannedQuery, plan, spark_reason
 from headrace.spark.pipeline.reports import BatchReport, batch_report, input_counts
 from headrace.spark.pipeline.spec import TABLE_KINDS, PipelineSpec
 from headrace.spark.session import is_connected
@@ -137,7 +137,7 @@ def run_all(
                 raise PipelineError(spec.header.path, output.line, NO_TABLES)
         planned += plan(spark, spec, brokers)
     try:
-        return run_queries(planned, {}, brokers, tell=tell, should_stop=should_stop, started=started)
+        return run_queries(planned, {}, tell=tell, should_stop=should_stop, started=started)
     except PySparkException as error:  # what Spark only checks when a query starts
         header = specs[0].header
         line = header.body_line if len(specs) == 1 else None
@@ -147,7 +147,6 @@ def run_all(
 def run_queries(
     planned: Sequence[PlannedQuery],
     trigger: Mapping[str, str | bool],
-    brokers: str,
     *,
     tell: Callable[[BatchReport], None],
     should_stop: Callable[[], bool],
@@ -163,7 +162,7 @@ def run_queries(
     try:
         for each in planned:
             if each not in later:
-                query = _start(each, trigger, brokers)
+                query = _start(each, trigger)
                 running.append(_Running(each, query))
         started([each.name for each in planned])
         while later or any(each.query.isActive for each in running):
@@ -173,12 +172,15 @@ def run_queries(
                 _stop_all(running, tell)
                 break
             ready = [each for each in later if each.pipeline not in active]
-            running += [_Running(each, _start(each, trigger, brokers)) for each in ready]
+            running += [_Running(each, _start(each, trigger)) for each in ready]
             later = [each for each in later if each not in ready]
             time.sleep(_LOOK_S)
     finally:
         for each_running in running:
             each_running.query.stop()
+        for each in planned:
+            if each.table is not None:
+                each.table.close()
     _tell_all(running, tell)
     return [each.stopped() for each in running]
 
@@ -188,10 +190,9 @@ def _is_bounded(planned: PlannedQuery, trigger: Mapping[str, str | bool]) -> boo
     return bool(own.get("availableNow"))
 
 
-def _start(planned: PlannedQuery, trigger: Mapping[str, str | bool], brokers: str) -> "StreamingQuery":
+def _start(planned: PlannedQuery, trigger: Mapping[str, str | bool]) -> "StreamingQuery":
     output = planned.output
     trigger = trigger if planned.trigger is None else planned.trigger
-    brokers = planned.brokers or brokers
     writer: Any = planned.rows.writeStream.outputMode(
         "update" if output.mode == "upsert" else output.mode
     ).queryName(planned.name)
@@ -201,13 +202,21 @@ def _start(planned: PlannedQuery, trigger: Mapping[str, str | bool], brokers: st
     if planned.table is not None:
         writer = writer.foreachBatch(planned.table)
     elif output.kind in ("feed", "feeds") and output.mode == "update":
-        writer = writer.foreachBatch(FeedWriter(sink_options(output, brokers)))
+        writer = writer.foreachBatch(FeedWriter(_of_updates(planned)))
     elif output.kind == "console":
         writer = writer.format("console").option("truncate", "false")
     else:
-        writer = writer.format(FORMAT).options(**sink_options(output, brokers))
+        writer = writer.format(FORMAT).options(**planned.sink)
     query: StreamingQuery = writer.start()
     return query
+
+
+def _of_updates(planned: PlannedQuery) -> Mapping[str, str]:
+    """A batch is a batch write then, whose tasks know query and batch by Spark's own properties. So it is
+    decided once, as a stream's is; not so through Spark Connect, which writes in a session of its own.
+    """
+    is_known = not is_connected(planned.rows.sparkSession)
+    return {**({"delivery": "exactly_once"} if is_known else {}), **planned.sink}
 
 
 def _stop_all(running: Sequence[_Running], tell: Callable[[BatchReport], None]) -> None:

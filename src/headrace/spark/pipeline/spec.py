@@ -81,7 +81,7 @@ class InputSpec:
     """Milliseconds: records from then on are not read. None is no end."""
     dead_letters: str | None = None
     expects: tuple[ExpectSpec, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,11 @@ class OutputSpec:
     files: int | None = None
     schema: str = "evolve"
     """What becomes of rows whose columns are not the table's."""
+    compact: int | None = None
+    """How many small files of a table are joined; 0 never does, None where the run does not end."""
     tombstones: str = TOMBSTONES[0]
     """Of a feed whose query does not name them."""
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     name: str = ""
     """Of one of several outputs."""
     source: str = ""
@@ -130,6 +132,8 @@ class PipelineSpec:
     registry: RegistrySpec | None = None
     schedule: Schedule | None = None
     alerts: tuple[AlertSpec, ...] = ()
+    clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of clients that the command was given, as security.protocol: no part of the file."""
 
     @property
     def output(self) -> OutputSpec:
@@ -140,6 +144,12 @@ class PipelineSpec:
     def body(self) -> str:
         """What follows the head."""
         return "\n".join(self.header.text.splitlines()[self.header.body_line - 1 :])
+
+    @property
+    def text(self) -> str:
+        """The same behind blank lines, so that its lines are the file's: what Spark is told, it shows, and
+        the head may hold secrets."""
+        return "\n" * (self.header.body_line - 1) + self.body
 
     @property
     def is_python(self) -> bool:

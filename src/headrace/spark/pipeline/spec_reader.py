@@ -32,7 +32,7 @@ _PAYLOADS: Final = ("json", "avro", "protobuf")
 _IN_FEED: Final = (*_PAYLOADS, "watermark", "start", "end", "dead letters", "option")
 _IN_FILES: Final = ("option",)
 _OUT_FEED: Final = (*_PAYLOADS, "key", "mode", "tombstones", "option", "from")
-_OUT_TABLE: Final = ("partition by", "mode", "files", "schema", "key", "from")
+_OUT_TABLE: Final = ("partition by", "mode", "files", "schema", "key", "compact", "from")
 _OUT_CONSOLE: Final = ("mode", "from")
 _EXPECT: Final = "expect"
 _REGISTRY: Final = ("user", "password")
@@ -275,6 +275,7 @@ class _Reader:
                 partition_by=names_of(columns),
                 files=self._number(own["files"]) if "files" in own else None,
                 schema=self._one_of(own, "schema", SCHEMA_MODES),
+                compact=self._compact(own["compact"], kind, mode) if "compact" in own else None,
             )
         raise self._header.error(
             entry.line,
@@ -293,6 +294,13 @@ class _Reader:
             )
         if mode != "upsert" and "key" in own:
             raise self._header.error(own["key"].line, f"a table's key is for `mode: upsert`, not for {mode}")
+
+    def _compact(self, entry: HeaderEntry, kind: str, mode: str) -> int:
+        if kind == "parquet" or mode == "upsert":
+            raise self._header.error(
+                entry.line, "small files are joined where rows are only added to a Delta or Iceberg table"
+            )
+        return 0 if entry.value == "0" else self._number(entry)
 
     def _payload(self, own: Mapping[str, HeaderEntry]) -> PayloadSpec | None:
         said = [own[kind] for kind in _PAYLOADS if kind in own]

@@ -31,7 +31,9 @@ class FeedWriter:
             FeedWriter({"kafka.bootstrap.servers": …, "topic": …})
         )
 
-    Every micro-batch is a batch write with the sink's options; rows that changed come again.
+    Every micro-batch is a batch write with the sink's options; rows that changed come again. With the option
+    `delivery=exactly_once` a batch that Spark repeats is not written again, since its tasks know query and
+    batch as those of a stream do; not so through Spark Connect, which writes in a session of its own.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
