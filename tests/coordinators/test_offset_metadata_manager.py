@@ -1,12 +1,22 @@
-"""Commits over connections that their members have given up; the handler's test shows them made."""
+"""Commits over connections that their members have given up, which the handler's test shows made; and what
+is refused because of its size.
+"""
 
+import pytest
+
+from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.coordinators.group.offset_metadata_manager import (
     FORMER_MAX,
     CommitOrder,
     CommittedOffset,
     OffsetToCommit,
+    check_batch_size,
+    offset_record,
 )
+from headrace.records.batch import Record, build_batch
+from headrace.wire.record_frames import encode_key, encode_value
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COMMITTED = {T0: CommittedOffset(10, 0, "", 0)}
@@ -43,3 +53,17 @@ def test_former_members_are_forgotten_and_present_ones_are_not() -> None:
         order.note("g", f"m{number}", 2.0, {"m"})
     assert is_overtaken(order, 9)
     assert not is_overtaken(order, 9, member_id="former")
+
+
+@pytest.mark.parametrize("metadata", ["", "a note"])
+def test_a_batch_that_is_refused_for_its_size_would_have_been_larger(metadata: str) -> None:
+    """The estimate never refuses what fits: it counts less than there is."""
+    commit = OffsetToCommit(TopicPartition("t", 0), TopicId(bytes(16)), 0, metadata=metadata)
+    record = offset_record("g", commit, now_ms=0)
+    value = encode_value(record.value, record.version)
+    rows = [Record(0, 0, encode_key(record.key), value, ())] * 1_000
+    size = len(build_batch(rows))
+    check_batch_size("g", [(None, commit)] * 1_000, size)
+    with pytest.raises(ApiError) as refused:
+        check_batch_size("g", [(None, commit)] * 1_000, size // 2)
+    assert refused.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE

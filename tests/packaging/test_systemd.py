@@ -55,6 +55,12 @@ def test_it_is_locked(unit: str) -> None:
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
+@pytest.mark.parametrize("unit", SERVICES)
+def test_no_memory_is_left_on_a_disk(unit: str) -> None:
+    """A dump would have passwords and keys."""
+    assert setting(unit, "LimitCORE") == "0"
+
+
 def test_units_of_one_node_and_of_several_are_locked_alike() -> None:
     """They differ in what they start, not in what that may do."""
     locks = [

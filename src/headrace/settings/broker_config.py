@@ -63,6 +63,8 @@ class BrokerConfig(TypedValues):
         self.static: dict[str, str] = _with_both_ids(properties)
         self.looked_up: frozenset[str] = frozenset()
         """Settings of the file whose values came from config providers: they are in no log line."""
+        self.secret_files: tuple[str, ...] = ()
+        """The file itself, where it has secrets, and those of config providers that have."""
         self.dynamic_broker: dict[str, str] = {}
         self.dynamic_default: dict[str, str] = {}
         self._static_values = self._parse_file()

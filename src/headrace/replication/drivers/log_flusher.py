@@ -13,6 +13,7 @@ from headrace.base.clock import Clock
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicPartition
 from headrace.log.unified_log import Flush, UnifiedLog
+from headrace.telemetry.metrics.histogram import MILLISECONDS, Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class LogFlusher:
         self._clock = clock
         self._on_durable = on_durable
         self._under_way: dict[UnifiedLog, bool] = {}
+        self.flush_ms = Histogram(MILLISECONDS)
         self._idle: asyncio.Future[None] | None = None
 
     async def wait_idle(self) -> None:
@@ -57,11 +59,12 @@ class LogFlusher:
             return
         self._under_way[log] = False
         syncing = self._loop.run_in_executor(None, flush.sync)
-        syncing.add_done_callback(partial(self._end, log, flush))
+        syncing.add_done_callback(partial(self._end, log, flush, self._loop.time()))
 
-    def _end(self, log: UnifiedLog, flush: Flush, syncing: "asyncio.Future[None]") -> None:
+    def _end(self, log: UnifiedLog, flush: Flush, began_s: float, syncing: "asyncio.Future[None]") -> None:
         again = self._under_way.pop(log)
         error = None if syncing.cancelled() else syncing.exception()
+        self.flush_ms.observe((self._loop.time() - began_s) * 1000)
         if error is None:
             log.finish_flush(flush, now_ms=self._clock.now_ms())
         elif not isinstance(error, OSError):
