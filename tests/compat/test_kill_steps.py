@@ -191,7 +191,9 @@ class Store:
 
     def objects(self) -> set[str]:
         """Also what a put that was not finished left."""
-        return {str(path.relative_to(self._root)) for path in self._root.rglob("*") if path.is_file()}
+        while True:
+            with suppress(FileNotFoundError):  # the broker removes folders while they are walked through
+                return {str(path.relative_to(self._root)) for path in self._root.rglob("*") if path.is_file()}
 
     def sizes(self) -> list[int]:
         """Of the segments, by offset."""

@@ -62,6 +62,9 @@ def fill(cluster: Cluster, payment: bytes) -> None:
         producer.send("payments", payment)
 
 
+FILES = (".sql", ".py", ".svg", ".properties")
+
+
 @pytest.mark.timeout(600)  # as a whole some fifteen queries on Spark
 @pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_blocks_run(shared: "SparkSession", tmp_path: Path, is_whole: bool) -> None:
@@ -76,6 +79,7 @@ def test_blocks_run(shared: "SparkSession", tmp_path: Path, is_whole: bool) -> N
         kinds = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP"
         written: list[str] = []
         said = ""
+        (tmp_path / "client.properties").write_text("client.id=docs\n")
         for kind, file, text in BLOCK.findall((ROOT / "docs/pipelines.md").read_text()):
             text = text.replace("http://127.0.0.1:8081", registry.url).replace("/data/", f"{tmp_path}/")
             if file:
@@ -93,7 +97,7 @@ def test_blocks_run(shared: "SparkSession", tmp_path: Path, is_whole: bool) -> N
                 for line in text.splitlines():
                     # Spark's JVM is in another folder than a person's would be.
                     words = [
-                        str(tmp_path / word) if word.endswith((".sql", ".py", ".svg")) else word
+                        str(tmp_path / word) if word.endswith(FILES) else word
                         for word in shlex.split(line, comments=True)[1:]
                     ]
                     if not is_whole:
