@@ -52,7 +52,7 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
 
 
 def test_settings_without_effect_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    @simulated(settings={"num.network.threads": "9", "background.threads": "11"})
+    @simulated(num_network_threads="9", background_threads="11")
     async def life(world: NodeWorld) -> None:
         pass
 

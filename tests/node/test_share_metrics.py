@@ -36,7 +36,7 @@ async def test_what_members_of_a_share_group_do(world: NodeWorld) -> None:
     reply = await member.acknowledge({topic: [(0, 1, [ACCEPT]), (2, 2, [REJECT])]})
     assert reply.responses[0].partitions[0].error_code == 0
     reply = await member.acknowledge({topic: [(3, 3, [ACCEPT])]})
-    assert reply.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    assert reply.responses[0].partitions[0].error_code == ErrorCode.INVALID_RECORD_STATE
     found = await scrape(world)
     answers = found[f"{SHARE}groupmetrics_recordacknowledgements_total"]
     assert {dict(each)["ack_type"]: count for each, count in answers.items() if count} == {

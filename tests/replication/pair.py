@@ -124,10 +124,10 @@ class Pair:
         return response
 
     def take(self, asked: PendingFetch, response: Any) -> None:
-        for _ in self.begin(asked, response) or ():
+        for _ in self.take_in_slices(asked, response) or ():
             pass
 
-    def begin(self, asked: PendingFetch, response: Any) -> Slices | None:
+    def take_in_slices(self, asked: PendingFetch, response: Any) -> Slices | None:
         """Slices where it takes long."""
         return self.fetcher.take(asked, response, self.now_ms, 1_700_000_000_000)
 

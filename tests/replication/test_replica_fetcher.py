@@ -304,7 +304,7 @@ def large_pair() -> tuple[Pair, Any, Any]:
     append_large(pair.leader.partition)
     asked = pair.ask()
     assert asked is not None
-    return pair, asked, pair.begin(asked, pair.serve(asked.request))
+    return pair, asked, pair.take_in_slices(asked, pair.serve(asked.request))
 
 
 def test_a_large_batch_is_taken_in_slices() -> None:

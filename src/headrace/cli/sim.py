@@ -61,7 +61,7 @@ class FaultNames(click.ParamType[tuple[Trouble, ...]]):
         "headrace sim --seeds 5000..5999 --scenario quorum --scenario replication",
         "headrace sim --seeds 200 --scenario compaction --faults power-cut,crash-within",
         "headrace sim --seeds 200 --scenario node --scenario log --scenario echo",
-        "headrace sim --seeds 100 --scenario tiers --scenario attackers",
+        "headrace sim --seeds 100 --scenario tiers --scenario attackers --scenario share",
         "headrace sim --seeds 100 --faults kill,pause,partition",
         "headrace sim --seed 17 --trace",
     )
