@@ -1,7 +1,6 @@
 """What a worker keeps between tasks ends; what it has loaded is left alone by its garbage collector."""
 
 import gc
-import os
 import subprocess
 import sys
 import types
@@ -126,15 +125,25 @@ def test_a_last_use_ends_all_of_its_key() -> None:
 
 
 def test_a_fork_opens_its_own_and_leaves_its_parents_alone() -> None:
-    clients = Clients()
-    client = clients.task("a")
-    child = os.fork()
-    if child == 0:
-        is_right = clients.task("a") is not client
-        clients.pool.close()
-        os._exit(0 if is_right and not client.closed else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert clients.task("a") is client
+    """In a process of its own: a fork of one with threads and many libraries may stand still for ever."""
+    program = """
+import os
+from headrace.spark.worker import WorkerClients
+closed = []
+pool = WorkerClients(closed.append)
+def used():
+    with pool.lent("a", object) as client:
+        return client
+client = used()
+child = os.fork()
+if child == 0:
+    is_right = used() is not client
+    pool.close()
+    os._exit(0 if is_right and client not in closed else 1)
+print(os.waitpid(child, 0)[1], used() is client, closed)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 True []\n"
 
 
 def test_what_is_kept_is_closed_when_the_process_exits() -> None:
