@@ -9,6 +9,7 @@ from headrace.wire.schemas.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from headrace.wire.schemas.share_group_describe import ShareGroupDescribeRequest
 from tests.server.node_world import Client, NodeWorld, simulated
 from tests.server.share_members import ShareMember, acquired, produce
 from tests.server.test_describe_share_group_offsets import describe
@@ -47,6 +48,33 @@ async def test_a_group_can_be_placed_before_it_has_members(world: NodeWorld) -> 
     assert await alter(member.client, "t", 0, 1) == 0
     await member.join("t")
     assert acquired(await member.fetch()) == [(1, 2, 1)]
+
+
+@simulated()
+async def test_what_changes_nothing_is_not_written(world: NodeWorld) -> None:
+    """Nor does it make a group, or its epoch grow."""
+    await world.create_topic("t")
+    member = await ShareMember.connect(world)
+
+    async def epoch() -> int | None:
+        group = (await member.client.ask(ShareGroupDescribeRequest(["g"]), 1)).groups[0]
+        return None if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND else group.group_epoch
+
+    for topics in ([], [AlterShareGroupOffsetsRequestTopic("t", [])]):
+        assert (await member.client.ask(AlterShareGroupOffsetsRequest("g", topics), 0)).error_code == 0
+    assert await alter(member.client, "t", 7, 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await epoch() is None
+    assert await alter(member.client, "t", 0, 1) == 0
+    before = await epoch()
+    assert await alter(member.client, "none", 0, 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await epoch() == before
+
+
+@simulated()
+async def test_no_group_is_no_group_wherever_it_would_be(world: NodeWorld) -> None:
+    client = await world.connect()
+    assert await alter(client, "t", 0, 0, group="") == ErrorCode.INVALID_GROUP_ID
+    assert await alter(client, "t", 0, 0) == ErrorCode.NOT_COORDINATOR
 
 
 @simulated()

@@ -160,3 +160,15 @@ async def test_the_group_is_as_before_after_a_restart(world: NodeWorld) -> None:
     again.epoch, again.assigned = member.epoch, member.assigned
     reply = await again.heartbeat()
     assert (reply.error_code, reply.member_epoch, reply.assignment) == (0, member.epoch, None)
+
+
+@simulated()
+async def test_a_request_that_makes_no_sense_is_told_so_wherever_its_group_would_be(world: NodeWorld) -> None:
+    client = await world.connect()
+    for group_id, member_id, code in (
+        ("", "m1", ErrorCode.INVALID_REQUEST),
+        ("g", "", ErrorCode.INVALID_REQUEST),
+        ("g", "m1", ErrorCode.NOT_COORDINATOR),
+    ):
+        request = ShareGroupHeartbeatRequest(group_id, member_id, 0, subscribed_topic_names=["t"])
+        assert (await client.ask(request, 1)).error_code == code

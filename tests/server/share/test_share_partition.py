@@ -25,8 +25,10 @@ def new_partition(start: int = 0, batches: tuple[StateBatch, ...] = ()) -> Share
     return SharePartition(KEY, leader_epoch=1, state_epoch=1, start_offset=start, batches=batches)
 
 
-def limits(records: int = 100, *, strict: bool = False, until: int = 1000, batch: int = 100) -> Limits:
-    return Limits(records, batch, strict, until, 1000)
+def limits(
+    records: int = 100, *, strict: bool = False, until: int = 1000, batch: int = 100, limit: int = 5
+) -> Limits:
+    return Limits(records, batch, strict, until, 1000, limit)
 
 
 def answer(
@@ -40,6 +42,11 @@ def answer(
 
 def shown(partition: SharePartition) -> list[tuple[int, int, str, int]]:
     return [(each.first, each.last, each.state.name, each.delivery_count) for each in partition]
+
+
+def states_of(partition: SharePartition) -> list[str]:
+    """Of each offset in the window."""
+    return [state for first, last, state, _ in shown(partition) for _ in range(first, last + 1)]
 
 
 LOG = [LogBatch(0, 4), LogBatch(5, 9), LogBatch(10, 10)]
@@ -68,7 +75,7 @@ def test_a_limit_is_kept_exactly_where_that_is_asked_for() -> None:
 
 def test_only_so_many_records_are_in_flight() -> None:
     partition = new_partition()
-    few = Limits(100, 100, False, 1000, locks_max=6)
+    few = limits()._replace(locks_max=6)
     assert partition.acquire("a", LOG, few) == [(0, 9, 1)]
     assert not partition.may_acquire(6)
     answer(partition, "a", (0, 7, [ACCEPT]))
@@ -82,6 +89,103 @@ def test_what_the_log_does_not_have_is_given_up() -> None:
     assert partition.acquire("a", log, limits()) == [(3, 4, 1), (9, 12, 1)]
     assert partition.start_offset == 3
     assert partition.next_fetch_offset() == 13
+
+
+def test_what_comes_back_often_is_handed_out_in_ever_smaller_pieces() -> None:
+    """As Kafka does: `suspects` in tests/compat/alike has its answers."""
+    partition = new_partition()
+    given = []
+    for _ in range(8):
+        acquired = partition.acquire("a", [LogBatch(0, 5)], limits(6, strict=True))
+        given.append(acquired)
+        answer(partition, "a", *((first, last, [RELEASE]) for first, last, _ in acquired))
+    whole = [[(0, 5, count)] for count in (1, 2, 3)]
+    assert given == [*whole, [(0, 2, 4)], [(0, 0, 5)], [(1, 1, 5)], [(2, 2, 5)], [(3, 5, 4)]]
+
+
+@pytest.mark.parametrize("limit", [3, 4, 5, 10])
+@pytest.mark.parametrize("strict", [False, True])
+def test_one_bad_record_costs_no_other_its_life(limit: int, strict: bool) -> None:
+    """Whoever gets it fails, and with it all that was given together."""
+    for bad in (0, 13, 22, 39):
+        partition, lost = new_partition(), set()
+        log = [LogBatch(0, 9), LogBatch(10, 22), LogBatch(23, 39)]
+        while (begin := partition.next_fetch_offset()) < 40:
+            seen = [each for each in log if each.last_offset >= begin]
+            given = partition.acquire("a", seen, limits(25, strict=strict, limit=limit))
+            fails = any(first <= bad <= last for first, last, _ in given)
+            kind = [RELEASE if fails else ACCEPT]
+            answer(partition, "a", *((first, last, kind) for first, last, _ in given), limit=limit)
+            if fails and max(count for _, _, count in given) == limit:
+                lost.update(offset for first, last, _ in given for offset in range(first, last + 1))
+        assert (partition.start_offset, lost) == (40, {bad})
+
+
+def test_suspects_go_with_nothing_else() -> None:
+    """Neither behind what is handed out for the first or second time, nor before it."""
+    partition = new_partition(0, (StateBatch(0, 9, 0, 1), StateBatch(10, 19, 0, 3)))
+    log = [LogBatch(0, 9), LogBatch(10, 19), LogBatch(20, 29)]
+    assert partition.acquire("a", log, limits()) == [(0, 9, 2)]
+    assert partition.acquire("b", log[1:], limits()) == [(10, 14, 4)]
+    assert partition.acquire("c", log[1:], limits()) == [(15, 19, 4)]
+    assert partition.acquire("c", log[2:], limits()) == [(20, 29, 1)]
+
+
+def test_nothing_new_fills_up_what_suspects_leave() -> None:
+    partition = new_partition(0, (StateBatch(0, 9, 0, 5), StateBatch(12, 12, 2, 1)))
+    log = [LogBatch(0, 9), LogBatch(10, 12), LogBatch(13, 19)]
+    for member, given in (("a", (0, 4, 6)), ("b", (5, 9, 6))):
+        assert partition.acquire(member, log, limits(limit=10)) == [given]
+    answer(partition, "b", (9, 9, [RELEASE]), limit=10)
+    assert partition.acquire("c", log, limits(limit=10)) == [(9, 9, 7)]
+    assert partition.acquire("c", log[1:], limits(limit=10)) == [(10, 11, 1), (13, 19, 1)]
+
+
+@pytest.mark.parametrize(
+    ("types", "states"),
+    [
+        ([2, 0, 3], ["AVAILABLE", "ARCHIVED", "ARCHIVED"]),
+        ([1, 3, 1], ["ACKNOWLEDGED", "ARCHIVED", "ACKNOWLEDGED"]),
+        ([0, 2, 1], ["ARCHIVED", "AVAILABLE", "ACKNOWLEDGED"]),
+        ([0], ["ARCHIVED"] * 3),
+    ],
+)
+def test_each_offset_has_its_own_answer_and_a_gap_is_given_up(types: list[int], states: list[str]) -> None:
+    partition = new_partition()
+    partition.acquire("a", LOG, limits())
+    answer(partition, "a", (0, 1, [RELEASE]), (4, 6, types))  # over the end of a batch
+    assert states_of(partition)[4:7] == states
+
+
+@pytest.mark.parametrize(
+    ("first", "types", "code"),
+    [
+        (2, [2, 0, 3], ErrorCode.INVALID_RECORD_STATE),  # the first is somebody else's
+        (5, [1, 3, 1], ErrorCode.INVALID_RECORD_STATE),  # in the middle
+        (4, [2, 0, 3], ErrorCode.INVALID_RECORD_STATE),  # the last was given back
+        (7, [2, 0, 3], ErrorCode.INVALID_RECORD_STATE),  # not handed out, though in the window
+        (8, [2, 0, 3], ErrorCode.INVALID_REQUEST),  # past it: that comes before whose it is
+        (10, [2, 0, 3], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_array_with_one_offset_that_is_not_held_changes_nothing(
+    first: int, types: list[int], code: ErrorCode
+) -> None:
+    partition = new_partition()
+    partition.acquire("b", LOG, limits(3, strict=True))
+    partition.acquire("a", LOG, limits(5, strict=True))
+    answer(partition, "a", (6, 6, [RELEASE]))
+    before = states_of(partition)
+    with pytest.raises(ApiError) as refused:
+        answer(partition, "a", (first, first + 2, types))
+    assert (refused.value.code, states_of(partition)) == (code, before)
+
+
+def test_an_empty_window_has_nothing_to_answer_for() -> None:
+    partition = new_partition()
+    with pytest.raises(ApiError) as refused:
+        answer(partition, "a", (0, 2, [1, 3, 1]))
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
 
 
 @pytest.mark.parametrize(
@@ -161,7 +265,7 @@ def test_whatever_happens_a_successor_knows_what_was_written() -> None:
             if action < 0.5:
                 begin = partition.next_fetch_offset()
                 seen = [each for each in log if each.last_offset >= begin]
-                wish = Limits(rng.randrange(1, 8), rng.randrange(1, 9), rng.random() < 0.5, now + 20, 30)
+                wish = Limits(rng.randrange(1, 8), rng.randrange(1, 9), rng.random() < 0.5, now + 20, 30, 3)
                 for first, last, count in partition.acquire(member, seen, wish):
                     assert 1 <= count <= 3
                     for offset in range(first, last + 1):

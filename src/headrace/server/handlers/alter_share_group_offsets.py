@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets (91), v0: move the start of an empty share group (KIP-932).
 
-Checks, in order: share groups offered? coordinator here? group a share group (one that is not known is made)?
-nobody in it? then of each partition: may its topic be read? topic and partition known?
+Checks, in order: share groups offered? group named? coordinator here? group a share group (one that is
+not known is made)? nobody in it? then of each partition: may its topic be read? topic and partition known?
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.coordinators.group.share.share_group import PartitionId
 from headrace.server.context import RequestContext
 from headrace.server.long_requests import Slices, awaited
 from headrace.server.request_pieces import answered_in_pieces
-from headrace.server.share.acknowledging import why_not_readable
+from headrace.server.share.acknowledging import check_group_id, why_not_readable, words_about_offsets
 from headrace.wire.schemas.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -90,6 +90,7 @@ def _alter(
     try:
         if not groups.share_groups_enabled:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        check_group_id(group_id)
         offsets = {partition_id: offset for partition_id, (offset, _) in wanted.items()}
         groups.shard_for(group_id).share_offsets.alter(group_id, offsets, done)
     except ApiError as error:
@@ -98,4 +99,4 @@ def _alter(
 
 
 def _tell(result: AlterShareGroupOffsetsResponsePartition, error: ErrorCode) -> None:
-    result.error_code, result.error_message = error, error.name
+    result.error_code, result.error_message = error, words_about_offsets(error)

@@ -20,7 +20,6 @@ from headrace.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from headrace.server.long_requests import Slices
 from headrace.server.metadata_cache import LEADER_ERRORS, addresses, leader_of
 from headrace.server.share.acknowledging import (
-    Answers,
     Outcomes,
     acknowledge_all,
     acknowledge_in_slices,
@@ -28,7 +27,6 @@ from headrace.server.share.acknowledging import (
     answers_of,
     enabled_manager,
     readable_topics,
-    renews_any,
 )
 from headrace.server.share.share_partition_manager import SharePartitionManager
 from headrace.wire.schemas.share_acknowledge import (
@@ -49,7 +47,7 @@ def handle(
     try:
         manager = enabled_manager(context)
         answers = answers_of(request.topics)
-        _go_on(manager, request, answers)
+        _go_on(manager, request)
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     reply: Future[ShareAcknowledgeResponse] = context.parts.loop.create_future()
@@ -59,7 +57,8 @@ def handle(
     def done(outcomes: Outcomes) -> None:
         complete(_response(context, outcomes, lock_ms))
 
-    acknowledge_all(context, manager, group_id, member_id, answers, readable_topics(context), done)
+    may_renew, may_read = request.is_renew_ack, readable_topics(context)
+    acknowledge_all(context, manager, group_id, member_id, answers, may_renew, may_read, done)
     if request.share_session_epoch == FINAL_EPOCH:
         manager.close_session(group_id, member_id)
     return reply
@@ -74,27 +73,24 @@ def handle_in_slices(
     try:
         manager = enabled_manager(context)
         answers = yield from answers_in_slices(request)
-        _go_on(manager, request, answers)
+        _go_on(manager, request)
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     lock_ms = manager.config_of(group_id).lock_duration_ms
-    acknowledging = acknowledge_in_slices(
-        context, manager, group_id, member_id, answers, readable_topics(context)
-    )
+    may_renew, may_read = request.is_renew_ack, readable_topics(context)
+    acknowledging = acknowledge_in_slices(context, manager, group_id, member_id, answers, may_renew, may_read)
     outcomes = yield from acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
         manager.close_session(group_id, member_id)
     return _response(context, outcomes, lock_ms)
 
 
-def _go_on(manager: SharePartitionManager, request: ShareAcknowledgeRequest, answers: Answers) -> None:
+def _go_on(manager: SharePartitionManager, request: ShareAcknowledgeRequest) -> None:
     """Whether the member may say this now, by the session that it has."""
     if not request.group_id or not request.member_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a group id and a member id are needed")
     if request.share_session_epoch == INITIAL_EPOCH:
         raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    if renews_any(answers) and not request.is_renew_ack:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Locks are renewed, but isRenewAck is not set.")
     manager.sessions.go_on(request.group_id, request.member_id, request.share_session_epoch)
 
 

@@ -33,7 +33,6 @@ from headrace.server.share.acknowledging import (
     answers_of,
     enabled_manager,
     readable_topics,
-    renews_any,
 )
 from headrace.server.share.delayed_share_fetch import DelayedShareFetch, Found
 from headrace.server.share.share_partition_manager import SharePartitionManager
@@ -98,8 +97,6 @@ def _check(request: ShareFetchRequest, answers: Answers) -> None:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "A request that renews locks fetches nothing: its limits must be 0."
         )
-    if renews_any(answers) and not request.is_renew_ack:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Locks are renewed, but isRenewAck is not set.")
 
 
 def _session(
@@ -151,6 +148,7 @@ class _Fetching:
             session.group_id,
             session.member_id,
             self._answers,
+            self._request.is_renew_ack,
             self._may_read,
             self._acknowledged,
         )
@@ -172,6 +170,7 @@ class _Fetching:
             session.group_id,
             session.member_id,
             self._answers,
+            self._request.is_renew_ack,
             self._may_read,
         )
         self._outcomes = yield from acknowledging

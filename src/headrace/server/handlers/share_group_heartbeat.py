@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (76), v1: join, stay in and leave a share group (KIP-932).
 
-Checks, in order: share groups offered (`share.version`)? coordinator here? request well formed? group known
+Checks, in order: share groups offered (`share.version`)? request well formed? coordinator here? group known
 (joining makes it)? room in it? member known, epoch its own? The reply gives a member its epoch, its
 partitions when they changed, and when to come back. It leaves once what it says is in the log, and the share
 coordinator keeps state for what is given out first.
@@ -11,6 +11,7 @@ from asyncio import Future
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.futures import completer
+from headrace.coordinators.group.share.share_group_manager import validate_heartbeat
 from headrace.server.context import RequestContext
 from headrace.wire.schemas.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -25,6 +26,7 @@ def handle(
     if not groups.share_groups_enabled:
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
+        validate_heartbeat(request)
         shard = groups.shard_for(request.group_id)
     except ApiError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

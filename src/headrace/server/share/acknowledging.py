@@ -6,25 +6,29 @@ They are taken partition by partition, and answered when all of them are written
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.futures import completer
 from headrace.base.ids import TopicId
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
+from headrace.server.authority import WORDS
 from headrace.server.authorizer import Operation, Resource, allows, is_configured, tell_denied
 from headrace.server.context import RequestContext
 from headrace.server.long_requests import SLICE_ITEMS, Slices, awaited
 from headrace.server.request_pieces import split
 from headrace.server.share.delayed_share_fetch import find_partition
-from headrace.server.share.share_partition import Acknowledgement, check_answers
+from headrace.server.share.share_partition import Acknowledgement, type_of
 from headrace.server.share.share_partition_manager import SharePartitionManager
 from headrace.server.share.share_sessions import PartitionId
 from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics
 from headrace.wire.schemas.share_fetch import AcknowledgeType
+
+_NOT_HOSTED: Final = "This server does not host this topic-partition."
+"""Kafka's words for a topic or a partition that is not there."""
 
 
 class AcknowledgeOutcome(NamedTuple):
@@ -69,6 +73,17 @@ def why_not_readable(context: RequestContext, topic: str) -> ErrorCode:
     return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def check_group_id(group_id: str) -> None:
+    """ApiError for no id at all, whoever coordinates it."""
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
+
+
+def words_about_offsets(error: ErrorCode) -> str:
+    """What administrators are told of a topic or partition."""
+    return _NOT_HOSTED if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else WORDS.get(error, error.name)
+
+
 def answers_of(topics: Iterable[Any]) -> Answers:
     """The acknowledgements in a request, by partition."""
     return {
@@ -91,8 +106,22 @@ def answers_in_slices(request: Any) -> Slices[Answers]:
     return answers
 
 
-def renews_any(answers: Mapping[PartitionId, list[Acknowledgement]]) -> bool:
-    return any(AcknowledgeType.RENEW in each.types for batches in answers.values() for each in batches)
+def check_answers(answers: Iterable[Acknowledgement], *, may_renew: bool) -> None:
+    """ApiError where ranges are no ranges, overlap, have another number of types than of offsets, or renew
+    locks without the request saying so."""
+    expected = -1
+    for answer in answers:
+        count = answer.last_offset - answer.first_offset + 1
+        if count <= 0 or answer.first_offset <= expected or answer.first_offset < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches must be in order of offset.")
+        if len(answer.types) not in (1, count):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "A batch has one acknowledge type, or one for each offset."
+            )
+        for number in answer.types:
+            if type_of(number) is AcknowledgeType.RENEW and not may_renew:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Locks are renewed, but isRenewAck is not set.")
+        expected = answer.last_offset
 
 
 def acknowledge_all(
@@ -101,10 +130,11 @@ def acknowledge_all(
     group_id: str,
     member_id: str,
     answers: Answers,
+    may_renew: bool,
     may_read: Callable[[bytes], bool],
     done: Callable[[Outcomes], None],
 ) -> None:
-    """Take them all; `done` may be called at once."""
+    """Take them all; `done` may be called at once. `may_renew` where the request says that it renews."""
     outcomes: Outcomes = {}
     by_partition: dict[PartitionId, BrokerTopicMetrics] = {}
 
@@ -121,7 +151,7 @@ def acknowledge_all(
         try:
             if not may_read(partition_id[0]):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            check_answers(batches)
+            check_answers(batches, may_renew=may_renew)
             partition = find_partition(context, partition_id)
             metrics = by_partition[partition_id] = partition.metrics
             metrics.total_share_acknowledgement_requests += 1
@@ -138,6 +168,7 @@ def acknowledge_in_slices(
     group_id: str,
     member_id: str,
     answers: Answers,
+    may_renew: bool,
     may_read: Callable[[bytes], bool],
 ) -> Slices[Outcomes]:
     """The same of many partitions."""
@@ -145,7 +176,7 @@ def acknowledge_in_slices(
     left = iter(answers.items())
     while some := dict(islice(left, SLICE_ITEMS)):
         outcomes: Future[Outcomes] = context.parts.loop.create_future()
-        acknowledge_all(context, manager, group_id, member_id, some, may_read, completer(outcomes))
+        acknowledge_all(context, manager, group_id, member_id, some, may_renew, may_read, completer(outcomes))
         under_way.append(outcomes)
         yield
     told: Outcomes = {}

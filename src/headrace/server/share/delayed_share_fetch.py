@@ -154,6 +154,7 @@ class DelayedShareFetch:
             is_strict=self._request.share_acquire_mode == RECORD_LIMIT,
             lock_until_ms=self._context.parts.clock.monotonic_ms() + config.lock_duration_ms,
             locks_max=config.record_locks_max,
+            delivery_count_limit=config.delivery_count_limit,
         )
         acquired = self._manager.acquire(led, self._session.member_id, batches, limits)
         if not acquired:

@@ -30,6 +30,7 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey, StateToWrite
 from headrace.coordinators.share.state_batches import StateBatch
+from headrace.server.share.delivery_throttle import DeliveryThrottle
 from headrace.wire.schemas.share_fetch import AcknowledgeType
 
 
@@ -83,12 +84,23 @@ class Limits(NamedTuple):
     is_strict: bool  # not one record more than `records_max`; else whole batches
     lock_until_ms: int
     locks_max: int
+    delivery_count_limit: int
 
 
 class InFlightBatch:
-    """A range of offsets in one state; `next_state` while that is being written."""
+    """A range of offsets in one state; `next_state` while that is being written. `together` is what it was a
+    part of when it was first handed out."""
 
-    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member_id", "next_state", "state")
+    __slots__ = (
+        "deadline_ms",
+        "delivery_count",
+        "first",
+        "last",
+        "member_id",
+        "next_state",
+        "state",
+        "together",
+    )
 
     def __init__(self, first: int, last: int, state: RecordState, delivery_count: int) -> None:
         self.first = first
@@ -98,6 +110,7 @@ class InFlightBatch:
         self.member_id = NOBODY
         self.deadline_ms = 0
         self.next_state: RecordState | None = None
+        self.together: range | None = None
 
     def __repr__(self) -> str:
         return f"<{self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id}>"
@@ -116,7 +129,14 @@ class InFlightBatch:
     def acquire(self, member_id: str, deadline_ms: int) -> Acquired:
         self.state, self.member_id, self.deadline_ms = RecordState.ACQUIRED, member_id, deadline_ms
         self.delivery_count += 1
+        self.together = self.together or range(self.first, self.last + 1)
         return Acquired(self.first, self.last, self.delivery_count)
+
+    def grow(self, last: int) -> None:
+        """Hand out more with it."""
+        assert self.together is not None
+        self.last = last
+        self.together = range(self.together.start, max(self.together.stop, last + 1))
 
     def end_lock(self, state: RecordState) -> None:
         self.state, self.next_state, self.member_id = state, None, NOBODY
@@ -127,8 +147,11 @@ class InFlightBatch:
             self.next_state is None
             and other.next_state is None
             and self.state is other.state is not RecordState.ACQUIRED
-            and (self.state in TERMINAL or self.delivery_count == other.delivery_count)
+            and (self.state in TERMINAL or self._came_back_as(other))
         )
+
+    def _came_back_as(self, other: InFlightBatch) -> bool:
+        return (self.delivery_count, self.together) == (other.delivery_count, other.together)
 
 
 Transition = list[InFlightBatch]
@@ -157,7 +180,9 @@ class SharePartition:
         for each in batches:
             self._cover_to(each.first_offset, RecordState.AVAILABLE)
             state = RecordState(each.delivery_state)
-            self._append(InFlightBatch(each.first_offset, each.last_offset, state, each.delivery_count))
+            batch = InFlightBatch(each.first_offset, each.last_offset, state, each.delivery_count)
+            batch.together = range(batch.first, batch.last + 1)
+            self._append(batch)
         self._advance()
 
     def __iter__(self) -> Iterator[InFlightBatch]:
@@ -183,13 +208,18 @@ class SharePartition:
         """Hand out records of these batches, which follow each other in the log from `next_fetch_offset`."""
         acquired: list[Acquired] = []
         expected, left, room = self.next_fetch_offset(), limits.records_max, None
+        throttle = DeliveryThrottle(limits.delivery_count_limit)
         for batch in log_batches:
             if batch.base_offset > expected:
                 self._archive_free(expected, batch.base_offset - 1)  # the log has nothing there
             expected = max(expected, batch.last_offset + 1)
             for known in self._free_in(batch.base_offset, min(batch.last_offset, self.end_offset)):
-                if left > 0 or not limits.is_strict:
-                    left -= self._take_known(member_id, known, batch, left, limits, acquired)
+                if not batch.wanted:
+                    known.state = RecordState.ARCHIVED
+                elif not throttle.is_full and (left > 0 or not limits.is_strict):
+                    left -= self._take_known(member_id, known, left, throttle, limits, acquired)
+            if throttle.is_full or (throttle.slows and batch.last_offset > self.end_offset):
+                break
             if batch.last_offset > self.end_offset and left > 0:
                 room = limits.locks_max - self.in_flight() if room is None else room
                 if room <= 0 and batch.wanted:
@@ -206,24 +236,37 @@ class SharePartition:
         self,
         member_id: str,
         known: InFlightBatch,
-        batch: LogBatch,
         left: int,
+        throttle: DeliveryThrottle,
         limits: Limits,
         acquired: list[Acquired],
     ) -> int:
-        if not batch.wanted:
-            known.state = RecordState.ARCHIVED
+        most = self._may_take(known, throttle, bool(acquired))
+        if limits.is_strict:
+            most = min(most, left)
+        if not most:
             return 0
-        if limits.is_strict and len(known) > left:
-            self._split(known, known.first + left)
+        if len(known) > most:
+            self._split(known, known.first + most)
         before = self._before(known)
-        if before is not None and _continues(before, acquired, known.delivery_count + 1, limits):
+        if before is not None and _continues(
+            before, known.together, acquired, known.delivery_count + 1, limits
+        ):
             self._batches.remove(known)
-            before.last = known.last
+            before.grow(known.last)
             acquired[-1] = Acquired(before.first, before.last, before.delivery_count)
         else:
             acquired.append(known.acquire(member_id, limits.lock_until_ms))
         return len(known)
+
+    def _may_take(self, known: InFlightBatch, throttle: DeliveryThrottle, has_some: bool) -> int:
+        together = known.together
+
+        def counts() -> Iterator[int]:
+            siblings = self._overlapping(together.start, together.stop - 1) if together is not None else []
+            return (each.delivery_count for each in siblings if each.is_free and each.together == together)
+
+        return throttle.take(together, known.delivery_count, len(known), counts=counts, has_some=has_some)
 
     def _before(self, batch: InFlightBatch) -> InFlightBatch | None:
         at = bisect_left(self._batches, batch.first, key=_first)
@@ -239,15 +282,25 @@ class SharePartition:
             return 0
         if limits.is_strict:
             last = min(last, first + left - 1)
-        before = self._batches[-1] if self._batches else None
-        if before is not None and _continues(before, acquired, 1, limits):
-            before.last = self.end_offset = last
-            acquired[-1] = Acquired(before.first, last, 1)
+        new = self._batches[-1] if self._batches else None
+        if new is not None and _continues(new, None, acquired, 1, limits):
+            new.grow(last)
+            self.end_offset = last
+            acquired[-1] = Acquired(new.first, last, 1)
         else:
             new = InFlightBatch(first, last, RecordState.AVAILABLE, 0)
             self._append(new)
             acquired.append(new.acquire(member_id, limits.lock_until_ms))
+        if last < batch.last_offset:  # the window grows by whole batches
+            self._append_rest(new, batch.last_offset)
         return last - first + 1
+
+    def _append_rest(self, taken: InFlightBatch, last: int) -> None:
+        assert taken.together is not None
+        taken.together = range(taken.together.start, last + 1)
+        rest = InFlightBatch(taken.last + 1, last, RecordState.AVAILABLE, 0)
+        rest.together = taken.together
+        self._append(rest)
 
     def _archive_free(self, first: int, last: int) -> None:
         for batch in self._free_in(first, min(last, self.end_offset)):
@@ -269,6 +322,7 @@ class SharePartition:
         transition: Transition = []
         try:
             for answer in answers:
+                self._check_found(answer)
                 for first, last, kind in _runs(answer):
                     self._answer(
                         member_id, first, last, kind, delivery_count_limit, renew_until_ms, transition
@@ -305,13 +359,23 @@ class SharePartition:
             batch.next_state = _state_after(kind, batch.delivery_count, delivery_count_limit)
             transition.append(batch)
 
-    def _check_owned(self, member_id: str, first: int, last: int) -> None:
-        if first > self.end_offset or last > self.end_offset:
-            which = "first" if first > self.end_offset else "last"
+    def _check_found(self, answer: Acknowledgement) -> None:
+        """That the window has all of it comes before whose it is."""
+        if answer.last_offset < self.start_offset:
+            return  # the log's start has passed them
+        if not self._batches:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE,
+                "Batch record not found. The request batch offsets are not found in the cache.",
+            )
+        if answer.last_offset > self.end_offset:
+            which = "first" if answer.first_offset > self.end_offset else "last"
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Batch record not found. The {which} offset in request is past acquired records.",
             )
+
+    def _check_owned(self, member_id: str, first: int, last: int) -> None:
         for batch in self._overlapping(first, last):
             if batch.state is RecordState.ACQUIRED and batch.member_id != member_id:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of batch record")
@@ -430,6 +494,7 @@ class SharePartition:
         """Cut a range in two; the second one is returned."""
         rest = InFlightBatch(at, batch.last, batch.state, batch.delivery_count)
         rest.member_id, rest.deadline_ms = batch.member_id, batch.deadline_ms
+        rest.together = batch.together
         batch.last = at - 1
         self._batches.insert(bisect_right(self._batches, batch.first, key=_first), rest)
         return rest
@@ -455,10 +520,17 @@ class SharePartition:
         self.start_offset = self._batches[0].first if self._batches else self.end_offset + 1
 
 
-def _continues(before: InFlightBatch, acquired: list[Acquired], delivery_count: int, limits: Limits) -> bool:
+def _continues(
+    before: InFlightBatch,
+    together: range | None,
+    acquired: list[Acquired],
+    delivery_count: int,
+    limits: Limits,
+) -> bool:
     """Whether what comes behind a range that was just acquired can become a part of it."""
     is_new = bool(acquired) and acquired[-1] == (before.first, before.last, delivery_count)
-    return is_new and len(before) < limits.batch_size
+    is_small = len(before) < limits.batch_size
+    return is_new and is_small and together in (None, before.together)
 
 
 def _state_after(kind: AcknowledgeType, delivery_count: int, delivery_count_limit: int) -> RecordState:
@@ -473,35 +545,20 @@ def _runs(answer: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]
     """The answer as ranges of one type each; ApiError where it makes no sense."""
     first, last, types = answer
     if len(types) == 1:
-        yield first, last, _type_of(types[0])
+        yield first, last, type_of(types[0])
         return
     for number, run in groupby(types):
         size = sum(1 for _ in run)
-        yield first, first + size - 1, _type_of(number)
+        yield first, first + size - 1, type_of(number)
         first += size
 
 
-def _type_of(number: int) -> AcknowledgeType:
+def type_of(number: int) -> AcknowledgeType:
+    """ApiError where there is no such type."""
     try:
         return AcknowledgeType(number)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {number}") from None
-
-
-def check_answers(answers: Iterable[Acknowledgement]) -> None:
-    """ApiError where ranges are no ranges, overlap, or have another number of types than of offsets."""
-    expected = -1
-    for answer in answers:
-        count = answer.last_offset - answer.first_offset + 1
-        if count <= 0 or answer.first_offset <= expected or answer.first_offset < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches must be in order of offset.")
-        if len(answer.types) not in (1, count):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, "A batch has one acknowledge type, or one for each offset."
-            )
-        for number in answer.types:
-            _type_of(number)
-        expected = answer.last_offset
 
 
 def changes_of(transition: Transition) -> list[StateBatch]:

@@ -6,7 +6,7 @@ before and after, so that a coordinator that takes over in between finds what wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.base.error_codes import ErrorCode
@@ -25,6 +25,7 @@ from headrace.coordinators.share.share_coordinator_shard import SharePartitionKe
 from headrace.metadata.image import MetadataImage
 
 Told = Callable[[Mapping[PartitionId, ErrorCode]], None]
+Forgotten = Callable[[ErrorCode, Collection[TopicId]], None]
 
 
 class ShareGroupOffsets:
@@ -40,6 +41,9 @@ class ShareGroupOffsets:
         grows, so that leaders that still know the state before are fenced."""
         group = self._manager.find(group_id, may_make=True)
         _check_empty(group)
+        if not offsets:
+            done({})
+            return
         epoch = group.epoch + 1
         records = [
             group_epoch_record(group_id, epoch=epoch, metadata_hash=group.metadata_hash),
@@ -65,13 +69,16 @@ class ShareGroupOffsets:
 
         self._write(records, written, True)
 
-    def delete(self, group_id: str, topic_ids: Sequence[TopicId], done: Callable[[ErrorCode], None]) -> None:
-        """Forget where the group stands in these topics."""
+    def delete(self, group_id: str, topic_ids: Sequence[TopicId], done: Forgotten) -> None:
+        """Forget where the group stands in these topics; `done` is told in which of them it stood somewhere.
+        A deletion that was begun and did not end is begun again."""
         group = self._manager.find(group_id, what="Group")
         _check_empty(group)
-        partitions = [each for each in group.with_state() if each[0] in topic_ids]
+        known = dict.fromkeys((*group.with_state(), *self._half_deleted(group)))
+        partitions = [each for each in known if each[0] in topic_ids]
+        read = {topic_id for topic_id, _ in partitions}
         if not partitions:
-            done(ErrorCode.NONE)
+            done(ErrorCode.NONE, read)
             return
         deleting = dict(group.deleting) | {topic_id: self._name_of(topic_id) for topic_id, _ in partitions}
         begun = self._record(
@@ -85,20 +92,25 @@ class ShareGroupOffsets:
             failed = [error for error in _told(outcomes).values() if error is not ErrorCode.NONE]
             now = self._manager.groups.get(group_id)
             if failed or now is None:
-                done(failed[0] if failed else ErrorCode.NONE)
+                done(failed[0] if failed else ErrorCode.NONE, read)
             else:
                 left = {each: name for each, name in now.deleting.items() if each not in topic_ids}
-                self._write([self._record(now, deleting=left)], done, True)
+                self._write([self._record(now, deleting=left)], lambda error: done(error, read), True)
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE or self._manager.persister is None:
-                done(error)
+                done(error, read)
             else:
                 self._manager.persister.delete(
                     [SharePartitionKey(group_id, *each) for each in partitions], heard
                 )
 
         self._write([begun], written, True)
+
+    def _half_deleted(self, group: ShareGroup) -> list[PartitionId]:
+        known = self._image.topics_by_id
+        topics = [known[topic_id] for topic_id in group.deleting if topic_id in known]
+        return [(topic.id, index) for topic in topics for index in topic.partitions]
 
     def _record(
         self,
