@@ -211,7 +211,11 @@ class ClientConfig(TypedValues):
         self, table: Mapping[str, Setting], settings: Mapping[str, Any] | None = None, **more: Any
     ) -> None:
         self.given = {**(settings or {}), **{name.replace("_", "."): value for name, value in more.items()}}
-        self._values = {name: setting.default_value for name, setting in table.items()}
+        # Without a call for each of a hundred settings: each task of a sink has a client of its own.
+        self._values = {
+            name: None if setting.default is NO_DEFAULT else setting.default
+            for name, setting in table.items()
+        }
         for name, value in self.given.items():
             if name not in table:
                 raise unknown_setting(name, table, "client")

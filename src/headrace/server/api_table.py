@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,6 +51,7 @@ from headrace.server.forwarding import (
 )
 from headrace.server.request_pieces import IN_SLICES, LONG_REQUESTS, Long
 from headrace.wire.apis import API, ApiKey
+from headrace.wire.schemas.api_versions import ApiVersion
 
 if TYPE_CHECKING:
     from headrace.settings.broker_config import BrokerConfig
@@ -65,6 +67,13 @@ class Row(NamedTuple):
     max_version: int
     served_by: Handler | None = None
     authority: Authority = ()
+
+    @property
+    def advertised_min(self) -> int:
+        """The lowest version that clients are told of: of Produce v0, for which an old librdkafka looks,
+        though it is served from v3 on."""
+        api = API[self.key]
+        return api.advertised_min if self.min_version == api.min_version else self.min_version
 
     @property
     def long(self) -> Long | None:
@@ -266,6 +275,11 @@ class ApiTable:
             raise ValueError(
                 f"nothing says who may ask for {', '.join(open_doors)}: their rows need an authority"
             )
+
+    @cached_property
+    def advertised(self) -> list[ApiVersion]:
+        """The rows as ApiVersions tells them: the same for every connection."""
+        return [ApiVersion(row.key, row.advertised_min, row.max_version) for row in self.rows]
 
     def find(self, key: int, version: int) -> Row | None:
         """The row that serves this version of this request kind."""

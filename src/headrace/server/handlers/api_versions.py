@@ -15,7 +15,7 @@ from headrace.base.chunks import Chunk
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.metadata.features import NOT_SERVED, SUPPORTED
-from headrace.server.api_table import ApiTable, Row
+from headrace.server.api_table import ApiTable
 from headrace.server.context import RequestContext
 from headrace.wire.apis import API, ApiKey
 from headrace.wire.codec import encode_chunks
@@ -23,7 +23,6 @@ from headrace.wire.framing import response_frame
 from headrace.wire.schemas.api_versions import (
     CLIENT_SOFTWARE_SINCE,
     ZERO_LEVELS_SINCE,
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -45,7 +44,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         peer.software_version = request.client_software_version
     image = context.parts.image
     return ApiVersionsResponse(
-        api_keys=served(peer.table),
+        api_keys=peer.table.advertised,
         supported_features=[
             SupportedFeatureKey(name, levels.min, levels.max)
             for name, levels in SUPPORTED.items()
@@ -61,19 +60,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     )
 
 
-def served(table: ApiTable) -> list[ApiVersion]:
-    """The rows of a table as clients see them."""
-    return [ApiVersion(row.key, _lowest(row), row.max_version) for row in table.rows]
-
-
-def _lowest(row: Row) -> int:
-    """Produce is told from v0 on, which an old librdkafka looks for, though it is served from v3 on."""
-    api = API[row.key]
-    return api.advertised_min if row.min_version == api.min_version else row.min_version
-
-
 def unsupported_version_reply(table: ApiTable, correlation_id: int) -> list[Chunk]:
     """The whole reply to a version that this table does not serve."""
-    own = [version for version in served(table) if version.api_key == ApiKey.API_VERSIONS]
+    own = [version for version in table.advertised if version.api_key == ApiKey.API_VERSIONS]
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
     return response_frame(API[ApiKey.API_VERSIONS], 0, correlation_id, encode_chunks(response, 0))
