@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from headrace.cli.main import cli
 from headrace.clients import Producer
 from headrace.testing import Cluster
-from tests.spark.schema_registry import SchemaRegistry
+from tests.schemas.schema_registry import SchemaRegistry
 
 BATCHES = 400  # more than it can do until it hears of the interrupt, however late
 FILE = """\

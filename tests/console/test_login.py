@@ -15,9 +15,13 @@ from headrace.clients import AclBinding, Admin, Producer, UserScramCredentialUps
 from headrace.clients.errors import RefusedError
 from headrace.console.api import tokens
 from headrace.console.cluster_connection import ClusterSpec
+from headrace.console.cluster_extras import read_extras
 from headrace.console.visit import Visit
 from headrace.testing.cluster import Cluster
+from tests.compat.clients.face import eventually
+from tests.console.pipeline_runs import running_pipeline
 from tests.console.visitors import Visitor, running_console
+from tests.schemas.schema_registry import SchemaRegistry
 
 READERS = 'pass"word; \\ = ü'
 """A password of what other forms of settings would need quotes for."""
@@ -29,6 +33,8 @@ def cluster() -> Iterator[Cluster]:
         with Admin(cluster.client_settings("admin")) as admin:
             admin.create_topic("orders", partitions=1)
             admin.create_topic("secrets", partitions=1)
+            admin.create_topic("big-orders", partitions=1)
+            admin.create_topic("orders-dead", partitions=1)
             admin.alter_user_scram_credentials(UserScramCredentialUpsertion("reader", READERS))
             admin.create_acls(AclBinding("User:reader", "read", "topic", "orders"))
         with Producer(cluster.client_settings("app")) as producer:
@@ -44,8 +50,20 @@ def password(cluster: Cluster, user: str) -> str:
 def address(cluster: Cluster) -> Iterator[tuple[str, int]]:
     settings = cluster.client_settings("admin")
     del settings["sasl.username"], settings["sasl.password"]
-    with running_console([ClusterSpec("c", settings)]) as address:
+    with (
+        running_pipeline() as run,
+        SchemaRegistry() as double,
+        running_console([_spec(settings, run.url, double)]) as address,
+    ):
+        run.batch()
         yield address
+
+
+def _spec(settings: dict[str, str], metrics: str, double: SchemaRegistry) -> ClusterSpec:
+    """With a pipeline that reads `orders` and writes what nobody but an administrator may see."""
+    for name in ("orders-value", "secrets-value"):
+        double.add(name, '"string"')
+    return ClusterSpec("c", settings, (metrics,), read_extras({"schema.registry.url": double.url}))
 
 
 def log_in(address: tuple[str, int], user: str, secret: str) -> tuple[int, Visitor]:
@@ -88,6 +106,15 @@ def test_each_has_the_rights_of_the_cluster(address: tuple[str, int], cluster: C
     found = reader.get("overview")
     assert any("no right" in each for each in found["gaps"])
     assert (found["topics"], found["groups"]) == (1, 0)
+
+    eventually(lambda: bool(admin.get("pipelines")["queries"]), "its metrics are read")
+    found = reader.get("pipelines")
+    assert (found["queries"], found["edges"], found["alerts"], found["hidden"]) == ([], [], [], 2)
+    assert [each["name"] for each in admin.get("schemas")["subjects"]] == ["orders-value", "secrets-value"]
+    found = reader.get("schemas")
+    assert ([each["name"] for each in found["subjects"]], found["hidden"]) == (["orders-value"], 1)
+    assert reader.refused("GET", "schemas/subjects/secrets-value")[0] == 404
+    assert admin.refused("DELETE", "schemas/subjects/orders-value", {"confirm": "orders-value"})[0] == 403
 
     rule = AclBinding("User:<b>x</b>", "read", "topic", "orders")._asdict()
     assert rule in admin.change("POST", "acls", rule)["acls"]

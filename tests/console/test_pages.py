@@ -11,14 +11,17 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, OffsetAndMetadata, OffsetSpec, Producer
+from headrace.clients import Admin, Consumer, OffsetAndMetadata, OffsetSpec, Producer
 from headrace.console.cluster_connection import ClusterSpec
+from headrace.console.cluster_extras import read_extras
 from tests.compat import prepare
 from tests.compat.clients.face import eventually
 from tests.compat.stock_kafka import running_either
 from tests.console.chromium import Chromium, Tab
 from tests.console.pipeline_runs import running_pipeline
+from tests.console.registered import PROTO, fill_registered
 from tests.console.visitors import running_console
+from tests.schemas.schema_registry import SchemaRegistry
 
 pytestmark = [pytest.mark.chromium, pytest.mark.timeout(600)]
 
@@ -40,6 +43,10 @@ PAGES = {
     "pipelines": "Pipelines",
     "moves": "Reassignments",
     "transactions": "Transactions",
+    "topics/payments/messages": "payments",
+    "schemas": "Schemas",
+    "schemas/subject/payments-value?version=2&with=1": "payments-value",
+    "schemas/id/1": "Schema 1",
     "access/acls": "Access",
     "access/users": "Access",
     "access/tokens": "Access",
@@ -82,11 +89,19 @@ def fill(bootstrap: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def console(bootstrap: str) -> Iterator[str]:
+def double(bootstrap: str) -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as double:
+        fill_registered(bootstrap, double)
+        yield double
+
+
+@pytest.fixture(scope="module")
+def console(bootstrap: str, double: SchemaRegistry) -> Iterator[str]:
     with running_pipeline() as run:
         run.batch(lag=500)
         run.batch("dead letters of orders", rows_in=2)
-        spec = ClusterSpec("c", {"bootstrap.servers": bootstrap}, (run.url,))
+        extras = read_extras({"schema.registry.url": double.url})
+        spec = ClusterSpec("c", {"bootstrap.servers": bootstrap}, (run.url,), extras)
         with running_console([spec]) as (host, port):
             yield f"http://{host}:{port}/c"
 
@@ -119,7 +134,10 @@ def visit_all(tab: Tab, console: str) -> Iterator[str]:
     for path, title in PAGES.items():
         show(tab, f"{console}/{path}", title)
         if path.endswith("messages"):
-            tab.until("document.querySelectorAll('.message').length >= 20")
+            tab.until("document.querySelectorAll('.message').length >= 10")
+        if path.startswith("topics/payments"):
+            tab.js("document.querySelector('.message').open = true")
+            tab.until("document.querySelector('.message .json')?.innerText.includes('4000-9')")
         if path == "pipelines":
             tab.until("document.querySelectorAll('.graph .node').length === 5")
             tab.until("document.querySelectorAll('.letter').length === 2")
@@ -214,6 +232,69 @@ def test_messages_are_searched_followed_and_produced(browser: Chromium, console:
     tab.fill("dialog textarea", word)
     tab.js("document.querySelector('dialog button[type=submit]').click()")
     tab.until(f"document.querySelector('.message .val')?.textContent.includes({json.dumps(word)})")
+    assert tab.problems == []
+
+
+@pytest.mark.slow
+def test_schemas_are_compared_registered_and_deleted(
+    browser: Chromium, console: str, double: SchemaRegistry
+) -> None:
+    tab = browser.tab()
+    show(tab, f"{console}/schemas", "Schemas")
+    submit = "document.querySelector('dialog button[type=submit]').click()"
+    tab.click("Register schema")
+    tab.fill("dialog input[name=subject]", "made-value")
+    tab.fill("dialog textarea", PROTO)
+    tab.fill("dialog select", "PROTOBUF")
+    tab.click("Is it compatible?")
+    tab.until_text("It is compatible.")
+    tab.js(submit)
+    tab.until("document.querySelector('main h1')?.textContent === 'made-value'")
+    tab.click("New version")
+    tab.fill("dialog textarea", PROTO.replace("int64 n = 1;", "int64 n = 1; string note = 2;\n"))
+    tab.js(submit)
+    tab.until("document.querySelector('[aria-label=Version]')?.value === '2'")
+    tab.fill("select[aria-label='Compared with']", "1")
+    tab.until("document.querySelectorAll('.difference ins').length === 2")
+    assert "note" in tab.js("document.querySelector('.difference ins').innerText")
+    assert "with=1" in tab.js("location.search"), "what is compared is in the address"
+    tab.click("Change")
+    tab.fill("dialog select", "FULL")
+    tab.js(submit)
+    tab.until_text("Compatibility: FULL")
+    assert double.levels["made-value"] == "FULL"
+    tab.js("document.querySelector('.menu').open = true")
+    tab.click("Delete subject", ".menu button")
+    tab.fill("dialog input[name=confirm]", "made-value")
+    tab.js(submit)
+    tab.until("location.pathname === '/c/schemas'")
+    tab.until("!document.querySelector('.rows')?.innerText.includes('made-value')")
+    assert tab.problems == []
+
+
+@pytest.mark.slow
+def test_what_a_schema_has_read_is_produced_again(browser: Chromium, console: str, bootstrap: str) -> None:
+    """As it was where it is not touched; written by its schema where it is."""
+    place = TopicPartition("payments", 0)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        before = admin.end_offsets([place])[place]
+    tab = browser.tab()
+    for change in ("", '{"n": 77, "card": {"number": "typed"}}'):
+        show(tab, f"{console}/topics/payments/messages?from=oldest", "payments")
+        tab.until("document.querySelectorAll('.message').length >= 10")
+        tab.js("document.querySelector('.message').open = true")
+        tab.click("Produce again")
+        if change:
+            tab.fill("dialog textarea", change)
+        tab.js("document.querySelector('dialog button[type=submit]').click()")
+        tab.until("!document.querySelector('dialog')")
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        first, *_ = records = consumer.poll(30)
+        eventually(lambda: records.extend(consumer.poll(1)) or len(records) >= before + 2, "both are there")
+    assert records[before].value == first.value
+    assert records[before + 1].value == first.value[:5] + b"\x9a\x01\x0atyped"
     assert tab.problems == []
 
 

@@ -15,6 +15,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import types
 
+from headrace.schemas import registry as registry_module
+from headrace.schemas.proto_schemas import descriptor_set, message_class, message_indexes, message_name
+from headrace.schemas.registry import RegisteredSchema
+from headrace.schemas.wire_format import indexes_bytes, read_head, read_indexes
 from headrace.spark.payloads import (
     PayloadError,
     RegisteredPayload,
@@ -24,14 +28,10 @@ from headrace.spark.payloads import (
     avro,
     protobuf,
 )
-from headrace.spark.payloads import registry as registry_module
 from headrace.spark.payloads.columns import _attempt
 from headrace.spark.payloads.json_schema import RegisteredJson, json_columns
 from headrace.spark.payloads.made_schemas import made_schema
-from headrace.spark.payloads.proto_schemas import descriptor_set, message_indexes, message_name
-from headrace.spark.payloads.registry import RegisteredSchema
-from headrace.spark.payloads.wire_format import indexes_bytes, read_head, read_indexes
-from tests.spark.schema_registry import SchemaRegistry
+from tests.schemas.schema_registry import SchemaRegistry
 
 HERE = SerializationContext("orders", MessageField.VALUE)
 SUBJECT = "orders-value"
@@ -159,7 +159,7 @@ def proto(text: str, number: int = 1) -> RegisteredSchema:
 
 
 def message(text: str, name: str, **fields: Any) -> Any:
-    return protobuf.message_class(descriptor_set(proto(text)), name)(**fields)
+    return message_class(descriptor_set(proto(text)), name)(**fields)
 
 
 def test_protobuf_that_changes_in_the_middle_of_a_topic(double: SchemaRegistry) -> None:

@@ -17,8 +17,8 @@ from headrace.spark import session
 from headrace.spark.payloads import avro
 from headrace.testing import Cluster
 from tests.house.source import ROOT
+from tests.schemas.schema_registry import SchemaRegistry
 from tests.spark.feeds import Feeds
-from tests.spark.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,8 @@ from headrace.spark.pipeline.samples import SampleError, cases_of, run_case
 from headrace.spark.pipeline.spec import PipelineSpec
 from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
+from tests.schemas.schema_registry import SchemaRegistry
 from tests.spark.feeds import Feeds
-from tests.spark.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,6 +12,7 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
+from headrace.schemas.proto_schemas import message_class
 from headrace.spark.payloads import (
     Avro,
     Json,
@@ -24,7 +25,6 @@ from headrace.spark.payloads import (
     registered,
 )
 from headrace.spark.payloads.dead_letters import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from headrace.spark.payloads.protobuf import message_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,6 +31,12 @@ def _read(ctx: click.Context, param: click.Parameter, value: str | None) -> None
 def read_command_config(file: str) -> dict[str, str]:
     """The settings of a file; an error that names it, and the line, where it cannot be used."""
     from headrace.clients.config import TABLES
+
+    return read_settings(file, "client", {name for table in TABLES.values() for name in table})
+
+
+def read_settings(file: str, kind: str, known: set[str], *, prefix: str = "") -> dict[str, str]:
+    """The same of a file of another kind, whose settings have these names, or begin with the prefix."""
     from headrace.node.config_providers import PROVIDERS, look_up
     from headrace.node.properties_file import open_properties
     from headrace.node.secret_files import ExposedFiles, files_with_secrets, key_files
@@ -40,14 +46,11 @@ def read_command_config(file: str) -> dict[str, str]:
         found = open_properties(file)
         looked_up = look_up({name: entry.value for name, entry in found.entries.items()})
         settings = looked_up.values
-        known = {name for table in TABLES.values() for name in table}
         for name in list(settings):
             if name.startswith(PROVIDERS):
                 del settings[name]
-            elif name not in known:
-                raise SettingError(
-                    name, f"{unknown_setting(name, known, 'client').reason} ({found.place(name)})"
-                )
+            elif name not in known and not (prefix and name.startswith(prefix)):
+                raise SettingError(name, f"{unknown_setting(name, known, kind).reason} ({found.place(name)})")
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror}") from None
     except (SettingError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headrace.cli.command_config import command_config, read_command_config
+from headrace.cli.command_config import command_config, read_command_config, read_settings
 from headrace.cli.connecting import bootstrap_option
 from headrace.cli.console_process import DEFAULT_LISTEN, READY
 from headrace.cli.options import examples, json_option, parse_pairs
@@ -19,6 +19,7 @@ from headrace.clients.config import parse_addresses
 from headrace.telemetry.log_output import set_up
 
 if TYPE_CHECKING:
+    from headrace.console.cluster_extras import ClusterExtras
     from headrace.console.server import Console
 
 DEFAULT_NAME: Final = "cluster"
@@ -33,6 +34,7 @@ _FILE: Final = ".properties"
         "headrace console -b kafka-1:9092 --metrics http://kafka-1:9404/metrics --read-only",
         "headrace console --metrics http://127.0.0.1:9500/metrics   # of `pipeline run --metrics`",
         "headrace console -b prod-1:9092 --name prod --cluster staging=staging-1:9092",
+        "headrace console --schema-registry http://registry:8081   # Avro, Protobuf, JSON Schema",
         "headrace console -b prod-1:9093 --command-config client.properties   # people log in by SASL",
         "headrace console -b prod-1:9092 --cluster staging=staging.properties --metrics staging=http://s-1:9404",
     )
@@ -57,6 +59,22 @@ _FILE: Final = ".properties"
     help="The /metrics of a broker, or of a `pipeline run`, of the first cluster or the one of this name; "
     "may be repeated.",
 )
+@click.option(
+    "--schema-registry",
+    "registries",
+    multiple=True,
+    metavar="[NAME=]URL|FOLDER",
+    help="Where the schemas of Avro, Protobuf and JSON are, of the first cluster or the one of this name: a "
+    "registry, or a folder of SUBJECT/ID.avsc, .proto or .json; may be repeated.",
+)
+@click.option(
+    "--settings",
+    "files",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="More of what there is beside a cluster, in .properties form: schema.registry.* with credentials, "
+    "and mask.* for what is hidden; may be repeated.",
+)
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
 @click.option(
     "--anonymous-changes",
@@ -80,6 +98,8 @@ def console(
     name: str,
     clusters: tuple[str, ...],
     metrics: tuple[str, ...],
+    registries: tuple[str, ...],
+    files: tuple[str, ...],
     read_only: bool,
     anonymous_changes: bool,
     hosts: tuple[str, ...],
@@ -101,7 +121,10 @@ def console(
     [(host, port)] = parse_addresses(listen)
     settings = _settings_of({name: bootstrap, **parse_pairs("--cluster", clusters)})
     urls = _metrics_of(metrics, name, settings)
-    specs = [ClusterSpec(each, found, tuple(urls[each])) for each, found in settings.items()]
+    beside = _beside(settings, name, registries, files)
+    specs = [
+        ClusterSpec(each, found, tuple(urls[each]), _extras(beside[each])) for each, found in settings.items()
+    ]
     for spec in specs:
         if spec.why_no_login:
             raise click.UsageError(f"cluster {spec.name}: {spec.why_no_login}")
@@ -142,6 +165,40 @@ def _metrics_of(given: Iterable[str], first: str, known: Iterable[str]) -> dict[
             raise click.UsageError(f"--metrics {each}: there is no cluster {name}")
         found[name if is_named else first].append(each.removeprefix(f"{name}=") if is_named else each)
     return found
+
+
+def _beside(
+    known: Iterable[str], first: str, registries: Iterable[str], files: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """The settings of what is beside each cluster; one that has no NAME= is the first one's."""
+    from headrace.console.cluster_extras import NAMES, URL
+    from headrace.console.masks import PREFIX
+
+    found: dict[str, dict[str, str]] = {name: {} for name in known}
+    for option, given in (("--settings", files), ("--schema-registry", registries)):
+        for each in given:
+            before, is_named, rest = each.partition("=")
+            if not is_named:
+                before, rest = first, each
+            if before not in found:
+                raise click.UsageError(f"{option} {each}: there is no cluster {before}")
+            more = (
+                read_settings(rest, "console", set(NAMES), prefix=PREFIX)
+                if option == "--settings"
+                else {URL: rest}
+            )
+            found[before] |= more
+    return found
+
+
+def _extras(settings: Mapping[str, str]) -> "ClusterExtras":
+    from headrace.console.cluster_extras import read_extras
+    from headrace.settings.definition import SettingError
+
+    try:
+        return read_extras(settings)
+    except SettingError as error:
+        raise click.UsageError(str(error)) from None
 
 
 async def _run(made: "Console", host: str, port: int, as_json: bool, supervised: bool) -> None:

@@ -151,8 +151,8 @@ def infer(
 
 def _registered(found: "Proposal", topic: str, place: str | None) -> str:
     """How the payload of values with ids is said in a file."""
+    from headrace.schemas.registry import KINDS
     from headrace.spark.payloads import PayloadError, Registry, RegistryError, UnknownSchemaError
-    from headrace.spark.payloads.registry import KINDS
 
     if place is None:
         raise click.ClickException(

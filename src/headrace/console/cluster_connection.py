@@ -5,12 +5,15 @@ changed; the console has no rights to lend.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.clients import AsyncAdmin, AsyncConsumer, AsyncProducer
 from headrace.clients.config import TABLES
+from headrace.console.cluster_extras import ClusterExtras
+from headrace.console.payload_reader import PayloadReader
 from headrace.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 TIMEOUT_MS: Final = 15_000
@@ -23,13 +26,14 @@ _OWN_LOGIN: Final = ("sasl.jaas.config", "sasl.username")
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster by the name that URLs have for it, how it is reached, in Kafka's client settings, and where
-    its brokers and pipelines have their /metrics.
+    """A cluster by the name that URLs have for it, how it is reached, in Kafka's client settings, where its
+    brokers and pipelines have their /metrics, and what there is beside it.
     """
 
     name: str
     settings: Mapping[str, str] = field(repr=False)
     metrics: tuple[str, ...] = ()
+    extras: ClusterExtras = field(default_factory=ClusterExtras)
 
     @property
     def needs_login(self) -> bool:
@@ -52,7 +56,7 @@ class ClusterSpec:
     def of_user(self, user: str, password: str) -> "ClusterSpec":
         """The same cluster, reached as this user."""
         settings = {**self.settings, "sasl.username": user, "sasl.password": password}
-        return ClusterSpec(self.name, settings, self.metrics)
+        return dataclasses.replace(self, settings=settings)
 
 
 class ClusterConnection:
@@ -62,6 +66,8 @@ class ClusterConnection:
         self.spec = spec
         self.admin = AsyncAdmin(self._settings("admin", {"default.api.timeout.ms": TIMEOUT_MS}))
         self._producer: AsyncProducer | None = None
+        self.registry = spec.extras.registry_of(spec.settings)
+        self.payloads = PayloadReader(self.registry)
 
     def _settings(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
         table = TABLES[kind]

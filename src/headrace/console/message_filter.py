@@ -1,23 +1,24 @@
 """Which records a person wants to see: words in key, value or headers, and conditions on fields of JSON.
 
 A condition is a path, an operator and a value: `user.name = "ann"`, `items[0].price > 10`, `error`
-(is there). It fits where it fits in the value, read as JSON. Letters' cases do not matter to words.
+(is there). It fits where it fits in the value, read as JSON or by its schema. Letters' cases do not matter
+to words.
 """
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.clients import ConsumerRecord
 from headrace.console.http_server import RefusedCallError
+from headrace.console.record_view import ABSENT, RecordView
 
 _CONDITION: Final = re.compile(
     r"\s*\$?\.?(?P<path>[^=!<>~]+?)\s*(?:(?P<sign>==?|!=|>=|<=|>|<|~)\s*(?P<value>.*))?"
 )
 _STEP: Final = re.compile(r"\[(\d+)\]|\['([^']*)'\]|\.?([^.\[\]]+)")
-_ABSENT: Final = object()
 WORDS_MAX: Final = 1_000
 
 
@@ -31,7 +32,7 @@ class FieldCondition:
 
     def fits(self, document: Any) -> bool:
         found = _at(document, self.path)
-        if found is _ABSENT:
+        if found is ABSENT:
             return self.sign == "!="
         match self.sign:
             case "":
@@ -79,7 +80,7 @@ def _at(document: Any, path: tuple[str | int, ...]) -> Any:
         elif isinstance(document, list) and isinstance(step, int) and step < len(document):
             document = document[step]
         else:
-            return _ABSENT
+            return ABSENT
     return document
 
 
@@ -113,17 +114,41 @@ class MessageFilter:
     value: bytes = b""
     header: tuple[str, bytes] | None = None
     condition: FieldCondition | None = None
+    view: RecordView = field(default_factory=RecordView)
+
+    async def learn(self, records: Sequence[ConsumerRecord]) -> None:
+        """To be called before `fits` is asked about these."""
+        if self.condition is not None or self.view.mask is not None:
+            await self.view.learn(records)
 
     def fits(self, record: ConsumerRecord) -> bool:
+        if self.view.mask is None:
+            return self._has_words(record) and self._fits_value(record)
+        return self._has_words(self._searched(record)) and self._fits_value(record)
+
+    def _searched(self, record: ConsumerRecord) -> ConsumerRecord:
+        """What there is to be found in a record of which something is hidden."""
+        key, value = (
+            None if seen is None else seen.searched()
+            for seen in (
+                self.view.part("key", record.key, record.headers),
+                self.view.part("value", record.value, record.headers),
+            )
+        )
+        headers = tuple(
+            (name, None if (seen := self.view.header(name, each)) is None else seen.searched())
+            for name, each in record.headers
+        )
+        return record._replace(key=key, value=value, headers=headers)
+
+    def _has_words(self, record: ConsumerRecord) -> bool:
         if self.key and not _has(record.key, self.key):
             return False
         if self.value and not _has(record.value, self.value):
             return False
         if self.header is not None and not self._has_header(record):
             return False
-        if self.anywhere and not self._is_anywhere(record):
-            return False
-        return self.condition is None or self._fits_value(self.condition, record.value)
+        return not self.anywhere or self._is_anywhere(record)
 
     def _has_header(self, record: ConsumerRecord) -> bool:
         assert self.header is not None
@@ -140,13 +165,11 @@ class MessageFilter:
             )
         )
 
-    def _fits_value(self, condition: FieldCondition, value: bytes | None) -> bool:
-        if value is None:
-            return False
-        try:
-            return condition.fits(json.loads(value))
-        except (ValueError, RecursionError):
-            return False
+    def _fits_value(self, record: ConsumerRecord) -> bool:
+        if self.condition is None:
+            return True
+        document = self.view.document(record)
+        return document is not ABSENT and self.condition.fits(document)
 
 
 def _has(data: bytes | None, word: bytes) -> bool:
@@ -154,7 +177,7 @@ def _has(data: bytes | None, word: bytes) -> bool:
     return data is not None and (word in data or word in data.lower())
 
 
-def message_filter(query: Mapping[str, str]) -> MessageFilter:
+def message_filter(query: Mapping[str, str], view: RecordView | None = None) -> MessageFilter:
     """The filter of a URL: `q`, `key`, `value`, `header` (NAME or NAME=WORD) and `json`."""
     given = {name: query.get(name, "") for name in ("q", "key", "value", "header", "json")}
     for name, text in given.items():
@@ -167,6 +190,7 @@ def message_filter(query: Mapping[str, str]) -> MessageFilter:
         value=_word(given["value"]),
         header=(name.strip(), _word(word.strip())) if name.strip() else None,
         condition=parse_condition(given["json"]) if given["json"].strip() else None,
+        view=view or RecordView(),
     )
 
 

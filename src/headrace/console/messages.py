@@ -115,7 +115,9 @@ async def _read_ranges(
         consumer.seek(each, piece.start)
     open_ones = set(ranges)
     while open_ones:
-        for record in await consumer.poll(POLL_S):
+        records = await consumer.poll(POLL_S)
+        await wanted.learn(records)
+        for record in records:
             place = TopicPartition(record.topic, record.partition)
             if place in open_ones and record.offset < ranges[place].end:
                 page.scanned += 1
@@ -194,6 +196,7 @@ async def follow(
         records = await consumer.poll(FOLLOW_SILENCE_S)
         while True:
             page.scanned += len(records)
+            await wanted.learn(records)
             page.records += [_shown(each, page) for each in records if wanted.fits(each)]
             del page.records[:-FOLLOWED_MAX]
             if not records or time.monotonic() >= until_s:

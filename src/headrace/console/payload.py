@@ -1,4 +1,4 @@
-"""What bytes of a record are, told by looking at them: JSON, text or other bytes; and back from typed text.
+"""What bytes of a record are: what their schema says, or, told by looking at them, JSON, text or other bytes.
 
 Nothing here makes markup: a page gets texts and base64, and shows them as text.
 """
@@ -10,47 +10,59 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.console.http_server import RefusedCallError
+from headrace.console.masks import HIDDEN
 from headrace.console.messages import ShownRecord
+from headrace.console.record_view import ABSENT, RecordView, SeenPayload, json_text
 
 _CONTROL: Final = frozenset(range(32)) - {9, 10, 13}
 _CONTROL_SHARE_MAX: Final = 0.25
-_SCHEMA_HEAD_BYTES: Final = 5
-"""What serializers of a schema registry write first: a zero, and the schema's id in four bytes."""
-_SCHEMA_ID_MAX: Final = 10_000_000
-"""Registries count from 1: a larger number is something else."""
 
 
-def record_json(shown: ShownRecord) -> dict[str, Any]:
-    """A record as pages get it."""
+def record_json(shown: ShownRecord, view: RecordView) -> dict[str, Any]:
+    """A record as pages get it; the view must have learnt of it."""
     record = shown.record
     return {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": payload_json(record.key, shown.key_bytes),
-        "value": payload_json(record.value, shown.value_bytes),
+        "key": payload_json(view.part("key", record.key, record.headers), shown.key_bytes),
+        "value": payload_json(view.part("value", record.value, record.headers), shown.value_bytes),
         "headers": [
-            {"name": name, "value": payload_json(value, len(value or b""))} for name, value in record.headers
+            {"name": name, "value": payload_json(view.header(name, value), len(value or b""))}
+            for name, value in record.headers
         ],
     }
 
 
-def payload_json(data: bytes | None, size: int) -> dict[str, Any] | None:
-    """A key, a value or a header: its kind, its size, and its text or, of other bytes, base64."""
-    if data is None:
+def payload_json(seen: SeenPayload | None, size: int) -> dict[str, Any] | None:
+    """A key, a value or a header: its kind, its size, and its text or, of other bytes, base64.
+
+    What a schema has read has its bytes as `raw` too, so that it can be written again as it was.
+    """
+    if seen is None:
         return None
-    is_cut = len(data) < size
     shown: dict[str, Any] = {"size": size}
-    if is_cut:
+    data = seen.data
+    if data is not None and len(data) < size:
         shown["cut"] = True
+    if seen.schema is not None:
+        shown["schema"] = seen.schema.schema
+        if seen.error:
+            shown["error"] = seen.error
+    if seen.document is not ABSENT:
+        shown |= {"kind": "json", "data": json_text(seen.document)}
+        return shown | ({"masked": True} if data is None else {"raw": _base64(data)})
+    if data is None:
+        return shown | {"kind": "text", "data": HIDDEN, "masked": True}
+    is_cut = "cut" in shown
     text = _text_of(data, is_cut)
     if text is None:
-        shown |= {"kind": "bytes", "data": base64.b64encode(data).decode("ascii")}
-        schema = int.from_bytes(data[1:_SCHEMA_HEAD_BYTES], "big")
-        if data[:1] == b"\0" and len(data) > _SCHEMA_HEAD_BYTES and 0 < schema <= _SCHEMA_ID_MAX:
-            shown["schema"] = schema
-        return shown
+        return shown | {"kind": "bytes", "data": _base64(data)}
     return shown | {"kind": "json" if _is_json(text, is_cut) else "text", "data": text}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _text_of(data: bytes, is_cut: bool) -> str | None:

@@ -15,6 +15,7 @@ from headrace.console.api import (
     messages,
     overview,
     pipelines,
+    schemas,
     security,
     tiers,
     tokens,
@@ -75,6 +76,18 @@ ROUTES: Final = (
     ConsoleRoute("GET", "transactions/hanging", transactions.look_for_hanging),
     ConsoleRoute(
         "POST", "transactions/abort-hanging", transactions.abort_hanging, "abort hanging transaction"
+    ),
+    ConsoleRoute("GET", "schemas", schemas.subjects),
+    ConsoleRoute("GET", "schemas/ids/{id}", schemas.schema_of_id),
+    ConsoleRoute("POST", "schemas/level", schemas.set_level, "set compatibility of all subjects"),
+    ConsoleRoute("GET", "schemas/subjects/{subject}", schemas.subject),
+    ConsoleRoute("POST", "schemas/subjects/{subject}", schemas.register, "register schema"),
+    ConsoleRoute("DELETE", "schemas/subjects/{subject}", schemas.delete_subject, "delete subject"),
+    ConsoleRoute("POST", "schemas/subjects/{subject}/check", schemas.check),
+    ConsoleRoute("POST", "schemas/subjects/{subject}/level", schemas.set_level, "set compatibility"),
+    ConsoleRoute("GET", "schemas/subjects/{subject}/versions/{version}", schemas.version),
+    ConsoleRoute(
+        "DELETE", "schemas/subjects/{subject}/versions/{version}", schemas.delete_version, "delete version"
     ),
     ConsoleRoute("GET", "acls", security.acls),
     ConsoleRoute("POST", "acls", security.create_acl, "create ACL"),

@@ -148,7 +148,8 @@ class Console:
         session = self._gate.session_of(request)
         if session is None or spec.name not in session.watches:
             raise RefusedCallError(401, f"log in to cluster {spec.name!r} first")
-        return Visit(request, arguments, session.watches[spec.name], session.users[spec.name], metrics)
+        watch, user = session.watches[spec.name], session.users[spec.name]
+        return Visit(request, arguments, watch, user, metrics, needs_login=True)
 
     async def _change(self, route: ConsoleRoute, visit: Visit) -> Any:
         result = "failed"

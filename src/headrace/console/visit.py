@@ -7,7 +7,9 @@ from headrace.clients import AsyncAdmin
 from headrace.console.cluster_connection import ClusterConnection
 from headrace.console.cluster_watch import ClusterWatch
 from headrace.console.http_server import ConsoleRequest, RefusedCallError
+from headrace.console.masks import mask_for
 from headrace.console.metrics_reader import MetricsReader
+from headrace.console.record_view import RecordView
 
 
 @dataclass(slots=True)
@@ -19,6 +21,8 @@ class Visit:
     watch: ClusterWatch
     user: str
     metrics: MetricsReader | None = None
+    needs_login: bool = False
+    """Whether people log in to this cluster, and this is one of them."""
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -28,6 +32,11 @@ class Visit:
     @property
     def connection(self) -> ClusterConnection:
         return self.watch.connection
+
+    def view_of(self, topic: str) -> RecordView:
+        """How this person sees a topic's records."""
+        mask = mask_for(self.connection.spec.extras.masks, topic, self.user)
+        return RecordView(self.connection.payloads, mask)
 
     def query_int(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
         """A number of the query; RefusedCallError where it is none, or out of range."""

@@ -1,6 +1,6 @@
 """Records of a topic: pages of them, a live tail, one in full, writing one, and keys at a moment."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -12,6 +12,8 @@ from headrace.console.http_server import ConsoleReply, EventReply, RefusedCallEr
 from headrace.console.message_filter import message_filter
 from headrace.console.messages import MessagePage, ShownRecord, Span, follow, read_page
 from headrace.console.payload import bytes_of, record_json
+from headrace.console.record_view import RecordView
+from headrace.console.schema_writing import written_by_schema
 from headrace.console.visit import Visit
 
 PAGE_RECORDS: Final = 50
@@ -22,7 +24,7 @@ FORMS: Final = ("newest", "oldest", "offset", "time")
 
 async def messages(visit: Visit) -> Any:
     """A page. `from` says where to begin, `at` where the page before has ended."""
-    wanted = message_filter(visit.request.query)
+    wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     limit = visit.query_int("limit", PAGE_RECORDS, least=1, most=PAGE_RECORDS_MAX)
     spans = await _spans(visit)
     form = visit.request.query.get("from", "newest")
@@ -33,7 +35,7 @@ async def messages(visit: Visit) -> Any:
     async with _consumer(visit) as consumer:
         page = await read_page(consumer, spans, positions, wanted, limit=limit, is_backward=is_backward)
     return {
-        **_page_json(page),
+        **await _page_json(page, wanted.view),
         "is_done": page.is_done,
         "at": ",".join(f"{each.partition}:{offset}" for each, offset in page.positions.items()),
         "spans": {str(each.partition): [span.start, span.end] for each, span in spans.items()},
@@ -47,8 +49,13 @@ def _consumer(visit: Visit) -> AsyncConsumer:
     )
 
 
-def _page_json(page: MessagePage) -> dict[str, Any]:
-    return {"records": [record_json(each) for each in page.records], "scanned": page.scanned}
+async def _page_json(page: MessagePage, view: RecordView) -> dict[str, Any]:
+    return {"records": await _records_json(page.records, view), "scanned": page.scanned}
+
+
+async def _records_json(records: Sequence[ShownRecord], view: RecordView) -> list[dict[str, Any]]:
+    await view.learn([each.record for each in records])
+    return [record_json(each, view) for each in records]
 
 
 async def _spans(visit: Visit) -> dict[TopicPartition, Span]:
@@ -95,7 +102,7 @@ def _positions_at(text: str, spans: dict[TopicPartition, Span]) -> dict[TopicPar
 
 async def tail(visit: Visit) -> EventReply:
     """What comes from now on, as events."""
-    wanted = message_filter(visit.request.query)
+    wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     starts = {each: span.end for each, span in (await _spans(visit)).items()}
     consumer = _consumer(visit)
 
@@ -104,7 +111,7 @@ async def tail(visit: Visit) -> EventReply:
             yield {"started": {str(each.partition): offset for each, offset in starts.items()}}
             async with aclosing(follow(consumer, starts, wanted)) as pages:
                 async for page in pages:
-                    yield _page_json(page) if page.scanned else None
+                    yield await _page_json(page, wanted.view) if page.scanned else None
         finally:
             await consumer.close()
 
@@ -112,12 +119,18 @@ async def tail(visit: Visit) -> EventReply:
 
 
 async def message_value(visit: Visit) -> ConsoleReply:
-    """A record's value, or key, as its bytes are: to be saved, never to be shown by the browser."""
+    """A record's value, or key, as its bytes are: to be saved, never to be shown by the browser. Of one of
+    which something is hidden, what is left of it."""
     place = TopicPartition(visit.arguments["topic"], visit.query_int("partition", 0))
     offset = visit.query_int("offset", 0)
     part = visit.request.query.get("part", "value")
+    if part not in ("key", "value"):
+        raise RefusedCallError(400, f"part={part!r} is neither key nor value")
     record = await read_record(visit, place, offset)
-    data: bytes = (record.key if part == "key" else record.value) or b""
+    view = visit.view_of(place.topic)
+    await view.learn([record])
+    seen = view.part(part, record.key if part == "key" else record.value, record.headers)
+    data = b"" if seen is None else seen.searched()
     name = f"{place.partition}-{offset}.{'key' if part == 'key' else 'value'}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return ConsoleReply(200, data, "application/octet-stream", headers)
@@ -148,8 +161,8 @@ async def produce(visit: Visit) -> Any:
         raise RefusedCallError(400, "'headers' must be a list of objects")
     delivery = await visit.connection.producer().send(
         topic,
-        bytes_of(body.get("value"), "value"),
-        key=bytes_of(body.get("key"), "key"),
+        await _bytes_of(visit, body.get("value"), "value"),
+        key=await _bytes_of(visit, body.get("key"), "key"),
         partition=partition,
         headers=tuple((str(each.get("name", "")), bytes_of(each.get("value"), "header")) for each in headers),
     )
@@ -157,6 +170,13 @@ async def produce(visit: Visit) -> Any:
     visit.details |= {"partition": written.partition, "offset": written.offset}
     visit.watch.changed()
     return {"partition": written.partition, "offset": written.offset}
+
+
+async def _bytes_of(visit: Visit, given: Any, name: str) -> bytes | None:
+    """Also {"json": …, "schema": …}: a document that is written by a schema of the registry."""
+    if isinstance(given, dict) and "json" in given:
+        return await written_by_schema(visit.connection.registry, given, name)
+    return bytes_of(given, name)
 
 
 KEYS_MAX: Final = 2_000
@@ -175,7 +195,7 @@ async def keys_at(visit: Visit) -> Any:
         for each, span in spans.items()
     }
     latest: dict[bytes, ShownRecord] = {}
-    wanted = message_filter(visit.request.query)
+    wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     positions = {each: span.start for each, span in upto.items()}
     async with _consumer(visit) as consumer:
         page = await read_page(consumer, upto, positions, wanted, limit=50_000, is_backward=False)
@@ -185,7 +205,7 @@ async def keys_at(visit: Visit) -> Any:
             latest[each.record.key] = each
     alive = [each for each in latest.values() if each.record.value is not None]
     return {
-        "records": [record_json(each) for each in alive[-KEYS_MAX:]],
+        "records": await _records_json(alive[-KEYS_MAX:], wanted.view),
         "keys": len(alive),
         "deleted": len(latest) - len(alive),
         "scanned": page.scanned,

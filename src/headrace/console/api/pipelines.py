@@ -25,7 +25,7 @@ async def pipelines(visit: Visit) -> Any:
     edges: list[dict[str, str]] = []
     hidden = 0
     for url, _, run in runs:
-        unseen = _unseen(run, set(picture.topics)) if visit.connection.spec.needs_login else set()
+        unseen = _unseen(run, set(picture.topics)) if visit.needs_login else set()
         hidden += len(unseen)
         edges += [each for each in run.edges if (each["pipeline"], each["query"]) not in unseen]
         queries += [

@@ -21,6 +21,8 @@ const ROUTES = [
   [/^pipelines$/, async () => (await import("./pages/pipelines.js")).pipelines],
   [/^moves$/, async () => (await import("./pages/moves.js")).moves],
   [/^transactions$/, async () => (await import("./pages/transactions.js")).transactions],
+  [/^schemas(?:\/(id)\/([^/]+))?$/, async () => (await import("./pages/schemas.js")).schemas],
+  [/^schemas\/subject\/([^/]+)$/, async () => (await import("./pages/schemas.js")).subject],
   [/^access(?:\/(\w+))?$/, async () => (await import("./pages/access.js")).access],
 ];
 const NAV = [
@@ -31,6 +33,7 @@ const NAV = [
   ["brokers", "Brokers", "brokers", "b"],
   ["moves", "Reassignments", "moves", "r"],
   ["transactions", "Transactions", "transactions", "x"],
+  ["schemas", "Schemas", "schemas", "s"],
   ["access", "Access", "access", "a"],
 ];
 

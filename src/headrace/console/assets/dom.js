@@ -61,6 +61,7 @@ export function icon(name) {
     pipelines: "M4 5h6v4H4zM14 15h6v4h-6zM7 9v3a3 3 0 003 3h4",
     moves: "M4 8h13l-3-3M20 16H7l3 3",
     transactions: "M5 12l4 4L19 6",
+    schemas: "M8 4H6a2 2 0 00-2 2v4l-1 2 1 2v4a2 2 0 002 2h2M16 4h2a2 2 0 012 2v4l1 2-1 2v4a2 2 0 01-2 2h-2M9 12h6",
     access: "M7 11V8a5 5 0 0110 0v3M5 11h14v9H5z",
     theme: "M12 3a9 9 0 109 9 7 7 0 01-9-9z",
     search: "M10.5 17a6.5 6.5 0 100-13 6.5 6.5 0 000 13zM15.5 15.5L20 20",

@@ -18,13 +18,13 @@ tombstone) is no error: both are null.
 
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.schemas.errors import PayloadError, RegistryError, UnknownSchemaError
+from headrace.schemas.registry import KINDS, RegisteredSchema, Registry
 from headrace.spark.payloads.avro import Avro, RegisteredAvro
 from headrace.spark.payloads.dead_letters import dead_letters
-from headrace.spark.payloads.errors import PayloadError, RegistryError, UnknownSchemaError
 from headrace.spark.payloads.json import Json
 from headrace.spark.payloads.json_schema import RegisteredJson
 from headrace.spark.payloads.protobuf import Protobuf, RegisteredProtobuf
-from headrace.spark.payloads.registry import KINDS, RegisteredSchema, Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,10 +16,11 @@ from io import BytesIO, StringIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.schemas.avro_schemas import parsed_schema
+from headrace.schemas.errors import PayloadError
+from headrace.schemas.registry import RegisteredSchema, Registry
+from headrace.schemas.wire_format import head_bytes, read_head
 from headrace.spark.payloads.columns import Decoder, Encoder, decoded, encoded
-from headrace.spark.payloads.errors import PayloadError
-from headrace.spark.payloads.registry import RegisteredSchema, Registry
-from headrace.spark.payloads.wire_format import head_bytes, read_head
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -107,33 +108,6 @@ def _fields(schema: str, references: tuple[tuple[str, str], ...] = ()) -> "Struc
     if not isinstance(found, StructType):
         raise PayloadError("the Avro schema must be of a record: only that has fields to make columns of")
     return found
-
-
-@lru_cache(maxsize=1024)
-def parsed_schema(schema: str, references: tuple[tuple[str, str], ...] = ()) -> Any:
-    import fastavro
-
-    names: dict[str, Any] = {}
-    try:
-        for _, text in references:
-            fastavro.parse_schema(_without_uuids(json.loads(text)), named_schemas=names)
-        return fastavro.parse_schema(_without_uuids(json.loads(schema)), named_schemas=names)
-    except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise PayloadError(f"this is not an Avro schema: {error}") from error
-
-
-def _without_uuids(form: Any) -> Any:
-    """fastavro makes objects of them that no column takes; as text they are what the column has."""
-    if isinstance(form, list):
-        return [_without_uuids(each) for each in form]
-    if not isinstance(form, dict):
-        return form
-    is_uuid = form.get("logicalType") == "uuid"
-    return {
-        name: each if name == "default" else _without_uuids(each)
-        for name, each in form.items()
-        if not (is_uuid and name == "logicalType")
-    }
 
 
 @lru_cache(maxsize=64)

@@ -7,8 +7,8 @@ they run, once for each process, from something small that can be pickled.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.schemas.errors import PayloadError, RegistryError
 from headrace.spark.abilities import arrow_schema, needs_newer
-from headrace.spark.payloads.errors import PayloadError, RegistryError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -7,7 +7,7 @@ JSON and fields of another type are errors; fields that are missing are null, an
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.spark.payloads.errors import PayloadError
+from headrace.schemas.errors import PayloadError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.spark.payloads.errors import PayloadError
+from headrace.schemas.errors import PayloadError
+from headrace.schemas.registry import RegisteredSchema
+from headrace.schemas.wire_format import HEAD_BYTES, head_bytes
 from headrace.spark.payloads.json import Json
-from headrace.spark.payloads.registry import RegisteredSchema
-from headrace.spark.payloads.wire_format import HEAD_BYTES, head_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

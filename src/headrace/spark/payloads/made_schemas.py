@@ -9,9 +9,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.spark.payloads.errors import PayloadError
-from headrace.spark.payloads.proto_schemas import descriptor_set, main_file
-from headrace.spark.payloads.registry import KINDS, RegisteredSchema
+from headrace.schemas.errors import PayloadError
+from headrace.schemas.proto_schemas import descriptor_set, main_file
+from headrace.schemas.registry import KINDS, RegisteredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -13,14 +13,14 @@ value there, which Protobuf would pass over in silence, the value is an error.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.schemas.errors import PayloadError
+from headrace.schemas.proto_schemas import descriptor_set, message_class, message_indexes, message_name
+from headrace.schemas.registry import RegisteredSchema, Registry
+from headrace.schemas.wire_format import head_bytes, indexes_bytes, read_head, read_indexes
 from headrace.spark.payloads.columns import Decoder, Encoder, decoded, encoded
-from headrace.spark.payloads.errors import PayloadError
-from headrace.spark.payloads.proto_schemas import descriptor_set, message_indexes, message_name
-from headrace.spark.payloads.registry import RegisteredSchema, Registry
-from headrace.spark.payloads.wire_format import head_bytes, indexes_bytes, read_head, read_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -81,31 +81,6 @@ def registered_message(schema: RegisteredSchema, name: str | None) -> str:
     """The full name of a schema's message, which may be given without its package."""
     files = descriptor_set(schema)
     return message_name(files, (0,) if name is None else message_indexes(files, name))
-
-
-@lru_cache(maxsize=1024)
-def message_class(descriptors: bytes, name: str) -> Any:
-    from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, timestamp_pb2
-
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
-        pool = descriptor_pool.DescriptorPool()
-        named = {each.name for each in files.file}
-        if timestamp_pb2.DESCRIPTOR.name not in named:
-            pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
-        for each in files.file:
-            pool.Add(each)
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-    except KeyError:
-        there = sorted(
-            f"{each.package}.{own.name}".lstrip(".") for each in files.file for own in each.message_type
-        )
-        raise PayloadError(f"the descriptor has no message {name}; it has {', '.join(there)}") from None
-    except (message.DecodeError, TypeError) as error:
-        raise PayloadError(
-            f"this is not a complete descriptor set: {error}; protoc writes one with --include_imports "
-            "--descriptor_set_out FILE"
-        ) from error
 
 
 # Types

@@ -4,10 +4,11 @@ import json
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from headrace.schemas.avro_schemas import parsed_schema
+from headrace.schemas.proto_schemas import descriptor_set, message_class, message_indexes
+from headrace.schemas.wire_format import head_bytes, indexes_bytes
 from headrace.spark.payloads import avro, protobuf
 from headrace.spark.payloads.json_schema import RegisteredJson
-from headrace.spark.payloads.proto_schemas import descriptor_set, message_indexes
-from headrace.spark.payloads.wire_format import head_bytes, indexes_bytes
 
 if TYPE_CHECKING:
     from headrace.spark.payloads import Payload
@@ -22,10 +23,10 @@ def sample_value(payload: "Payload", text: bytes) -> bytes:
     if isinstance(payload, RegisteredJson):
         return head_bytes(payload.schema.id) + text
     if isinstance(payload, avro.Avro):
-        return _avro(text, avro.parsed_schema(payload.schema), b"")
+        return _avro(text, parsed_schema(payload.schema), b"")
     if isinstance(payload, avro.RegisteredAvro):
         schema = payload.schema
-        return _avro(text, avro.parsed_schema(schema.text, schema.references), head_bytes(schema.id))
+        return _avro(text, parsed_schema(schema.text, schema.references), head_bytes(schema.id))
     if isinstance(payload, protobuf.Protobuf):
         return _protobuf(text, payload.descriptor_set, payload.message, b"")
     if isinstance(payload, protobuf.RegisteredProtobuf):
@@ -46,5 +47,5 @@ def _avro(text: bytes, form: Any, head: bytes) -> bytes:
 def _protobuf(text: bytes, files: bytes, name: str, head: bytes) -> bytes:
     from google.protobuf import json_format
 
-    message = json_format.Parse(text, protobuf.message_class(files, name)())
+    message = json_format.Parse(text, message_class(files, name)())
     return head + bytes(message.SerializeToString())

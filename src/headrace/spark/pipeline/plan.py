@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
+from headrace.schemas.registry import KINDS, RegisteredSchema
 from headrace.spark import register
 from headrace.spark.checked_ranges import BLOCK_OFFSETS, BLOCKS_MAX
 from headrace.spark.client_options import ClusterOptions
@@ -46,7 +47,6 @@ from headrace.spark.payloads import (
     registered_payload,
 )
 from headrace.spark.payloads.made_schemas import made_schema
-from headrace.spark.payloads.registry import KINDS, RegisteredSchema
 from headrace.spark.pipeline.checked import BAD_BLOCKS, LOOKED_AT, CheckedInput, checked_input
 from headrace.spark.pipeline.errors import PipelineError
 from headrace.spark.pipeline.expectations import judged, kept, violations

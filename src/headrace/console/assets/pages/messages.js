@@ -138,18 +138,21 @@ function messageRow(record, context) {
   return h("li", {}, made);
 }
 
-function messageBody(record, { api, path, link, name, again, readOnly }) {
+function messageBody(record, context) {
+  const { api, path, link, name, again, readOnly } = context;
   const place = `partition=${record.partition}&offset=${record.offset}`;
   return [
     h("div", { class: "message-actions" },
       h("a", { href: `${link("topics", name, "messages")}?from=offset&${place}&limit=1` }, "Link to this message"),
       h("a", { href: api.url(`${path}/value?${place}`), download: `${name}-${record.partition}-${record.offset}` }, "Save the value"),
-      !readOnly && again && h("button", { type: "button", class: "linklike", onclick: () => again(record) }, "Produce again")),
-    h("h3", {}, "Key"), view(record.key, "key"),
-    h("h3", {}, "Value"), view(record.value, "value"),
-    record.headers.length ? [h("h3", {}, "Headers"), h("dl", { class: "headers" }, record.headers.map((each) => [h("dt", { class: "mono" }, visible(each.name)), h("dd", {}, preview(each.value))]))] : [],
+      !readOnly && again && !isMasked(record) && h("button", { type: "button", class: "linklike", onclick: () => again(record) }, "Produce again")),
+    h("h2", {}, "Key"), view(record.key, "key", context),
+    h("h2", {}, "Value"), view(record.value, "value", context),
+    record.headers.length ? [h("h2", {}, "Headers"), h("dl", { class: "headers" }, record.headers.map((each) => [h("dt", { class: "mono" }, visible(each.name)), h("dd", {}, preview(each.value))]))] : [],
   ];
 }
+
+const isMasked = (record) => [record.key, record.value, ...record.headers.map((each) => each.value)].some((each) => each?.masked);
 
 export { messageRow };
 
@@ -176,6 +179,7 @@ export function produceDialog({ api, path = null, readOnly }, name, found, recor
   if (readOnly) return;
   const at = path ?? `topics/${encodeURIComponent(name)}`;
   const hasBytes = (payload) => payload?.kind === "bytes";
+  const base64 = (payload) => payload.raw ?? payload.data;
   const key = h("input", { value: record.key && !hasBytes(record.key) ? record.key.data : "", spellcheck: "false", autocomplete: "off" });
   const noKey = h("input", { type: "checkbox" });
   noKey.checked = !record.key;
@@ -184,22 +188,35 @@ export function produceDialog({ api, path = null, readOnly }, name, found, recor
   const noValue = h("input", { type: "checkbox" });
   noValue.checked = record.value === null;
   const headers = h("textarea", { rows: 2, spellcheck: "false", placeholder: "name=value, one a line" });
-  headers.value = (record.headers ?? []).map((each) => `${each.name}=${each.value ? textOf(each.value) : ""}`).join("\n");
+  const lineOf = (each) => (each.value ? `${each.name}=${textOf(each.value)}` : each.name);
+  headers.value = (record.headers ?? []).map(lineOf).join("\n");
+  const ownHeaders = new Map((record.headers ?? []).map((each) => [lineOf(each), each]));
   const partition = h("select", {}, h("option", { value: "" }, "by key"), found.partitions.map((each) => h("option", { value: each.number }, each.number)));
   const untouched = { key: key.value, value: value.value };
   // Bytes that were not touched are sent as they were, and not as the text that stands for them.
-  const part = (payload, text, before, isNull) => (isNull ? null : hasBytes(payload) && text === before ? { base64: payload.data } : text);
+  const part = (payload, text, before, isNull) => {
+    if (isNull) return null;
+    const isAsItWas = text === before;
+    if (payload?.raw !== undefined) return isAsItWas ? { base64: payload.raw } : { json: text, schema: payload.schema, like: payload.raw };
+    return hasBytes(payload) && isAsItWas ? { base64: payload.data } : text;
+  };
+  const headerOf = (line) => {
+    const own = ownHeaders.get(line);
+    if (own?.value && hasBytes(own.value)) return { name: own.name, value: { base64: base64(own.value) } };
+    const at = line.indexOf("=");
+    return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) };
+  };
   key.addEventListener("input", () => { noKey.checked = false; });
   ask({
     title: `Produce to ${visible(name)}`, action: "Produce", wide: true,
     body: [
       field("Key", key, hasBytes(record.key) ? `${bytes(bytesOf(record.key).length)} that are no text: sent as they are unless you type` : ""), h("label", { class: "check" }, noKey, "no key"),
-      field("Value", value), h("label", { class: "check" }, noValue, "null: a tombstone"), field("Headers", headers), field("Partition", partition)],
+      field("Value", value, record.value?.raw === undefined ? "" : `Written by schema ${record.value.schema} where you change it`), h("label", { class: "check" }, noValue, "null: a tombstone"), field("Headers", headers), field("Partition", partition)],
     act: async () => {
       const written = await api.post(`${at}/messages`, {
         key: part(record.key, key.value, untouched.key, noKey.checked), value: part(record.value, value.value, untouched.value, noValue.checked),
         partition: partition.value === "" ? null : Number(partition.value),
-        headers: headers.value.split("\n").filter((line) => line.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; }),
+        headers: headers.value.split("\n").filter((line) => line.trim()).map(headerOf),
       });
       note(`Written to partition ${written.partition} at offset ${written.offset}.`);
     },

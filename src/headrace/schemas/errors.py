@@ -8,8 +8,13 @@ class PayloadError(ValueError):
 class RegistryError(Exception):
     """A registry that cannot be asked, or does not take what it is told.
 
-    It ends a query, and is never a row's error: that a registry is down says nothing about a record.
+    It ends a query, and is never a row's error: that a registry is down says nothing about a record. `status`
+    is that of its answer, 0 where there was none.
     """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class UnknownSchemaError(ValueError):

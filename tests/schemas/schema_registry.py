@@ -1,7 +1,8 @@
 """A schema registry in memory that speaks the usual REST interface, as far as clients of tests use it.
 
 It numbers schemas, has subjects with versions, and can ask for a password, be busy, or be gone. It checks no
-compatibility but what a test says is not compatible.
+compatibility but what a test says is not compatible. Schemas have GUIDs too, as in
+newer registries.
 """
 
 import base64
@@ -12,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
-from headrace.spark.payloads import Registry
+from headrace.schemas.registry import Registry
 
 
 class RefusedError(Exception):
@@ -36,6 +38,8 @@ class SchemaRegistry:
         """After so many answers it is busy for good."""
         self.incompatible: set[str] = set()
         """Subjects that take nothing new."""
+        self.levels: dict[str, str] = {"": "BACKWARD"}
+        """Compatibility levels by subject; the registry's own has no name."""
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -74,11 +78,35 @@ class SchemaRegistry:
         match (method, path):
             case ("GET", ["schemas", "ids", number]):
                 return self._schema(int(number))
+            case ("GET", ["schemas", "guids", guid]):
+                return {**self._schema(UUID(guid).int), "guid": guid}
+            case ("GET", ["schemas", "ids", number, "versions"]):
+                return [
+                    {"subject": name, "version": ids.index(int(number)) + 1}
+                    for name, ids in self._subjects.items()
+                    if int(number) in ids
+                ]
+            case ("GET", ["subjects", subject, "versions"]):
+                self._version(subject, "latest")
+                return [at + 1 for at, own in enumerate(self._subjects[subject]) if own]
+            case ("DELETE", ["subjects", subject]):
+                return [at + 1 for at in range(len(self._subjects.pop(subject)))]
+            case ("DELETE", ["subjects", subject, "versions", version]):
+                self._version(subject, version)
+                self._subjects[subject][int(version) - 1] = 0
+                return int(version)
+            case (_, ["config", *subject]):
+                return self._config(method, subject[0] if subject else "", body)
+            case ("POST", ["compatibility", "subjects", subject, "versions", "latest"]):
+                self._version(subject, "latest")
+                bad = subject in self.incompatible
+                return {"is_compatible": not bad, "messages": ["READER_FIELD_MISSING: id"] if bad else []}
             case ("GET", ["subjects"]):
                 return sorted(self._subjects)
             case ("POST", ["subjects", subject, "versions"]):
                 kind = body.get("schemaType") or "AVRO"
-                return {"id": self.add(subject, body["schema"], kind, body.get("references"))}
+                number = self.add(subject, body["schema"], kind, body.get("references"))
+                return {"id": number, "guid": str(UUID(int=number))}
             case ("GET", ["subjects", subject, "versions", version]):
                 return self._version(subject, version)
             case ("POST", ["subjects", subject]):
@@ -96,10 +124,20 @@ class SchemaRegistry:
     def _version(self, subject: str, version: str) -> dict[str, Any]:
         versions = self._subjects.get(subject) or []
         number = len(versions) if version in ("latest", "-1") else int(version)
-        if not 0 < number <= len(versions):
+        if not 0 < number <= len(versions) or not versions[number - 1]:
             raise RefusedError(404, 40401, f"Subject '{subject}' not found.")
         own = versions[number - 1]
         return {"subject": subject, "version": number, "id": own, **self._schema(own)}
+
+    def _config(self, method: str, subject: str, body: Any) -> Any:
+        if method == "PUT":
+            self.levels[subject] = body["compatibility"]
+            return {"compatibility": body["compatibility"]}
+        if subject not in self.levels:
+            raise RefusedError(404, 40408, f"Subject '{subject}' does not have subject-level configuration")
+        if method == "DELETE":
+            return {"compatibility": self.levels.pop(subject)}
+        return {"compatibilityLevel": self.levels[subject]}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         registry = self
@@ -112,6 +150,12 @@ class SchemaRegistry:
 
             def do_POST(self) -> None:
                 self._serve("POST")
+
+            def do_PUT(self) -> None:
+                self._serve("PUT")
+
+            def do_DELETE(self) -> None:
+                self._serve("DELETE")
 
             def _serve(self, method: str) -> None:
                 content = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -20,9 +20,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.spark.payloads.errors import PayloadError, RegistryError, UnknownSchemaError
+from headrace.schemas.errors import PayloadError, RegistryError, UnknownSchemaError
+
+if TYPE_CHECKING:
+    import ssl
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,11 @@ class Registry:
     password: str | None = field(default=None, repr=False)
     folder: "tuple[tuple[str, RegisteredSchema], ...] | None" = field(default=None, repr=False)
     """Subjects and schemas of a folder, by id."""
+    bearer: str | None = field(default=None, repr=False)
+    """A token, in place of user and password."""
+    authority: str | None = None
+    """A PEM file of who signs the registry's certificate; those of the system without it."""
+    attempts: int = _ATTEMPTS
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.place)
@@ -102,6 +110,13 @@ class Registry:
             _UNKNOWN[self.place, schema_id] = time.monotonic() + _UNKNOWN_S
             raise
 
+    def by_guid(self, guid: str) -> RegisteredSchema:
+        """The same by the other name that schemas have, which newer serializers write into headers."""
+        if self.folder is not None:
+            raise UnknownSchemaError(f"the folder {self.place} names schemas by numbers, and not by {guid}")
+        found = self.ask("GET", f"schemas/guids/{_quoted(guid)}")
+        return self._whole({**found, "id": found.get("id") or 0})
+
     def latest(self, subject: str, version: int | None = None) -> RegisteredSchema:
         """A subject's latest version, or the one that is named."""
         if self.folder is not None:
@@ -111,7 +126,7 @@ class Registry:
             return own[(version or len(own)) - 1]
         path = f"subjects/{_quoted(subject)}/versions/{version or 'latest'}"
         try:
-            return self._whole(self._ask(path))
+            return self._whole(self.ask("GET", path))
         except UnknownSchemaError:
             raise UnknownSchemaError(self._no_subject(subject, version)) from None
 
@@ -122,8 +137,8 @@ class Registry:
             raise RegistryError(
                 f"the folder {self.place} takes no new schemas by itself: write {subject}/ID and a suffix"
             )
-        body = json.dumps({"schemaType": kind, "schema": text}).encode()
-        return int(self._ask(f"subjects/{_quoted(subject)}/versions", body)["id"])
+        body = {"schemaType": kind, "schema": text}
+        return int(self.ask("POST", f"subjects/{_quoted(subject)}/versions", body)["id"])
 
     def _no_subject(self, subject: str, version: int | None) -> str:
         wanted = "" if version is None else f" with a version {version}"
@@ -142,42 +157,54 @@ class Registry:
                 continue
             if len(texts) >= _REFERENCES_MAX:
                 raise PayloadError(f"a schema refers to more than {_REFERENCES_MAX} others")
-            found = self._ask(f"subjects/{_quoted(each['subject'])}/versions/{each['version']}")
+            found = self.ask("GET", f"subjects/{_quoted(each['subject'])}/versions/{each['version']}")
             self._refer(found.get("references") or (), texts)
             texts[each["name"]] = found["schema"]
 
-    def _ask(self, path: str, body: bytes | None = None) -> Any:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer; asked again where the registry is busy or gone for a moment."""
         url = f"{self.place.rstrip('/')}/{path}"
-        for left in reversed(range(_ATTEMPTS)):
+        for left in reversed(range(self.attempts)):
             try:
-                return self._answer(url, body)
+                return self._answer(method, url, body)
             except urllib.error.HTTPError as error:
                 if error.code == _NOT_FOUND:
-                    raise UnknownSchemaError(f"{url} is not found") from None
+                    raise UnknownSchemaError(f"{url} is not found{_said(error)}") from None
                 if error.code not in _AGAIN or not left:
-                    raise RegistryError(f"{url}: HTTP {error.code}{_said(error)}") from None
+                    raise RegistryError(f"{url}: HTTP {error.code}{_said(error)}", error.code) from None
                 reason = f"HTTP {error.code}"
             except (OSError, ValueError) as error:
                 reason = str(getattr(error, "reason", None) or error)
                 if not left:
                     raise RegistryError(f"the registry at {self.place} cannot be asked: {reason}") from None
             logger.warning("%s: %s; asking %d times more", url, reason, left)
-            time.sleep(_PAUSE_S * (_ATTEMPTS - left))
+            time.sleep(_PAUSE_S * (self.attempts - left))
         raise AssertionError("the last attempt answers or raises")
 
-    def _answer(self, url: str, body: bytes | None) -> Any:
+    def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         headers = {"Accept": _MEDIA, "Content-Type": _MEDIA}
-        if self.user is not None:
+        if self.bearer is not None:
+            headers["Authorization"] = f"Bearer {self.bearer}"
+        elif self.user is not None:
             words = f"{self.user}:{self.password or ''}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(words).decode()
-        opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler())
-        request = urllib.request.Request(url, data=body, headers=headers)
-        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+        handlers: list[Any] = [_NoRedirects, urllib.request.ProxyHandler()]
+        if self.authority is not None:
+            handlers.append(urllib.request.HTTPSHandler(context=_trusting(self.authority)))
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=data, headers=headers, method=method)
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
             content = answer.read(_ANSWER_BYTES_MAX + 1)
         if len(content) > _ANSWER_BYTES_MAX:
             raise ValueError(f"an answer has more than {_ANSWER_BYTES_MAX} bytes")
-        return json.loads(content)
+        return json.loads(content) if content else None
+
+
+@lru_cache(maxsize=16)
+def _trusting(authority: str) -> "ssl.SSLContext":
+    import ssl
+
+    return ssl.create_default_context(cafile=authority)
 
 
 @lru_cache(maxsize=10_000)
@@ -188,7 +215,7 @@ def _by_id(registry: Registry, schema_id: int) -> RegisteredSchema:
                 return schema
         raise UnknownSchemaError(f"the folder {registry.place} has no schema {schema_id}")
     try:
-        found = registry._ask(f"schemas/ids/{schema_id}")
+        found = registry.ask("GET", f"schemas/ids/{schema_id}")
     except UnknownSchemaError:
         raise UnknownSchemaError(f"{registry.place} has no schema {schema_id}") from None
     return registry._whole({**found, "id": schema_id})

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.spark.payloads.errors import PayloadError
-from headrace.spark.payloads.registry import RegisteredSchema
+from headrace.schemas.errors import PayloadError
+from headrace.schemas.registry import RegisteredSchema
 
 # The name of a schema's own file; references have theirs.
 MAIN: Final = "registered.proto"
@@ -77,6 +77,31 @@ def message_indexes(files: bytes, name: str) -> tuple[int, ...]:
         found.append(at)
         inner = inner[at].nested_type
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def message_class(descriptors: bytes, name: str) -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, timestamp_pb2
+
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
+        pool = descriptor_pool.DescriptorPool()
+        named = {each.name for each in files.file}
+        if timestamp_pb2.DESCRIPTOR.name not in named:
+            pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+        for each in files.file:
+            pool.Add(each)
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    except KeyError:
+        there = sorted(
+            f"{each.package}.{own.name}".lstrip(".") for each in files.file for own in each.message_type
+        )
+        raise PayloadError(f"the descriptor has no message {name}; it has {', '.join(there)}") from None
+    except (message.DecodeError, TypeError) as error:
+        raise PayloadError(
+            f"this is not a complete descriptor set: {error}; protoc writes one with --include_imports "
+            "--descriptor_set_out FILE"
+        ) from error
 
 
 def _file(text: str) -> Any:
