@@ -12,7 +12,8 @@ from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.share.state_batches import StateBatch
 from headrace.replication.partition import Partition
 from headrace.server.share import share_partition, share_partition_manager
-from headrace.server.share.share_partition import RecordState, SharePartition, Transition
+from headrace.server.share.in_flight_batch import RecordState
+from headrace.server.share.share_partition import SharePartition, Transition
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager, _Write
 from headrace.testing.simulate import SeedFailedError, play
 from headrace.wire.schemas.share_fetch import AcknowledgeType

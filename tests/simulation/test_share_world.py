@@ -6,7 +6,8 @@ import pytest
 
 from headrace.base.ids import TopicPartition
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
-from headrace.server.share.share_partition import InFlightBatch, RecordState, SharePartition
+from headrace.server.share.in_flight_batch import InFlightBatch, RecordState
+from headrace.server.share.share_partition import SharePartition
 from headrace.testing.scenarios.share_rules import Deliveries
 from headrace.testing.simulate import play
 from headrace.testing.world import CheckFailedError

@@ -8,14 +8,9 @@ from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
 from headrace.coordinators.share.state_batches import StateBatch, put_batches
-from headrace.server.share.share_partition import (
-    Acknowledgement,
-    Limits,
-    LogBatch,
-    RecordState,
-    SharePartition,
-    changes_of,
-)
+from headrace.server.share.acquiring import Limits, LogBatch
+from headrace.server.share.in_flight_batch import RecordState
+from headrace.server.share.share_partition import Acknowledgement, SharePartition, changes_of
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 KEY = SharePartitionKey("g", b"t" * 16, 0)

@@ -18,8 +18,8 @@ from headrace.log.unified_log import UnifiedLog
 from headrace.replication.partition import Partition
 from headrace.server.context import RequestContext
 from headrace.server.long_requests import SLICE_ITEMS, Slices, at_once
+from headrace.server.share.acquiring import Limits
 from headrace.server.share.log_batches import LogBatches, Piece
-from headrace.server.share.share_partition import Limits
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager
 from headrace.server.share.share_sessions import PartitionId, ShareSession
 from headrace.telemetry.metrics.broker_topic_stats import BrokerTopicMetrics

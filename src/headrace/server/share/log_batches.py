@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from headrace.base.chunks import FileSlice
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.server.share.share_partition import Acquired, LogBatch
+from headrace.server.share.acquiring import LogBatch
+from headrace.server.share.in_flight_batch import Acquired
 
 # Some hundred small batches, or one large one: more is only read where more is handed out.
 WINDOW_BYTES: Final = 16 * 1024

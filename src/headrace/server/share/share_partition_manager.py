@@ -21,16 +21,10 @@ from headrace.coordinators.share.share_coordinator_shard import UNINITIALIZED, S
 from headrace.coordinators.share.state_batches import StateBatch
 from headrace.replication.partition import Partition
 from headrace.server.purgatory import Purgatory
+from headrace.server.share.acquiring import Limits, LogBatch
 from headrace.server.share.acquisition_locks import AcquisitionLocks
-from headrace.server.share.share_partition import (
-    Acknowledgement,
-    Acquired,
-    Limits,
-    LogBatch,
-    SharePartition,
-    Transition,
-    changes_of,
-)
+from headrace.server.share.in_flight_batch import Acquired
+from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
 from headrace.server.share.share_sessions import ShareSessionCache
 from headrace.telemetry.metrics.share_group_metrics import ShareGroupMetrics
 

@@ -21,7 +21,8 @@ from typing import Final
 
 from headrace.base.ids import TopicPartition
 from headrace.node.assembly import Node
-from headrace.server.share.share_partition import TERMINAL, InFlightBatch, RecordState, SharePartition
+from headrace.server.share.in_flight_batch import TERMINAL, InFlightBatch, RecordState
+from headrace.server.share.share_partition import SharePartition
 from headrace.testing.node_cluster import NodeCluster
 from headrace.testing.scenarios.committed_records import CommittedRecords
 from headrace.testing.world import CheckFailedError
