@@ -87,7 +87,7 @@ def test_what_hangs_is_found_and_ended(run: Run, bootstrap: str) -> None:
         "gone", -1, 5_000, [TopicProduceData("t", bytes(16), [PartitionProduceData(1, records)])]
     )
     with Admin(bootstrap_servers=bootstrap) as admin:
-        admin._background.run(admin._async.client.call(request, node=1, at_most=11))
+        admin._background.run(admin._async.client.call, request, node=1, at_most=11)
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send("t", b"behind it", partition=1).result(30)
     assert committed(bootstrap, 1) == []

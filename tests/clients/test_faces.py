@@ -1,6 +1,7 @@
 """Both faces over real sockets, with headrace in this process and with Apache Kafka."""
 
 import asyncio
+import gc
 import random
 import re
 import signal
@@ -8,8 +9,10 @@ import subprocess
 import sys
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,15 +231,50 @@ def test_the_caller_does_what_belongs_to_it() -> None:
 
     async def work() -> list[Any]:
         ident = await in_caller(threading.get_ident)
-        nested = await in_caller(lambda: background.run(asyncio.sleep(0, "nested")))
+        nested = await in_caller(lambda: background.run(asyncio.sleep, 0, "nested"))
         with pytest.raises(ZeroDivisionError):
             await in_caller(lambda: 1 // 0)
         return [ident, nested]
 
     try:
-        assert background.run(work()) == [threading.get_ident(), "nested"]
+        assert background.run(work) == [threading.get_ident(), "nested"]
         with pytest.raises(KeyError):
             background.call({}.__getitem__, "nothing")
+    finally:
+        background.close()
+
+
+def test_an_interrupt_at_any_step_leaves_no_coroutine_that_nobody_awaits() -> None:
+    """Else Python warns of it on stderr, long after."""
+    background = Background("test")
+    made: list[bool] = []
+
+    async def work() -> None:
+        made.append(True)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    loop = background.loop
+    background.loop = SimpleNamespace(is_closed=lambda: False, call_soon_threadsafe=interrupted)  # type: ignore
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with pytest.raises(KeyboardInterrupt):
+                background.run(work)
+            gc.collect()
+    finally:
+        background.loop = loop
+        background.close()
+    assert not made
+    assert not [each for each in warned if "never awaited" in str(each.message)]
+
+
+def test_arguments_that_do_not_fit_are_the_callers_error() -> None:
+    background = Background("test")
+    try:
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            background.run(asyncio.sleep, 0, "nothing", later=True)
     finally:
         background.close()
 

@@ -5,6 +5,7 @@ import pytest
 from headrace.testing.simulate import play
 
 
-@pytest.mark.parametrize("seed", range(12))
+# 7100350: a wire on which the largest frames take longer than the clients' patience.
+@pytest.mark.parametrize("seed", [*range(12), 7100350])
 def test_echo(seed):
     play("echo", seed)

@@ -340,7 +340,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         """Records that have arrived, up to max.poll.records; waits up to `timeout` seconds for the first."""
         core = self._async.core
         rows = core.poll_here(max_records) or self._background.call(core.poll_now, max_records)
-        return rows or self._background.run(self._async.poll(timeout, max_records=max_records))
+        return rows or self._background.run(self._async.poll, timeout, max_records=max_records)
 
     def poll_arrow(self, timeout: float = 0.0, *, columns: Sequence[str] | None = None) -> Any:
         """What has arrived, as a pyarrow.Table: topic, partition, offset, timestamp, timestamp_type, key,
@@ -348,7 +348,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         """
         from headrace.clients.internals.consumer.tables import BrokenFetchError, table_of  # numpy and pyarrow
 
-        chunks = self._background.run(self._async.core.poll_chunks(timeout * 1000))
+        chunks = self._background.run(self._async.core.poll_chunks, timeout * 1000)
         try:
             return table_of(chunks, columns)  # here, while the loop's thread fetches on
         except BrokenFetchError as error:
@@ -402,4 +402,4 @@ class Consumer(SyncClient[AsyncConsumer]):
         if not self._is_closed:
             self._is_closed = True
             with contextlib.closing(self._background):
-                self._background.run(self._async.close(timeout_ms))
+                self._background.run(self._async.close, timeout_ms)

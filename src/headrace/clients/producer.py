@@ -267,7 +267,7 @@ class Producer(SyncClient[AsyncProducer]):
             return taken
         deadline_ms = self._core.environment.now_ms() + self._block_ms
         while not isinstance(taken, Delivery):
-            self._background.run(self._core.obtain(topic, taken, partition, deadline_ms))
+            self._background.run(self._core.obtain, topic, taken, partition, deadline_ms)
             taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
         return taken
 
@@ -293,7 +293,7 @@ class Producer(SyncClient[AsyncProducer]):
         for batch in batches:
             deadline_ms = self._core.environment.now_ms() + self._block_ms
             while lacks := self._core.offer_sealed(batch):
-                self._background.run(self._core.obtain(batch.partition.topic, lacks, None, deadline_ms))
+                self._background.run(self._core.obtain, batch.partition.topic, lacks, None, deadline_ms)
             deliveries.append(Delivery(batch, 0))
         return deliveries
 
@@ -305,7 +305,7 @@ class Producer(SyncClient[AsyncProducer]):
         count = self._core.client.metadata.partition_count(topic)
         if count >= at_least:
             return count
-        return self._background.run(self._async.partitions_for(topic, at_least=at_least))
+        return self._background.run(self._async.partitions_for, topic, at_least=at_least)
 
     flush = waits_for(AsyncProducer.flush)
     metrics = calls(AsyncProducer.metrics)
@@ -337,7 +337,7 @@ class Producer(SyncClient[AsyncProducer]):
         if not self._is_closed:
             self._is_closed = True
             with contextlib.closing(self._background):
-                self._background.run(self._async.close(timeout_ms))
+                self._background.run(self._async.close, timeout_ms)
 
 
 class ArrowStream:

@@ -85,7 +85,7 @@ class ClusterRemoteLogs:
         self, admin: "Admin", partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
         """What the remote store holds of these partitions now."""
-        return admin._background.run(self._logs.of(admin._async, partitions))
+        return admin._background.run(self._logs.of, admin._async, partitions)
 
     def _consumer(self) -> "AsyncConsumer":
         from headrace.clients import AsyncConsumer

@@ -195,4 +195,4 @@ class ShareConsumer(SyncClient[AsyncShareConsumer]):
         if not self._is_closed:
             self._is_closed = True
             with contextlib.closing(self._background):
-                self._background.run(self._async.close(timeout_ms))
+                self._background.run(self._async.close, timeout_ms)

@@ -79,7 +79,7 @@ class RangeFetcher:
 
     def close(self) -> None:
         with contextlib.closing(self._background):
-            self._background.run(self._core.close(1000))
+            self._background.run(self._core.close, 1000)
 
     @property
     def buffered_bytes(self) -> int:
@@ -100,7 +100,7 @@ class RangeFetcher:
         moved_ms = self._now_ms()
         while position < wanted.end:
             try:
-                arrived = self._background.run(self._core.poll_chunks(_POLL_MS))
+                arrived = self._background.run(self._core.poll_chunks, _POLL_MS)
             except (NoOffsetError, LogTruncatedError) as error:
                 raise self._lost(partition, position, error) from error
             for offset, chunk in arrived:
@@ -155,8 +155,8 @@ class RangeFetcher:
 
     def _ends(self, partition: TopicPartition) -> tuple[int, int]:
         client = self._core.client
-        first = self._background.run(find_offsets(client, {partition: OffsetSpec.EARLIEST}))
-        last = self._background.run(find_offsets(client, {partition: OffsetSpec.LATEST}))
+        first = self._background.run(find_offsets, client, {partition: OffsetSpec.EARLIEST})
+        last = self._background.run(find_offsets, client, {partition: OffsetSpec.LATEST})
         return first[partition].offset, last[partition].offset
 
 

@@ -1,7 +1,8 @@
 """The sync face of a client: its loop runs in a thread of its own, and the caller waits.
 
-`Background.run` hands a coroutine to that loop and blocks until it is done. What the coroutine wants done in
-the caller's thread (a rebalance listener, which may call the client again) it hands back with `in_caller`.
+`Background.run` has a coroutine made and run on that loop, and blocks until it is done. What the coroutine
+wants done in the caller's thread (a rebalance listener, which may call the client again) it hands back with
+`in_caller`.
 KeyboardInterrupt ends the waiting, not the loop: what was sent goes on, and `close` still works.
 
 A sync client is a `SyncClient` around the async one. Most of its methods are made from the async ones, with
@@ -54,15 +55,17 @@ class Background:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine; calls that it makes `in_caller` happen here meanwhile."""
+    def run(self, work: Callable[P, Coroutine[Any, Any, T]], *arguments: P.args, **named: P.kwargs) -> T:
+        """The result of a coroutine; calls that it makes `in_caller` happen here meanwhile. It is made on the
+        loop: Ctrl-C, which may come between any two steps here, would leave one behind that nobody awaits.
+        """
         assert threading.current_thread() is not self._thread, "a sync client was called from its own loop"
         if self.loop.is_closed():
-            work.close()  # it will never be awaited
             raise self._closed()
         calls: _Calls = queue.SimpleQueue()
         outcome: Future[T] = Future()
-        self.loop.call_soon_threadsafe(self._begin, work, calls, outcome)
+        make = functools.partial(work, *arguments, **named)
+        self.loop.call_soon_threadsafe(self._begin, make, calls, outcome)
         try:
             while (call := calls.get()) is not _DONE:
                 call()
@@ -92,10 +95,15 @@ class Background:
     def _closed(self) -> ClosedError:
         return ClosedError(f"the {self._name.removeprefix('headrace-')} is closed: make another one")
 
-    def _begin(self, work: Coroutine[Any, Any, T], calls: _Calls, outcome: "Future[T]") -> None:
+    def _begin(self, make: Callable[[], Coroutine[Any, Any, T]], calls: _Calls, outcome: "Future[T]") -> None:
         context = contextvars.copy_context()
         context.run(_CALLER.set, calls)
-        task = self.loop.create_task(work, context=context)
+        try:
+            task = self.loop.create_task(make(), context=context)
+        except BaseException as error:  # the caller's: arguments that do not fit
+            outcome.set_exception(error)
+            calls.put(_DONE)
+            return
 
         def finished(_: "asyncio.Task[T]") -> None:
             if outcome.cancelled():
@@ -183,7 +191,7 @@ def waits_for(
 
     @functools.wraps(method)
     def call(self: SyncClient[A], /, *arguments: P.args, **named: P.kwargs) -> T:
-        return self._background.run(method(self._async, *arguments, **named))
+        return self._background.run(method, self._async, *arguments, **named)
 
     return call
 

@@ -176,17 +176,16 @@ class LogLedger:
             for at, header in batches(data):
                 if not crc_matches(data, at, header):
                     return self._excuse(following, "has a batch whose CRC does not match")
-                following = self._compare(data, at, header, following)
+                following = self._compare(log, data, at, header, following)
         except InvalidBytesError as error:
             return self._excuse(following, f"has no batch: {error}")
         if following == offset:
             return self._excuse(offset, "gives nothing")
         return following
 
-    def _compare(self, data: bytes, at: int, header: BatchHeader, following: int) -> int:
+    def _compare(self, log: UnifiedLog, data: bytes, at: int, header: BatchHeader, following: int) -> int:
         expected = self.batch_at(following)
-        if not self.is_trusted and header.base_offset > expected.first:
-            # A failed sync drops what it should have written, and no later sync brings it back: a hole.
+        if header.base_offset > expected.first and self._may_skip(log, expected, header.base_offset):
             expected = self.batch_at(header.base_offset)
         if header.base_offset != expected.first:
             self._broken(f"gives offset {header.base_offset} where {expected.first} should be")
@@ -195,6 +194,16 @@ class LogLedger:
         if [record.value for record in read_records(data, at)] != expected.values:
             self._broken(f"offset {expected.first} holds what was never written there")
         return expected.next
+
+    def _may_skip(self, log: UnifiedLog, expected: WrittenBatch, base_offset: int) -> bool:
+        """A failed sync drops what it should have written, and no later sync brings it back: a hole. And
+        where a batch's length was damaged, the rest of its segment cannot be found: the log has said so, and
+        goes on with the next segment.
+        """
+        if not self.is_trusted:
+            return True
+        is_told = log.missing_from is not None and log.missing_from <= expected.first
+        return is_told and self.damaged_from <= expected.first and base_offset in log.segments.bases
 
     def _excuse(self, offset: int, what: str) -> int:
         """A failed read is right where the batch, or one on the way to it, was damaged or never synced."""
