@@ -32,6 +32,7 @@ class SchemaRegistry:
     def __init__(self, user_info: str | None = None) -> None:
         self.user_info = user_info
         self.asked: list[str] = []
+        self.authorizations: list[str | None] = []
         self.busy = 0
         """So many requests are answered with 503."""
         self.answers_left: int | None = None
@@ -161,6 +162,7 @@ class SchemaRegistry:
                 content = self.rfile.read(int(self.headers.get("content-length") or 0))
                 path = urlsplit(self.path).path
                 registry.asked.append(path)
+                registry.authorizations.append(self.headers.get("authorization"))
                 status, found = registry.respond(
                     lambda: registry.answer(
                         method,

@@ -73,7 +73,7 @@ _FILE: Final = ".properties"
     multiple=True,
     metavar="[NAME=]FILE",
     help="More of what there is beside a cluster, in .properties form: schema.registry.* with credentials, "
-    "and mask.* for what is hidden; may be repeated.",
+    "oidc.* for logins by a provider, mask.* for what is hidden; may be repeated.",
 )
 @click.option("--read-only", is_flag=True, help="Change nothing, whoever asks.")
 @click.option(

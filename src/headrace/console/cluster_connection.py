@@ -6,12 +6,13 @@ changed; the console has no rights to lend.
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.clients import AsyncAdmin, AsyncConsumer, AsyncProducer
 from headrace.clients.config import TABLES
+from headrace.clients.internals.channel_builder import TOKEN_PROVIDER
 from headrace.console.cluster_extras import ClusterExtras
 from headrace.console.payload_reader import PayloadReader
 from headrace.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
@@ -34,12 +35,17 @@ class ClusterSpec:
     settings: Mapping[str, str] = field(repr=False)
     metrics: tuple[str, ...] = ()
     extras: ClusterExtras = field(default_factory=ClusterExtras)
+    token: Callable[[], str] | None = field(default=None, repr=False)
+    """What gives a person's token, where people log in by OIDC."""
 
     @property
     def needs_login(self) -> bool:
         """Whether brokers ask who one is, and the settings do not say it."""
         protocol = self.settings.get("security.protocol", "").upper()
-        is_told = self.mechanism == OAUTHBEARER or any(name in self.settings for name in _OWN_LOGIN)
+        if self.mechanism == OAUTHBEARER:
+            is_told = self.extras.oidc is None or self.token is not None
+        else:
+            is_told = any(name in self.settings for name in _OWN_LOGIN)
         return protocol.startswith("SASL_") and not is_told
 
     @property
@@ -49,7 +55,11 @@ class ClusterSpec:
     @property
     def why_no_login(self) -> str:
         """Why nobody could log in with these settings; empty where one can."""
-        if not self.needs_login or self.mechanism in MECHANISMS:
+        if self.extras.oidc is not None and not (self.needs_login and self.mechanism == OAUTHBEARER):
+            return (
+                "oidc.* needs security.protocol=SASL_SSL (or SASL_PLAINTEXT) and sasl.mechanism=OAUTHBEARER"
+            )
+        if not self.needs_login or self.mechanism in (*MECHANISMS, OAUTHBEARER):
             return ""
         return f"set sasl.mechanism to one of {', '.join(MECHANISMS)}, so that visitors can log in"
 
@@ -57,6 +67,10 @@ class ClusterSpec:
         """The same cluster, reached as this user."""
         settings = {**self.settings, "sasl.username": user, "sasl.password": password}
         return dataclasses.replace(self, settings=settings)
+
+    def of_token(self, token: Callable[[], str]) -> "ClusterSpec":
+        """The same cluster, reached as whoever has this token."""
+        return dataclasses.replace(self, token=token)
 
 
 class ClusterConnection:
@@ -66,14 +80,15 @@ class ClusterConnection:
         self.spec = spec
         self.admin = AsyncAdmin(self._settings("admin", {"default.api.timeout.ms": TIMEOUT_MS}))
         self._producer: AsyncProducer | None = None
-        self.registry = spec.extras.registry_of(spec.settings)
+        self.registry = spec.extras.registry_of(spec.settings, spec.token)
         self.payloads = PayloadReader(self.registry)
 
     def _settings(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
         table = TABLES[kind]
         known = {name: value for name, value in self.spec.settings.items() if name in table}
         own = {"client.id": CLIENT_ID, "request.timeout.ms": TIMEOUT_MS}
-        return {**own, **known, **more}
+        by_token = {} if self.spec.token is None else {TOKEN_PROVIDER: self.spec.token}
+        return {**own, **known, **more, **by_token}
 
     def consumer(self, **more: Any) -> AsyncConsumer:
         """One that reads partitions that it is given, and commits nothing."""

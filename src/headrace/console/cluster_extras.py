@@ -12,12 +12,14 @@ A registry is asked with the console's own credentials, or (`…credentials.sour
 """
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.console.masks import PREFIX as MASK
 from headrace.console.masks import MaskRule, read_rules
+from headrace.console.oidc import NAMES as OIDC
+from headrace.console.oidc import OidcSpec, read_oidc
 from headrace.schemas.errors import PayloadError
 from headrace.schemas.registry import Registry
 from headrace.settings.definition import SettingError
@@ -34,8 +36,7 @@ INHERITED: Final = {"SASL_INHERIT": False, "SASL_OAUTHBEARER_INHERIT": True}
 """Sources that mean whoever has logged in, and whether that is by a token."""
 _OWN: Final = {BASIC_SOURCE: ("USER_INFO", "URL"), BEARER_SOURCE: ("STATIC_TOKEN",)}
 
-NAMES: Final = frozenset({URL, BASIC_SOURCE, BASIC_USER, BEARER_SOURCE, BEARER_TOKEN, AUTHORITY})
-SECRETS: Final = frozenset({BASIC_USER, BEARER_TOKEN})
+NAMES: Final = OIDC | {URL, BASIC_SOURCE, BASIC_USER, BEARER_SOURCE, BEARER_TOKEN, AUTHORITY}
 
 ATTEMPTS: Final = 2
 """People wait for the answer."""
@@ -47,12 +48,17 @@ class ClusterExtras:
 
     registry: Registry | None = None
     inherits: str = ""
-    masks: tuple[MaskRule, ...] = field(default=())
+    masks: tuple[MaskRule, ...] = ()
+    oidc: OidcSpec | None = None
 
-    def registry_of(self, settings: Mapping[str, str]) -> Registry | None:
-        """The registry as somebody with these settings of a client asks it."""
-        if self.registry is None or self.inherits != "SASL_INHERIT":
+    def registry_of(
+        self, settings: Mapping[str, str], token: Callable[[], str] | None = None
+    ) -> Registry | None:
+        """The registry as somebody with these settings of a client, or this token, asks it."""
+        if self.registry is None or not self.inherits:
             return self.registry
+        if INHERITED[self.inherits]:
+            return dataclasses.replace(self.registry, bearer=token)
         user, password = settings.get("sasl.username"), settings.get("sasl.password")
         return dataclasses.replace(self.registry, user=user, password=password)
 
@@ -65,7 +71,7 @@ def read_extras(settings: Mapping[str, str]) -> ClusterExtras:
             known = ", ".join(sorted(NAMES))
             raise SettingError(name, f"the console has no such setting; it has {known} and {MASK}NAME.…")
     registry, inherits = _registry(settings)
-    return ClusterExtras(registry, inherits, read_rules(masks))
+    return ClusterExtras(registry, inherits, read_rules(masks), read_oidc(settings))
 
 
 def _registry(settings: Mapping[str, str]) -> tuple[Registry | None, str]:

@@ -1,6 +1,6 @@
 """The console as a whole: takes a request through the gate, finds who answers, and tells of every change.
 
-Paths: /assets/… are files, /api/session, /api/login and /api/logout are about the visitor,
+Paths: /assets/… are files, /api/session, /api/login, /api/oidc and /api/logout are about the visitor,
 /api/clusters/NAME/… are rows of `routes.py`, and everything else is the page, which finds out by itself
 what to show.
 """
@@ -37,6 +37,8 @@ from headrace.console.http_server import (
     RefusedCallError,
 )
 from headrace.console.metrics_reader import MetricsReader
+from headrace.console.oidc import CALLBACK, OidcError, PersonsToken
+from headrace.console.oidc_logins import OidcLogins, refusal_page
 from headrace.console.routes import ConsoleRoute, find_route
 from headrace.console.visit import Visit, text_of
 from headrace.settings.definition import SettingError
@@ -65,6 +67,7 @@ class Console:
         self._watches: dict[str, ClusterWatch] = {}
         self._metrics = {each.name: MetricsReader(each.metrics) for each in clusters if each.metrics}
         self._courses = CourseMemory()
+        self._oidc = OidcLogins({each.name: each.extras.oidc for each in clusters if each.extras.oidc})
         self._server = ConsoleServer(self.respond)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,6 +115,8 @@ class Console:
     async def _dispatch(self, request: ConsoleRequest) -> ConsoleReply | EventReply:
         if request.path.startswith("/api/clusters/"):
             return await self._about_cluster(request)
+        if request.path == CALLBACK:
+            return await self._oidc_callback(request)
         if not request.path.startswith("/api/"):
             self._gate.check(request, is_change=False, needs_token=False)
             if request.method not in ("GET", "HEAD"):
@@ -122,6 +127,8 @@ class Console:
                 return self._session(request)
             case "POST", "/api/login":
                 return await self._login(request)
+            case "POST", "/api/oidc":
+                return await self._begin_oidc(request)
             case "POST", "/api/logout":
                 self._gate.check(request, is_change=False, needs_token=True)
                 await self._gate.close_session(self._gate.cookie_of(request))
@@ -190,6 +197,7 @@ class Console:
                         "needs_login": each.needs_login,
                         "user": session.users.get(each.name),
                         "mechanism": each.mechanism if each.needs_login else "",
+                        "issuer": each.extras.oidc.issuer if each.extras.oidc else "",
                     }
                     for each in self._specs.values()
                 ],
@@ -211,8 +219,19 @@ class Console:
         if spec is None or not spec.needs_login:
             raise RefusedCallError(404, "there is no such cluster to log in to")
         self._gate.count_try(request.peer)
+        cookie = await self._enter(
+            spec, spec.of_user(user, text_of(body, "password")), user, request, self._gate.cookie_of(request)
+        )
+        reply = ConsoleReply.json({"user": user, "token": self._gate.token_of(cookie)})
+        reply.headers["Set-Cookie"] = self._gate.set_cookie(cookie)
+        return reply
+
+    async def _enter(
+        self, spec: ClusterSpec, own: ClusterSpec, user: str, request: ConsoleRequest, before: str
+    ) -> str:
+        """The cookie of a session that has logged in to the cluster, in place of the one before."""
         event = {"user": user, "from": request.peer, "cluster": spec.name, "change": "login"}
-        connection = ClusterConnection(spec.of_user(user, text_of(body, "password")))
+        connection = ClusterConnection(own)
         try:
             await connection.admin.describe_cluster()
         except ClientError as error:
@@ -222,7 +241,7 @@ class Console:
         watch = ClusterWatch(connection, self._courses)
         cookie = self._gate.new_cookie()
         try:
-            session = self._gate.open_session(cookie, self._gate.cookie_of(request))
+            session = self._gate.open_session(cookie, before)
         except RefusedCallError:
             await watch.close()
             raise
@@ -232,9 +251,36 @@ class Console:
         session.watches[spec.name] = watch
         watch.start()
         audit.info("%s", json.dumps({**event, "result": "done"}))
-        reply = ConsoleReply.json({"user": user, "token": self._gate.token_of(cookie)})
-        reply.headers["Set-Cookie"] = self._gate.set_cookie(cookie)
-        return reply
+        return cookie
+
+    async def _begin_oidc(self, request: ConsoleRequest) -> ConsoleReply:
+        self._gate.check(request, is_change=False, needs_token=True)
+        body = request.json()
+        before = self._gate.cookie_of(request)
+        return await self._oidc.begin(request, text_of(body, "cluster"), text_of(body, "to"), before)
+
+    async def _oidc_callback(self, request: ConsoleRequest) -> ConsoleReply:
+        """The provider has sent the browser back: into the cluster, or a page that says why not."""
+        self._gate.check(request, is_change=False, needs_token=False)
+        cluster = ""
+        try:
+            login = self._oidc.take(request)
+            cluster = login.cluster
+            grant = await self._oidc.finish(login, request)
+            spec = self._specs[cluster]
+            token = PersonsToken(self._oidc.providers[cluster], grant)
+            cookie = await self._enter(spec, spec.of_token(token), grant.user, request, login.before)
+        except (OidcError, ClientError, RefusedCallError) as error:
+            if not isinstance(error, ClientError):
+                event = {"from": request.peer, "cluster": cluster, "change": "login"}
+                audit.info("%s", json.dumps({**event, "result": f"refused: {error}"}))
+            return refusal_page(cluster, str(error))
+        headers = {
+            "Location": login.to,
+            "Set-Cookie": self._gate.set_cookie(cookie),
+            "Cache-Control": "no-store",
+        }
+        return ConsoleReply(303, headers=headers)
 
 
 def _status_of(error: Exception) -> int:

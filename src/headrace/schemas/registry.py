@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -77,8 +77,8 @@ class Registry:
     password: str | None = field(default=None, repr=False)
     folder: "tuple[tuple[str, RegisteredSchema], ...] | None" = field(default=None, repr=False)
     """Subjects and schemas of a folder, by id."""
-    bearer: str | None = field(default=None, repr=False)
-    """A token, in place of user and password."""
+    bearer: "str | Callable[[], str] | None" = field(default=None, repr=False)
+    """A token, in place of user and password; or what gives the one that is good now."""
     authority: str | None = None
     """A PEM file of who signs the registry's certificate; those of the system without it."""
     attempts: int = _ATTEMPTS
@@ -184,7 +184,7 @@ class Registry:
     def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         headers = {"Accept": _MEDIA, "Content-Type": _MEDIA}
         if self.bearer is not None:
-            headers["Authorization"] = f"Bearer {self.bearer}"
+            headers["Authorization"] = f"Bearer {self.bearer() if callable(self.bearer) else self.bearer}"
         elif self.user is not None:
             words = f"{self.user}:{self.password or ''}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(words).decode()

@@ -6,6 +6,7 @@ import { field } from "../dialogs.js";
 
 export function login(cluster, done) {
   document.title = "Log in · headrace console";
+  if (cluster.issuer) return byProvider(cluster);
   const user = h("input", { name: "user", autocomplete: "username", required: true });
   const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
   const problem = h("p", { class: "problem", role: "alert" });
@@ -31,4 +32,25 @@ export function login(cluster, done) {
   }
 
   return { element: form, start: () => user.focus() };
+}
+
+/** The provider's own page asks who it is, and leads back to where one was. */
+function byProvider(cluster) {
+  const problem = h("p", { class: "problem", role: "alert" });
+  const button = h("button", { type: "button", class: "primary", onclick: begin }, "Log in");
+
+  async function begin() {
+    button.disabled = true;
+    problem.textContent = "";
+    try {
+      location.assign((await call("POST", "/api/oidc", { cluster: cluster.name, to: location.pathname + location.search })).url);
+    } catch (error) {
+      problem.textContent = error.message;
+      button.disabled = false;
+    }
+  }
+
+  return { element: h("div", { class: "card login" }, h("h1", {}, "Log in to ", cluster.name),
+    h("p", { class: "quiet" }, `By ${new URL(cluster.issuer).host}. What you see and change is what the cluster's ACLs allow you.`), problem, h("div", { class: "actions" }, button)),
+  start: () => button.focus() };
 }
