@@ -76,5 +76,11 @@ def test_a_report_of_what_spark_says() -> None:
     counts = {"headrace_in_a": {"bad": 2, "tombstones": 1, "violates: n > 0": 3, "violates: n < 9": 0}}
     judged = batch_report("q", {**progress, "observedMetrics": counts})
     assert (judged.bad_rows, judged.tombstones, judged.violations) == (2, 1, {"n > 0": 3})
+    # What pyspark 4.3 makes of the same through Connect: each row comes as its values and its schema.
+    through_connect = {
+        name: {"values": list(row.values()), "schema": {"fields": [{"name": each} for each in row]}}
+        for name, row in {**counts, "headrace_out": {"rows": 4}}.items()
+    }
+    assert batch_report("q", {**progress, "observedMetrics": through_connect}) == replace(judged, rows_out=4)
     bare = batch_report("q", {"batchId": 0, "sources": [{"endOffset": 5}]})
     assert (bare.rows_out, bare.lag, bare.ends) == (None, None, {})

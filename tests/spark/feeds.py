@@ -1,13 +1,13 @@
 """Feeds of a test: written and read by clients that know nothing of Spark, derived by a pipeline's file."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.clients import ConsumerRecord, Producer
 from headrace.spark.pipeline.reports import BatchReport
-from headrace.spark.pipeline.runner import StoppedQuery, run
+from headrace.spark.pipeline.runner import StoppedQuery, run_all
 from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
 from tests.spark.whole_topics import whole_topic
@@ -42,11 +42,21 @@ def run_file(
     spark: "SparkSession", feeds: Feeds, path: Path, text: str
 ) -> tuple[list[BatchReport], list[StoppedQuery]]:
     """Run a pipeline that reads what is there and ends; its reports, and where it stopped."""
-    mark = "#" if path.suffix == ".py" else "--"
-    path.write_text(f"{mark} trigger: available now\n{text}")
+    return run_files(spark, feeds, path.parent, {path.name: text})
+
+
+def run_files(
+    spark: "SparkSession", feeds: Feeds, folder: Path, texts: Mapping[str, str]
+) -> tuple[list[BatchReport], list[StoppedQuery]]:
+    """The same of several files, side by side."""
+    specs = []
+    for name, text in texts.items():
+        path = folder / name
+        mark = "#" if path.suffix == ".py" else "--"
+        path.write_text(f"{mark} trigger: available now\n{text}")
+        specs.append(read_spec(str(path), path.read_text(), {}))
     reports: list[BatchReport] = []
-    spec = read_spec(str(path), path.read_text(), {})
-    stops = run(spark, spec, feeds.brokers, tell=reports.append, should_stop=lambda: False)
+    stops = run_all(spark, specs, feeds.brokers, tell=reports.append, should_stop=lambda: False)
     failures = [stop.failure for stop in stops if stop.failure is not None]
     assert not failures, failures
     return reports, stops

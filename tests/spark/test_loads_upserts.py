@@ -12,7 +12,7 @@ from headrace.spark.loads.batches import BatchWriter, TableTarget
 from headrace.spark.loads.tables import LoadBatch, LoadError, open_table
 from headrace.spark.loads.upserts import Upsert
 from headrace.testing import Cluster
-from tests.spark.feeds import Feeds, run_file
+from tests.spark.feeds import Feeds, run_file, run_files
 from tests.spark.local_folder import LocalFolder
 from tests.spark.test_loads_batches import read_back
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KINDS = ["delta", "iceberg"]
+DROP = "--   tombstones: drop\n"
 MakeTopic = Callable[..., str]
 SCHEMA = pa.schema([("id", pa.int64()), ("Part", pa.string()), ("n", pa.int32())])
 
@@ -107,24 +108,29 @@ def test_a_feed_as_a_table(
     reports, _ = run_file(spark, feeds, tmp_path / "table.sql", table)
     assert (sum(each.tombstones for each in reports), sum(each.bad_rows for each in reports)) == (2, 0)
     assert read_back(kind, tmp_path / "table") == [{"id": 2, "state": "paid"}]
-    reports, _ = run_file(spark, feeds, tmp_path / "feed.sql", feed)
-    assert (sum(each.tombstones for each in reports), sum(each.bad_rows for each in reports)) == (2, 1)
-    found = [(record.key, record.value) for record in feeds.read(open_orders)]
-    assert found.count((b"1", None)) == 2
-    assert (b"2", b'{"id":2,"state":"paid"}') in found
     # A plain query that does not name them carries them on, whatever it filters, unless told otherwise.
     plain = feed.replace(", record.tombstone FROM orders", " FROM orders WHERE state = 'paid'")
-    for name, told, rows_out in (("carry", "", 4), ("drop", "--   tombstones: drop\n", 2)):
-        copy = make_topic()
-        text = plain.replace(open_orders, copy).replace("--   key: id\n", f"--   key: id\n{told}")
-        reports, _ = run_file(spark, feeds, tmp_path / f"{name}.sql", text)
-        counted = sum(each.tombstones for each in reports), sum(each.rows_out or 0 for each in reports)
-        assert counted == (2, rows_out)
-        found = [(record.key, record.value) for record in feeds.read(copy)]
-        assert found.count((b"1", None)) == rows_out - 2
-        assert (b"2", b'{"id":2,"state":"paid"}') in found
+    copies = {"carry": make_topic(), "drop": make_topic()}
+    carry = plain.replace(open_orders, copies["carry"])
+    drop = plain.replace(open_orders, copies["drop"]).replace("--   key: id\n", f"--   key: id\n{DROP}")
     # Without a payload they are rows as any other, and counted once, however often the view is named.
     raw = f"-- in orders: feed {orders}\n-- out: console\n"
     raw += "SELECT key FROM orders WHERE value IS NULL UNION ALL SELECT key FROM orders WHERE offset < 0\n"
-    reports, _ = run_file(spark, feeds, tmp_path / "raw.sql", raw)
-    assert sum(each.tombstones for each in reports) == 2
+    files = {"feed.sql": feed, "carry.sql": carry, "drop.sql": drop, "raw.sql": raw}
+    reports, _ = run_files(spark, feeds, tmp_path, files)
+
+    def total(name: str, what: str) -> int:
+        return sum(getattr(each, what) or 0 for each in reports if each.pipeline == name)
+
+    assert {name: total(name, "tombstones") for name in ("feed", "carry", "drop", "raw")} == dict.fromkeys(
+        ("feed", "carry", "drop", "raw"), 2
+    )
+    assert total("feed", "bad_rows") == 1
+    found = [(record.key, record.value) for record in feeds.read(open_orders)]
+    assert found.count((b"1", None)) == 2
+    assert (b"2", b'{"id":2,"state":"paid"}') in found
+    for name, rows_out in (("carry", 4), ("drop", 2)):
+        assert total(name, "rows_out") == rows_out
+        found = [(record.key, record.value) for record in feeds.read(copies[name])]
+        assert found.count((b"1", None)) == rows_out - 2
+        assert (b"2", b'{"id":2,"state":"paid"}') in found

@@ -50,15 +50,18 @@ class Graph(GraphElementRegistry):
         raise AssertionError(f"the example has no SQL as in {file_path}: {sql_text}")
 
     def run(self, spark: "SparkSession", folder: Path) -> None:
-        """Views first, then each flow into its sink, from what is there."""
+        """Views first, then each flow into its sink, side by side, from what is there."""
         for flow in self.flows:
             if flow.target not in self.sinks:
                 flow.func().createOrReplaceTempView(flow.target)
+        running = []
         for flow in self.flows:
             if sink := self.sinks.get(flow.target):
                 writer = flow.func().writeStream.format(sink.format).options(**sink.options)
                 writer = writer.option("checkpointLocation", str(folder / flow.name))
-                writer.trigger(availableNow=True).start().awaitTermination()
+                running.append(writer.trigger(availableNow=True).start())
+        for query in running:
+            query.awaitTermination()
 
 
 @pytest.fixture

@@ -1,18 +1,21 @@
 """Derived feeds, from end to end on a node: what the file says is in the feed that it names."""
 
 import json
+import uuid
 from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from headrace.clients import ConsumerRecord
 from headrace.spark.checked_ranges import BLOCK_OFFSETS
-from headrace.spark.pipeline.runner import run
+from headrace.spark.pipeline.reports import BatchReport
+from headrace.spark.pipeline.runner import StoppedQuery, run
 from headrace.spark.pipeline.spec_reader import read_spec
 from headrace.testing import Cluster
-from tests.spark.feeds import Feeds, run_file
+from tests.spark.feeds import Feeds, run_file, run_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,23 +30,26 @@ def feeds(cluster: Cluster) -> Feeds:
     return Feeds(cluster)
 
 
-def test_filter_and_enrich(
-    spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path
-) -> None:
-    logs, errors = make_topic(2), make_topic(2)
-    spark.createDataFrame([("web", "anna"), ("db", "ben")], "service STRING, owner STRING").write.parquet(
-        str(tmp_path / "owners")
-    )
-    feeds.write(
-        logs,
-        [
-            {"service": name, "level": level, "n": number}
-            for number in range(10)
-            for name in ("web", "db")
-            for level in ("INFO", "ERROR")
-        ],
-    )
-    text = f"""\
+class TwoRuns(NamedTuple):
+    """What five files said and wrote, run side by side twice: a query starts as slowly alone."""
+
+    folder: Path
+    topics: dict[str, str]
+    first: list[BatchReport]
+    stops: list[StoppedQuery]
+    before: dict[str, list[ConsumerRecord]]
+    """What the feeds had between the runs."""
+    second: list[BatchReport]
+
+    def text(self, name: str) -> str:
+        """A file's text, with the topics of this test."""
+        return FILES[name].format(**self.topics)
+
+    def reports(self, run: int, name: str) -> list[BatchReport]:
+        return [each for each in (self.first, self.second)[run] if each.pipeline == name]
+
+
+ERRORS = """\
 -- in logs: feed {logs}
 --   json: service STRING, level STRING, n INT
 -- in owners: parquet owners
@@ -53,36 +59,8 @@ SELECT service, n, owner, record.topic AS origin
 FROM logs JOIN owners USING (service)
 WHERE level = 'ERROR'
 """
-    reports, [stop] = run_file(spark, feeds, tmp_path / "errors.sql", text)
-    found = feeds.read(errors)
-    assert {(record.key, record.partition) for record in found} == {
-        (key, record.partition) for key in (b"web", b"db") for record in found if record.key == key
-    }
-    assert sorted(json.loads(record.value or b"")["n"] for record in found) == sorted([*range(10)] * 2)
-    first = json.loads(found[0].value or b"")
-    assert first == {
-        "service": first["service"],
-        "n": first["n"],
-        "owner": {"web": "anna", "db": "ben"}[first["service"]],
-        "origin": logs,
-    }
-    assert (sum(each.rows_in for each in reports), sum(each.rows_out or 0 for each in reports)) == (40, 20)
-    assert (reports[-1].lag, stop.last_batch) == (0, reports[-1].batch)
-    assert sum(stop.ends[logs].values()) == 40
-
-    # What comes later is read by the next run, and only that.
-    feeds.write(logs, [{"service": "web", "level": "ERROR", "n": 99}])
-    reports, _ = run_file(spark, feeds, tmp_path / "errors.sql", text)
-    assert sum(each.rows_in for each in reports) == 1
-    assert len(feeds.read(errors)) == 21
-
-
-def test_window_with_watermark(
-    spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path
-) -> None:
-    logs, minutes = make_topic(), make_topic()
-    text = f"""\
--- in logs: feed {logs}
+MINUTES = """\
+-- in logs: feed {times}
 --   json: service STRING, at TIMESTAMP
 --   watermark: at, 30 seconds
 -- out: feed {minutes}
@@ -91,27 +69,7 @@ SELECT service, date_format(window.start, 'HH:mm') AS minute, count(*) AS errors
 FROM logs
 GROUP BY service, window(at, '1 minute')
 """
-    times = ["12:00:05", "12:00:50", "12:01:10", "12:03:00"]
-    feeds.write(logs, [{"service": "web", "at": f"2026-01-31 {time}"} for time in times])
-    reports, _ = run_file(spark, feeds, tmp_path / "minutes.sql", text)
-    # The last minute is open still: nothing says that no more of it will come.
-    assert sorted(feeds.rows(minutes), key=itemgetter("minute")) == [
-        {"service": "web", "minute": "12:00", "errors": 2},
-        {"service": "web", "minute": "12:01", "errors": 1},
-    ]
-    assert reports[-1].state_rows == 1
-    assert reports[-1].state_bytes > 0
-    feeds.write(logs, [{"service": "web", "at": f"2026-01-31 {time}"} for time in ("12:00:07", "12:05:00")])
-    reports, _ = run_file(spark, feeds, tmp_path / "minutes.sql", text)
-    assert feeds.rows(minutes)[2:] == [{"service": "web", "minute": "12:03", "errors": 1}]
-    assert sum(each.late_rows for each in reports) == 1
-
-
-def test_join_of_two_feeds(
-    spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path
-) -> None:
-    orders, payments, paid = make_topic(2), make_topic(2), make_topic()
-    text = f"""\
+PAID = """\
 -- in orders: feed {orders}
 --   json: id LONG, at TIMESTAMP
 --   watermark: at, 1 minute
@@ -123,21 +81,7 @@ SELECT id, cast(paid_at - at AS long) AS seconds
 FROM orders JOIN payments
   ON id = order_id AND paid_at BETWEEN at AND at + INTERVAL 1 HOUR
 """
-    feeds.write(orders, [{"id": number, "at": "2026-01-31 12:00:00"} for number in range(6)])
-    feeds.write(
-        payments, [{"order_id": number, "paid_at": "2026-01-31 12:00:30"} for number in range(0, 6, 2)]
-    )
-    run_file(spark, feeds, tmp_path / "paid.sql", text)
-    # An order that is paid in a later run is in the state that the checkpoint keeps.
-    feeds.write(payments, [{"order_id": 1, "paid_at": "2026-01-31 12:00:40"}])
-    run_file(spark, feeds, tmp_path / "paid.sql", text)
-    found = sorted(feeds.rows(paid), key=lambda row: int(row["id"]))
-    assert [(row["id"], row["seconds"]) for row in found] == [(0, 30), (1, 40), (2, 30), (4, 30)]
-
-
-def test_stateful(spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path) -> None:
-    clicks, counts = make_topic(), make_topic()
-    text = f"""\
+CLICKS = """\
 # in clicks: feed {clicks}
 #   json: user STRING
 # out: feed {counts}
@@ -164,21 +108,129 @@ class Counter(StatefulProcessor):
 def query(clicks):
     return clicks.groupBy("user").transformWithState(Counter(), "user STRING, clicks LONG", "Update", "None")
 """
-    feeds.write(clicks, [{"user": name} for name in ("anna", "ben", "anna")])
-    run_file(spark, feeds, tmp_path / "clicks.py", text)
-    feeds.write(clicks, [{"user": "anna"}])
-    run_file(spark, feeds, tmp_path / "clicks.py", text)
+TABLE = """\
+-- in logs: feed {services}
+--   json: service STRING, n INT
+-- out: delta table
+--   partition by: service
+SELECT service, n FROM logs
+"""
+FILES = {
+    "errors.sql": ERRORS,
+    "minutes.sql": MINUTES,
+    "paid.sql": PAID,
+    "clicks.py": CLICKS,
+    "table.sql": TABLE,
+}
+PARTITIONS = {"logs": 2, "errors": 2, "times": 1, "minutes": 1, "orders": 2, "payments": 2, "paid": 1}
+PARTITIONS |= {"clicks": 1, "counts": 1, "services": 1}
+
+
+@pytest.fixture(scope="module")
+def two_runs(spark: "SparkSession", cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> TwoRuns:
+    feeds, folder, mark = Feeds(cluster), tmp_path_factory.mktemp("two-runs"), uuid.uuid4().hex[:8]
+    topics = {name: f"{name}-{mark}" for name in PARTITIONS}
+    for name, partitions in PARTITIONS.items():
+        cluster.create_topic(topics[name], partitions)
+    files = {name: text.format(**topics) for name, text in FILES.items()}
+    spark.createDataFrame([("web", "anna"), ("db", "ben")], "service STRING, owner STRING").write.parquet(
+        str(folder / "owners")
+    )
+    feeds.write(
+        topics["logs"],
+        [
+            {"service": name, "level": level, "n": number}
+            for number in range(10)
+            for name in ("web", "db")
+            for level in ("INFO", "ERROR")
+        ],
+    )
+    times = ("12:00:05", "12:00:50", "12:01:10", "12:03:00")
+    feeds.write(topics["times"], [{"service": "web", "at": f"2026-01-31 {time}"} for time in times])
+    feeds.write(topics["orders"], [{"id": number, "at": "2026-01-31 12:00:00"} for number in range(6)])
+    paid = [{"order_id": number, "paid_at": "2026-01-31 12:00:30"} for number in range(0, 6, 2)]
+    feeds.write(topics["payments"], paid)
+    feeds.write(topics["clicks"], [{"user": name} for name in ("anna", "ben", "anna")])
+    feeds.write(topics["services"], [{"service": f"s{number % 3}", "n": number} for number in range(30)])
+    first, stops = run_files(spark, feeds, folder, files)
+    before = {name: feeds.read(topics[name]) for name in ("errors", "minutes")}
+
+    feeds.write(topics["logs"], [{"service": "web", "level": "ERROR", "n": 99}])
+    later = ("12:00:07", "12:05:00")
+    feeds.write(topics["times"], [{"service": "web", "at": f"2026-01-31 {time}"} for time in later])
+    feeds.write(topics["payments"], [{"order_id": 1, "paid_at": "2026-01-31 12:00:40"}])
+    feeds.write(topics["clicks"], [{"user": "anna"}])
+    second, _ = run_files(spark, feeds, folder, files)
+    return TwoRuns(folder, topics, first, stops, before, second)
+
+
+def test_filter_and_enrich(two_runs: TwoRuns, feeds: Feeds) -> None:
+    found = two_runs.before["errors"]
+    assert {(record.key, record.partition) for record in found} == {
+        (key, record.partition) for key in (b"web", b"db") for record in found if record.key == key
+    }
+    assert sorted(json.loads(record.value or b"")["n"] for record in found) == sorted([*range(10)] * 2)
+    first = json.loads(found[0].value or b"")
+    assert first == {
+        "service": first["service"],
+        "n": first["n"],
+        "owner": {"web": "anna", "db": "ben"}[first["service"]],
+        "origin": two_runs.topics["logs"],
+    }
+    reports = two_runs.reports(0, "errors")
+    [stop] = [each for each in two_runs.stops if each.query == "errors"]
+    assert (sum(each.rows_in for each in reports), sum(each.rows_out or 0 for each in reports)) == (40, 20)
+    assert (reports[-1].lag, stop.last_batch) == (0, reports[-1].batch)
+    assert sum(stop.ends[two_runs.topics["logs"]].values()) == 40
+
+    # What comes later is read by the next run, and only that.
+    assert sum(each.rows_in for each in two_runs.reports(1, "errors")) == 1
+    assert len(feeds.read(two_runs.topics["errors"])) == 21
+
+
+def test_window_with_watermark(two_runs: TwoRuns, feeds: Feeds) -> None:
+    # The last minute is open still: nothing says that no more of it will come.
+    rows = [json.loads(each.value or b"") for each in two_runs.before["minutes"]]
+    assert sorted(rows, key=itemgetter("minute")) == [
+        {"service": "web", "minute": "12:00", "errors": 2},
+        {"service": "web", "minute": "12:01", "errors": 1},
+    ]
+    reports = two_runs.reports(0, "minutes")
+    assert reports[-1].state_rows == 1
+    assert reports[-1].state_bytes > 0
+    later = feeds.rows(two_runs.topics["minutes"])[2:]
+    assert later == [{"service": "web", "minute": "12:03", "errors": 1}]
+    assert sum(each.late_rows for each in two_runs.reports(1, "minutes")) == 1
+
+
+def test_join_of_two_feeds(two_runs: TwoRuns, feeds: Feeds) -> None:
+    """An order that is paid in a later run is in the state that the checkpoint keeps."""
+    found = sorted(feeds.rows(two_runs.topics["paid"]), key=lambda row: int(row["id"]))
+    assert [(row["id"], row["seconds"]) for row in found] == [(0, 30), (1, 40), (2, 30), (4, 30)]
+
+
+def test_stateful(spark: "SparkSession", two_runs: TwoRuns, feeds: Feeds) -> None:
+    counts, folder = two_runs.topics["counts"], two_runs.folder
     found = [(row["user"], row["clicks"]) for row in feeds.rows(counts)]
     assert sorted(found) == [("anna", 2), ("anna", 3), ("ben", 1)]
     assert found.index(("anna", 2)) < found.index(("anna", 3))
     # Spark repeats a batch whose end it did not see: it is decided already, and nothing is written again.
-    commits = tmp_path / "checkpoints/clicks/query/commits"
+    commits = folder / "checkpoints/clicks/query/commits"
     last = max(int(each.name) for each in commits.iterdir() if each.name.isdecimal())
     (commits / str(last)).unlink()
     (commits / f".{last}.crc").unlink(missing_ok=True)
-    reports, _ = run_file(spark, feeds, tmp_path / "clicks.py", text)
+    reports, _ = run_file(spark, feeds, folder / "clicks.py", two_runs.text("clicks.py"))
     assert [(each.batch, each.rows_in) for each in reports] == [(last, 1)]
     assert [(row["user"], row["clicks"]) for row in feeds.rows(counts)] == found
+
+
+def test_a_table_out(two_runs: TwoRuns) -> None:
+    from deltalake import DeltaTable
+
+    assert sum(each.rows_out or 0 for each in two_runs.reports(0, "table")) == 30
+    table = DeltaTable(str(two_runs.folder / "table"))
+    assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(30))
+    assert len(table.file_uris()) == 3
 
 
 def test_fan_out_and_dead_letters(
@@ -282,22 +334,3 @@ SELECT id FROM orders
         should_stop=lambda: False,
     )
     assert f"not as expected: id > 0: record {orders} 0 3" in str(stops[0].failure)
-
-
-def test_a_table_out(spark: "SparkSession", feeds: Feeds, make_topic: MakeTopic, tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
-    logs = make_topic()
-    text = f"""\
--- in logs: feed {logs}
---   json: service STRING, n INT
--- out: delta table
---   partition by: service
-SELECT service, n FROM logs
-"""
-    feeds.write(logs, [{"service": f"s{number % 3}", "n": number} for number in range(30)])
-    reports, _ = run_file(spark, feeds, tmp_path / "table.sql", text)
-    assert sum(each.rows_out or 0 for each in reports) == 30
-    table = DeltaTable(str(tmp_path / "table"))
-    assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(30))
-    assert len(table.file_uris()) == 3

@@ -1,4 +1,4 @@
-"""Direct reading as a Spark user has it: batch, stream, and a path with no broker at all."""
+"""Direct reading as a Spark user has it: batch, stream, a path alone. Stores are in `test_source_docs`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,6 @@ from headrace.spark import register
 from headrace.testing import Cluster
 from tests.spark.conftest import MakeTopic
 from tests.spark.test_segments_live import copied, write
-from tests.tiered.tiered_cluster import TOPIC, tiered_cluster, wait_for_tail
-from tests.tiered.tiered_cluster import write as write_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,21 +50,6 @@ def test_a_path_is_enough(
     assert [row["offset"] for row in found] == list(range(250))
     assert {row["topic"] for row in found} == {topic}
     assert frame(spark, path=str(tmp_path), columns="headers,value").columns == ["headers", "value"]
-
-
-def test_a_tiered_topic_is_read_out_of_its_store(spark: "SparkSession", tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with tiered_cluster(store) as tiered:
-        tiered.create_topic("tiered", configs=TOPIC)
-        write_numbers(tiered, "tiered", 600)
-        wait_for_tail(tiered, "tiered", at_least=500)
-        asked = {"kafka__bootstrap__servers": tiered.bootstrap_servers, "subscribe": "tiered"}
-        direct = frame(spark, **asked, read__mode="segments", store__url=str(store), minPartitions="3")
-        assert [int(row["value"]) for row in rows(direct)] == list(range(600))
-        hidden = frame(
-            spark, **asked, read__mode="segments", store__url="s3://b", store__secret__access__key="xyzzy"
-        )
-        assert "xyzzy" not in hidden._jdf.queryExecution().toString()
 
 
 def test_a_stream_follows_the_broker_and_reads_its_files(

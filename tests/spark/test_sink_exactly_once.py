@@ -1,6 +1,7 @@
 """Exactly once without Spark: tasks and commits are called as Spark calls them, and die wherever they can.
 
-On headrace, and on Apache Kafka, whose brokers know no two-phase commit.
+On headrace, and on Apache Kafka, whose brokers know no two-phase commit. There a transaction takes a second,
+so CI has each kind of death and each kind of abort on it, and `pytest -m slow` all the others.
 """
 
 import threading
@@ -29,12 +30,16 @@ from tests.compat.prepare import UnavailableError
 from tests.spark.whole_topics import whole_topic
 
 TASKS, ROWS = 3, 20
-
-
-@pytest.fixture(
+HEADRACE = ("headrace", "headrace with two phases")
+LONG_ON_KAFKA = pytest.mark.parametrize(
+    "brokers",
+    [*HEADRACE, pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])],
+    indirect=True,
     scope="module",
-    params=["headrace", "headrace with two phases", pytest.param("kafka", marks=pytest.mark.java)],
 )
+
+
+@pytest.fixture(scope="module", params=[*HEADRACE, pytest.param("kafka", marks=pytest.mark.java)])
 def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param.startswith("headrace"):
         enable = str("phases" in request.param).lower()
@@ -131,6 +136,7 @@ def dies_before(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> C
     return monkeypatch.undo
 
 
+@LONG_ON_KAFKA
 def test_a_driver_that_dies_before_it_decides_has_decided_nothing(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,10 +183,21 @@ def test_a_driver_that_dies_while_it_decides_has_decided_nothing(
         producer.close(timeout_ms=0)
 
 
-@pytest.mark.parametrize("finished", range(TASKS + 1))
-def test_a_driver_that_dies_after_it_decided_is_finished_by_the_next(
+def test_a_driver_that_dies_amid_what_it_decided_is_finished_by_the_next(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_death_after_decision(query, monkeypatch, 1)
+
+
+@LONG_ON_KAFKA
+@pytest.mark.parametrize("finished", [0, *range(2, TASKS + 1)])
+def test_a_driver_that_dies_elsewhere_after_it_decided_is_finished_too(
     query: Query, monkeypatch: pytest.MonkeyPatch, finished: int
 ) -> None:
+    check_death_after_decision(query, monkeypatch, finished)
+
+
+def check_death_after_decision(query: Query, monkeypatch: pytest.MonkeyPatch, finished: int) -> None:
     def finish_some(_: object, log: DecisionLog, decision: BatchDecision) -> None:
         for each in decision.transactions[:finished]:
             log.admin.end_transaction(each.transactional_id, each.producer_id, each.epoch, committed=True)
@@ -203,6 +220,7 @@ def test_a_driver_that_dies_after_it_decided_is_finished_by_the_next(
     assert query.open() == []
 
 
+@LONG_ON_KAFKA
 def test_a_batch_that_spark_repeats_though_it_was_committed_is_written_once(query: Query) -> None:
     query.batch(0)
     query.restart()
@@ -220,6 +238,7 @@ def test_attempts_that_lose_are_aborted(query: Query) -> None:
     assert query.open() == []
 
 
+@LONG_ON_KAFKA
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (KEYLESS_PIECE_BYTES, 16)])
 def test_an_attempt_that_still_writes_when_its_twin_has_won_is_in_vain(
     query: Query, size: int, count: int
@@ -256,6 +275,7 @@ def test_a_run_that_was_thought_dead_can_decide_nothing(query: Query) -> None:
     assert query.open() == []
 
 
+@LONG_ON_KAFKA
 @pytest.mark.parametrize("asleep", ["in its commit", "in its abort"])
 def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
     query: Query, monkeypatch: pytest.MonkeyPatch, asleep: str
@@ -281,6 +301,7 @@ def test_a_run_that_wakes_up_late_aborts_nothing_of_the_next(
     assert query.open() == []
 
 
+@LONG_ON_KAFKA
 def test_an_abort_gives_up_what_is_not_decided(query: Query) -> None:
     messages = query.tasks(0)
     query.strategy().abort([*messages, None], 0)
@@ -324,6 +345,7 @@ def client_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name in names}
 
 
+@LONG_ON_KAFKA
 def test_a_worker_keeps_the_decision_logs_of_a_few_queries_only(brokers: str) -> None:
     exactly_once._LOGS.close()
     before = client_threads()
@@ -339,6 +361,7 @@ def test_a_worker_keeps_the_decision_logs_of_a_few_queries_only(brokers: str) ->
     assert queries[-1].values() == expected(2)
 
 
+@LONG_ON_KAFKA
 def test_a_batch_write_closes_its_decision_log(query: Query) -> None:
     rows = pa.record_batch({"value": [b"1"]})
     exactly_once._LOGS.close()
@@ -350,6 +373,7 @@ def test_a_batch_write_closes_its_decision_log(query: Query) -> None:
         assert exactly_once._LOGS._idle == []
 
 
+@LONG_ON_KAFKA
 def test_an_empty_task_opens_nothing(query: Query) -> None:
     message = query.strategy().write([], TaskIdentity(query.id, 0, 0, 0, "run0"))
     assert message.transaction is None

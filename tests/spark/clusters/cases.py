@@ -116,6 +116,7 @@ class Trial:
             end_group(server)
 
     def _run(self, command: Sequence[str], conf: dict[str, str], *, is_driver_known: bool = True) -> "Run":
+        self.cluster.start_workers()  # the case before may have killed one
         out = f"copies-{uuid.uuid4().hex[:8]}"
         file = self.folder / f"{out}.sql"
         file.write_text(_FILE.format(out=out, folder=self.folder))
@@ -265,7 +266,6 @@ def _to_its_end_without(trial: Trial, worker: int, run: Run) -> None:
     batches = run.to_its_end(lambda: trial.cluster.kill_worker(worker))
     assert len(batches) > 1, "the worker was killed at the end, not in the middle"
     run.check_exactly_once()
-    trial.cluster.start_worker(worker)
 
 
 def connect_lacking(trial: Trial) -> None:

@@ -17,6 +17,7 @@ from tests.compat.faults.hosts import CLIENTS, Hosts
 
 ROOT = Path(__file__).resolve().parents[3]
 START_S_MAX = 120.0
+WORKERS = (1, 2)
 _BASE_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -47,31 +48,35 @@ class StandaloneCluster:
         self.host = "127.0.0.1" if hosts is None else hosts.address(CLIENTS)
         (self._port,) = free_ports(1, self.host)
         self.master = f"spark://{self.host}:{self._port}"
-        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}  # those that were not killed
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         self._start([], self.host, "master.Master", "--port", str(self._port))
         # Whoever finds no master tries again after 20 seconds only.
         eventually(lambda: is_listening(self.host, self._port), "a master", START_S_MAX)
-        for number in (1, 2):
-            self.start_worker(number)
+        self.start_workers()
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
             end_group(process)
 
-    def start_worker(self, number: int) -> None:
-        """Bring up a worker, and wait until the master knows it."""
+    def start_workers(self) -> None:
+        """Those that are not there: both together at first, since each takes seconds to become one."""
+        missing = [number for number in WORKERS if number not in self._workers]
+        before = self._registered()
+        for number in missing:
+            self._start_worker(number)
+        eventually(lambda: self._registered() == before + len(missing), "the workers", START_S_MAX)
+
+    def _start_worker(self, number: int) -> None:
         host = f"127.0.0.{number}" if self._hosts is None else self._hosts.address(number)
         entrance = [] if self._hosts is None else self._hosts.entrance(number)
         work = self._folder / f"worker-{number}"
         work.mkdir(exist_ok=True)
-        before = self._registered()
         resources = ("--cores", "1", "--memory", "900m", "--work-dir", str(work))
         self._workers[number] = self._start(entrance, host, "worker.Worker", *resources, self.master)
-        eventually(lambda: self._registered() > before, f"worker {number}", START_S_MAX)
 
     def kill_worker(self, number: int) -> None:
         """With all that it has started, at once, as when its machine goes."""

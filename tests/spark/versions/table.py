@@ -47,18 +47,8 @@ ROWS: Final = (
 )
 
 
-# Where the command was seen on a version, up to which row; the rest is expected and not yet seen.
-_SEEN: Final = {"4.0": len(ROWS), "4.1": len(ROWS), "4.2": 12, "4.3": 0}
-
-
 def as_markdown() -> str:
-    """As docs/spark-clusters.md has it: with a star where nobody has seen it yet."""
+    """As docs/spark-clusters.md has it."""
     lines = [f"| | {' | '.join(VERSIONS)} |", f"|---|{'---|' * len(VERSIONS)}"]
-    for number, row in enumerate(ROWS):
-        cells = [_cell(row.found[each], is_seen=number < _SEEN[each]) for each in VERSIONS]
-        lines.append(f"| {row.what} | {' | '.join(cells)} |")
+    lines += [f"| {row.what} | {' | '.join(row.found[each] for each in VERSIONS)} |" for row in ROWS]
     return "\n".join(lines) + "\n"
-
-
-def _cell(found: str, *, is_seen: bool) -> str:
-    return found if is_seen or found == NO_JAR else f"{found} *"

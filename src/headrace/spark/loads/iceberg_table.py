@@ -54,6 +54,7 @@ class IcebergLoadTable:
                 "spark.sql.catalog.NAME.type, .uri and .warehouse"
             )
         self._named = named
+        self._local: CatalogTable | None = None  # opened once: that is half the work of a small commit
         self._folder = folder
         self._partition_by = list(partition_by)
 
@@ -147,8 +148,10 @@ class IcebergLoadTable:
     def _found(self) -> CatalogTable:
         if self._named is not None:
             return self._named
-        self._folder.make("")
-        return local_table(self._folder.location)
+        if self._local is None:
+            self._folder.make("")
+            self._local = local_table(self._folder.location)
+        return self._local
 
 
 def _has(table: Any, batch: LoadBatch) -> bool:

@@ -51,7 +51,7 @@ def batch_report(query: str, progress: Mapping[str, Any], pipeline: str = "") ->
         query,
         int(progress["batchId"]),
         int(progress.get("numInputRows") or 0),
-        None if observed is None else int(observed["rows"]),
+        None if observed is None else int(_as_mapping(observed)["rows"]),
         sum(known) if known else None,
         int((progress.get("durationMs") or {}).get("triggerExecution", 0)),
         sum(int(each.get("numRowsTotal", 0)) for each in state),
@@ -89,8 +89,11 @@ def input_counts(progress: Mapping[str, Any], name: str) -> Mapping[str, Any] | 
 
 
 def _as_mapping(given: Any) -> Mapping[str, Any]:
+    """A row of counts. Through Connect, Spark 4.3 tells of its values and of its schema instead."""
     found: Mapping[str, Any] = given.asDict() if hasattr(given, "asDict") else given
-    return found
+    if found.keys() != {"schema", "values"}:
+        return found
+    return dict(zip((each["name"] for each in found["schema"]["fields"]), found["values"], strict=True))
 
 
 def _topics(offset: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
