@@ -272,3 +272,27 @@ def test_a_log_that_a_snapshot_has_emptied_ends_in_the_snapshots_epoch(tmp_path:
     format_alone(SystemDisk(), str(tmp_path))
     asyncio.run(run_and_append(tmp_path, ["first"]))
     asyncio.run(scenario())
+
+
+def test_where_the_log_begins_only_the_snapshots_epoch_proves_that_a_replica_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        driver = open_driver(SystemDisk(), node_config(str(tmp_path)), Follower())
+        await driver.start()
+        await driver.append(topics(["a"]))
+        assert not driver.log.needs_snapshot(0, 0), "it has nothing yet, and the log has everything"
+        taken = driver._snapshotting.take(driver.delivered, driver.now_ms())
+        assert taken is not None
+        await taken
+        await driver.append(topics(["b"]))
+        log, (start, epoch) = driver.log, driver.log.snapshots[-1]
+        log.drop_before(log.snapshots[-1], SystemClock().now_ms())
+        assert epoch == 2
+        assert not log.needs_snapshot(start, epoch)
+        assert not log.needs_snapshot(start + 1, epoch)
+        assert log.needs_snapshot(start - 1, epoch)
+        assert log.needs_snapshot(start, epoch - 1), "another record of its own lies below the start"
+        assert log.needs_snapshot(start + 1, epoch - 1)
+
+    format_alone(SystemDisk(), str(tmp_path))
+    asyncio.run(run_and_append(tmp_path, ["first"]))
+    asyncio.run(scenario())

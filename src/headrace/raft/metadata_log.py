@@ -119,6 +119,19 @@ class MetadataLog:
         sizes = [self.disk.size(self.path_of(snapshot)) for snapshot in self.snapshots]
         return self.log.size_bytes + sum(sizes)
 
+    def needs_snapshot(self, offset: int, epoch: int) -> bool:
+        """Whether a replica whose log ends at an offset, with a record of an epoch, can only go on from a
+        snapshot.
+
+        What this log has below its start is in a snapshot alone: nothing in the log tells whether a replica
+        that ends there, or in an epoch from before, ends with the same record.
+        """
+        start = self.log.log_start_offset
+        if not self.snapshots or (offset == start == 0):
+            return False
+        earliest = self.snapshots[0]
+        return offset < start or epoch < earliest.epoch or (offset == start and epoch != earliest.epoch)
+
     def add_snapshot(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
         """A snapshot was written; `timestamp_ms` is that of the last record it stands for. A later one may
         have come from the leader meanwhile."""

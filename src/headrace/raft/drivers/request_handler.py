@@ -258,10 +258,8 @@ class RaftRequestHandler:
     def _elsewhere(self, asked: fetch_wire.FetchPartition) -> fetch_wire.PartitionData | None:
         """Where a replica must go on whose log does not continue in this one."""
         log = self._client.log
-        snapshots = log.snapshots
-        latest = snapshots[-1] if snapshots else None
-        too_old = asked.fetch_offset < log.log.log_start_offset
-        if latest is not None and latest.end_offset > 0 and too_old:
+        if log.needs_snapshot(asked.fetch_offset, asked.last_fetched_epoch):
+            latest = log.snapshots[-1]
             return self._data(snapshot_id=fetch_wire.SnapshotId(latest.end_offset, latest.epoch))
         epoch, end = self._end_of(asked.last_fetched_epoch)
         if epoch != asked.last_fetched_epoch or end < asked.fetch_offset:
