@@ -7,7 +7,7 @@ import pytest
 
 from headrace.testing.cluster import Cluster
 from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.brokers import NEVER_FENCED, ApacheKafkaBroker
 
 EITHER = ["headrace", pytest.param("kafka", marks=pytest.mark.java)]
 """The systems to run a test with, as a fixture's parameters."""
@@ -21,7 +21,7 @@ def running_kafka(
     folders: pytest.TempPathFactory, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """Where Apache Kafka listens."""
-    with ApacheKafkaBroker(folders.mktemp("kafka") / "data", dict(settings or {})) as broker:
+    with ApacheKafkaBroker(folders.mktemp("kafka") / "data", NEVER_FENCED | dict(settings or {})) as broker:
         try:
             broker.start()
         except prepare.UnavailableError as reason:

@@ -25,7 +25,7 @@ from headrace.spark.sink.exactly_once import ExactlyOnce
 from headrace.spark.sink.rows import KEYLESS_PIECE_BYTES
 from headrace.spark.worker import IDLE_MAX
 from headrace.testing import Cluster
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.brokers import NEVER_FENCED, ApacheKafkaBroker
 from tests.compat.prepare import UnavailableError
 from tests.spark.whole_topics import whole_topic
 
@@ -47,7 +47,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             yield cluster.bootstrap_servers
         return
     try:
-        with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data") as broker:
+        with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", NEVER_FENCED) as broker:
             broker.start()
             yield broker.bootstrap
     except UnavailableError as reason:

@@ -22,7 +22,7 @@ from headrace.spark.offsets import partition_offsets
 from headrace.spark.options import ReadOptions
 from headrace.spark.ranges import OffsetRange
 from headrace.spark.stream_reader import HeadraceStreamReader
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.brokers import NEVER_FENCED, ApacheKafkaBroker
 from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 from tests.spark.source_topics import (
@@ -49,7 +49,7 @@ COMPACTED = {
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One node of Apache Kafka, with a cleaner that does not wait."""
-    settings = {"log.cleaner.backoff.ms": "100"}
+    settings = {"log.cleaner.backoff.ms": "100"} | NEVER_FENCED
     try:
         with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", settings) as broker:
             broker.start()
