@@ -33,8 +33,9 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
 }
 
-# For a Kafka that is not started again: one that a busy machine holds up for nine seconds is fenced, and knows
-# of no transaction until it leads again. A second start would wait for the end of the first one's session.
+# For a Kafka that is not started again: one that a busy machine holds up for nine seconds is fenced, and
+# knows of no transaction until it leads again. A second start would wait for the end of the first one's
+# session.
 NEVER_FENCED = {"broker.session.timeout.ms": "120000"}
 
 
