@@ -9,7 +9,7 @@ import pytest
 
 from headrace.spark.options import ReadOptions, read_options
 from tests.compat import prepare
-from tests.compat.brokers import NEVER_FENCED, ApacheKafkaBroker
+from tests.compat.brokers import ApacheKafkaBroker
 from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 from tests.spark.test_segments_live import all_ranges, direct_rows, fetched_rows, options, plan
@@ -41,7 +41,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaBroke
         prepare.kafka_libs()
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS | NEVER_FENCED) as broker:
+    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS) as broker:
         broker.start()
         fill(broker)
         yield broker

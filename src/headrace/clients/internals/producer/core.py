@@ -387,7 +387,8 @@ class ProducerCore:
             self.is_closed = True
             self._open.clear()
         try:
-            await asyncio.wait_for(self._finish(), None if timeout_ms is None else timeout_ms / 1000)
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._finish()
             await self.reporter.push_last()
         except TimeoutError:
             pass
