@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.base.internal_topics import OFFSETS_TOPIC
 from headrace.testing.disk import Crash
-from headrace.testing.node_cluster import NodeCluster
+from headrace.testing.node_cluster import PORT, NodeCluster
 from headrace.testing.world import World
 from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, Listener
 from headrace.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest
+from headrace.wire.schemas.find_coordinator import FindCoordinatorRequest
+from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest
 from headrace.wire.schemas.unregister_broker import UnregisterBrokerRequest
 from headrace.wire.schemas.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.server.node_world import open_client
 
 Script = Callable[[NodeCluster], Coroutine[Any, Any, None]]
 
@@ -49,6 +53,34 @@ async def all_there(cluster: NodeCluster) -> None:
 
 def topics_on(cluster: NodeCluster, node_id: int) -> set[str]:
     return set(cluster.nodes[node_id].image.topics_by_name)
+
+
+def test_a_topic_that_is_asked_for_gets_the_active_controllers_defaults() -> None:
+    """Whichever broker is asked; the system's own are as the broker that was asked has them."""
+    roles = {1: "controller", 2: "broker", 3: "broker,controller"}
+
+    async def script(cluster: NodeCluster) -> None:
+        for node_id in cluster.ids:
+            counts = {"num.partitions": str(10 + node_id), "offsets.topic.num.partitions": str(20 + node_id)}
+            cluster.own_settings[node_id] = {**counts, "offsets.topic.replication.factor": "1"}
+        await cluster.start()
+        await cluster.until(lambda: cluster.unfenced_on(2) == {2, 3})
+        active = cluster.controller_id()
+        assert active is not None
+        network = cluster.world.network.attach("client", cluster.world.driver)
+        for node_id in (2, 3):
+            client = await open_client(cluster.world.driver, network, f"node{node_id}", PORT)
+            wanted = MetadataRequestTopic(name=f"asked-{node_id}")
+            await client.ask(MetadataRequest([wanted], allow_auto_topic_creation=True), 12)
+        await cluster.until(lambda: topics_on(cluster, 2) >= {"asked-2", "asked-3"}, "they are there")
+        made = cluster.nodes[2].image.topics_by_name
+        assert [len(made[name].partitions) for name in ("asked-2", "asked-3")] == [10 + active] * 2
+        client = await open_client(cluster.world.driver, network, "node2", PORT)
+        await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        await cluster.until(lambda: OFFSETS_TOPIC in topics_on(cluster, 2), "the groups' topic is there")
+        assert len(cluster.nodes[2].image.topics_by_name[OFFSETS_TOPIC].partitions) == 22
+
+    run(script, nodes=3, roles=roles)
 
 
 def test_three_nodes_elect_a_controller_and_know_each_others_brokers() -> None:

@@ -1,5 +1,5 @@
-"""Topics that are made because somebody asked for them: with a broker's defaults, or as the system needs
-its own.
+"""Topics that are made because somebody asked for them: with the controller's defaults (num.partitions,
+default.replication.factor), as Kafka makes them, or as the settings of this broker say for the system's own.
 """
 
 from typing import Final
@@ -23,7 +23,9 @@ _REMOTE_LOG_REPLICAS: Final = 3
 
 
 def automatic_topic(config: BrokerConfig, name: str, *, brokers: int = 0) -> CreatableTopic:
-    """The topic of this name as the broker's settings want it, in a cluster of so many `brokers`."""
+    """The topic of this name, in a cluster of so many `brokers`: how many partitions and replicas one of the
+    system's own gets is in the broker's settings, for all others in the controller's.
+    """
     number = config.int
     settings: dict[str, str | int]
     if name == OFFSETS_TOPIC:

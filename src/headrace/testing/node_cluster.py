@@ -58,6 +58,8 @@ class NodeCluster:
         self.failures: list[tuple[int, Exception]] = []
         self.clock_of: Callable[[Surroundings], Clock] = lambda own: own.clock
         self._settings = dict(settings or {})
+        self.own_settings: dict[int, dict[str, str]] = {}
+        """What single nodes are told otherwise, from their next start on."""
         self._moved: dict[int, int] = {}
         self._cluster_id = uuid_text(world.rng.randbytes(16))
         self._first_voters = tuple(first_voters)
@@ -109,6 +111,7 @@ class NodeCluster:
                 "offsets.topic.num.partitions": "3",
             }
             | self._settings
+            | self.own_settings.get(node_id, {})
         )
 
     def move_controller(self, node_id: int, port: int) -> None:
