@@ -58,6 +58,7 @@ class DelayedFetch:
     """One consumer's Fetch: its limits, and what has been read for it so far."""
 
     __slots__ = (
+        "_given",
         "_questions",
         "awaits_followers",
         "awaits_remote",
@@ -89,6 +90,7 @@ class DelayedFetch:
         self.is_last_look = False
         self.may_read: Callable[[str], bool] | None = None  # asked for each topic at every look
         self._questions: dict[TopicPartition, int] | None = None
+        self._given: list[tuple[BrokerTopicMetrics, int]] = []  # bytes of the last look, by topic
 
     @property
     def is_enough(self) -> bool:
@@ -109,15 +111,17 @@ class DelayedFetch:
         return self.finish(answers) if expired or self.is_enough else None
 
     def read_all(self) -> list[Answer]:
-        self.bytes_read = 0
-        self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
+        self._begin_look()
         return [(wanted, self._read_one(wanted)) for wanted in self.fetch.partitions]
 
     def read_in_slices(self) -> Slices[list[Answer]]:
         """The same of many partitions, for the first look at them."""
-        self.bytes_read = 0
-        self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
+        self._begin_look()
         return (yield from in_slices(self.fetch.partitions, lambda wanted: (wanted, self._read_one(wanted))))
+
+    def _begin_look(self) -> None:
+        self.bytes_read, self._given = 0, []
+        self.finds_any = self.is_urgent = self.awaits_remote = self.awaits_followers = False
 
     def finish(self, answers: list[Answer]) -> FetchResponse:
         context = self.context
@@ -126,19 +130,16 @@ class DelayedFetch:
         else:
             endpoints = []
         if self.bytes_read:
-            self._count_bytes(answers)
+            self._count_bytes()
         response = self.fetch.finish(answers, context.parts.clock.monotonic_ms())
         if endpoints:
             response.node_endpoints = endpoints
         return response
 
-    def _count_bytes(self, answers: list[Answer]) -> None:
+    def _count_bytes(self) -> None:
         """Once for each reply, and not for each look at the logs."""
-        for wanted, data in answers:
-            if data.records:
-                metrics = self._metrics_of(wanted)
-                if metrics is not None:
-                    metrics.bytes_out += len(data.records)
+        for metrics, size in self._given:
+            metrics.bytes_out += size
 
     def _metrics_of(self, wanted: CachedPartition) -> BrokerTopicMetrics | None:
         """None where the partition is not here: nobody makes counters by asking for what there is not."""
@@ -199,7 +200,7 @@ class DelayedFetch:
             if remote is not None and wanted.fetch_offset < log.local_start_offset:
                 self._read_remote(remote, partition, log, wanted, data, room=max(room, 0), end=end)
             else:
-                self._read_records(log, wanted, data, room=max(room, 0), end=end)
+                self._read_records(partition, log, wanted, data, room=max(room, 0), end=end)
         elif self.is_committed:
             data.aborted_transactions = []
         return data
@@ -244,6 +245,7 @@ class DelayedFetch:
 
     def _read_records(
         self,
+        partition: Partition,
         log: UnifiedLog,
         wanted: CachedPartition,
         data: PartitionData,
@@ -259,6 +261,7 @@ class DelayedFetch:
         if size == 0:
             return
         self.bytes_read += size
+        self._given.append((partition.metrics, size))
         data.records = read.chunk
         if self.is_committed:
             aborted = log.aborted_transactions(offset, read.upper_offset)
@@ -297,10 +300,11 @@ class DelayedFetch:
             self.awaits_remote = True
         elif len(found.records) > 0:
             self.bytes_read += len(found.records)
+            self._given.append((partition.metrics, len(found.records)))
             self.bytes_min = 0  # more comes with the next request: nobody waits for it, as in Kafka
             data.records = found.records
         elif found.upper_offset > wanted.fetch_offset:  # compaction took the rest of the remote tier
-            self._read_records(log, wanted, data, room=room, end=end, offset=found.upper_offset)
+            self._read_records(partition, log, wanted, data, room=room, end=end, offset=found.upper_offset)
 
     def _hint_leaders(self, answers: list[Answer]) -> list[NodeEndpoint]:
         image = self.context.parts.image

@@ -47,8 +47,7 @@ class DelayedFollowerFetch(DelayedFetch):
         ]
 
     def read_all(self) -> list[Answer]:
-        self.bytes_read = 0
-        self.finds_any = self.is_urgent = False
+        self._begin_look()
         answers = []
         for wanted in self.fetch.partitions:
             if self._is_quiet(wanted):
@@ -65,10 +64,9 @@ class DelayedFollowerFetch(DelayedFetch):
         super()._hint_leaders(answers)
         return []  # a broker knows where the others are
 
-    def _count_bytes(self, answers: list[Answer]) -> None:
-        for wanted, data in answers:
-            if data.records and wanted.replica is not None:
-                wanted.replica.metrics.replication_bytes_out += len(data.records)
+    def _count_bytes(self) -> None:
+        for metrics, size in self._given:
+            metrics.replication_bytes_out += size
 
     def _has_news(self) -> bool:
         """Whether a partition that was read has grown, or is not led here any more."""
@@ -159,6 +157,6 @@ class DelayedFollowerFetch(DelayedFetch):
         if is_held and throttle is not None and throttle.is_used_up(self._now_ms):
             return
         before = self.bytes_read
-        self._read_records(log, wanted, data, room=room, end=log.log_end_offset)
+        self._read_records(partition, log, wanted, data, room=room, end=log.log_end_offset)
         if is_held and throttle is not None:
             throttle.note(self.bytes_read - before)

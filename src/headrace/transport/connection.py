@@ -286,7 +286,8 @@ class Connection:
         self._is_new = False
         self._read()
         spent_ns = serving.monotonic_ns() - began_ns
-        self._note_took(spent_ns)
+        if spent_ns > LONG_NS or self._takes_long or self._took_long:
+            self._note_took(spent_ns)
         serving.note_spent(spent_ns)
         if self._attention is not None:
             self._attention.served()

@@ -106,17 +106,19 @@ def _read(
     if is_configured(parts.authorizer) and not may_follow:
         reading.may_read = _nothing if is_follower else _readable(context)
     if len(fetch.partitions) > MANY_PARTITIONS and not may_follow:
-        return _read_in_slices(context, request, reading)
-    return _answer(context, request, reading, reading.read_all(), may_follow=may_follow)
+        return _read_in_slices(context, request, reading, is_follower=is_follower)
+    return _answer(context, request, reading, reading.read_all(), is_follower=is_follower)
 
 
-def _read_in_slices(context: RequestContext, request: FetchRequest, reading: DelayedFetch) -> Slices[_Answer]:
+def _read_in_slices(
+    context: RequestContext, request: FetchRequest, reading: DelayedFetch, *, is_follower: bool
+) -> Slices[_Answer]:
     answers = yield from reading.read_in_slices()
     unknown = sum(data.error_code in UNKNOWN for _, data in answers)
     if reading.is_enough or request.max_wait_ms <= 0 or unknown > UNKNOWN_MAX:
         return reading.finish(answers)
     # What came meanwhile to partitions that were read first must not wait for more.
-    return _answer(context, request, reading, reading.read_all(), may_follow=False)
+    return _answer(context, request, reading, reading.read_all(), is_follower=is_follower)
 
 
 def _answer(
@@ -125,7 +127,7 @@ def _answer(
     reading: DelayedFetch,
     answers: list[Answer],
     *,
-    may_follow: bool,
+    is_follower: bool,
 ) -> _Answer:
     parts = context.parts
     wait_ms = request.max_wait_ms
@@ -136,7 +138,7 @@ def _answer(
     if reading.is_enough or wait_ms <= 0:
         return reading.finish(answers)
     waiting = parts.purgatory.watch(reading.keys(), reading.attempt, wait_ms)
-    if _replica_id(request) >= 0:
+    if is_follower:
         reading.fetch.on_next_request(lambda: _hurry(waiting, reading))
     else:
         context.peer.add_long_poll(waiting, lambda: _hurry(waiting, reading))
