@@ -312,9 +312,9 @@ def test_a_share_group_has_members_a_place_and_a_lag_and_is_moved(
 
 
 def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
+    eventually(lambda: visitor.get("brokers")["brokers"][0]["leads"] >= 2, "the picture has the topic")
     found = visitor.get("brokers")
     [broker] = found["brokers"]
-    assert broker["leads"] >= 2
     assert found["quorum"]["leader"] == broker["id"]
     assert found["folders"][0]["bytes"] > 0
     names = {each["name"] for each in visitor.get(f"brokers/{broker['id']}/configs")["configs"]}
@@ -323,6 +323,24 @@ def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
     assert (
         visitor.refused("POST", "reassignments", {"topic": topic, "partition": 0, "replicas": [99]})[0] == 409
     )
+
+
+def test_settings_are_changed_for_one_broker_or_for_all(visitor: Visitor) -> None:
+    name, path = "leader.replication.throttled.rate", "brokers/1/configs"
+
+    def found() -> tuple[str, str] | None:
+        own = [each for each in visitor.get(path)["configs"] if each["name"] == name and each["is_own"]]
+        return (own[0]["value"], own[0]["source"]) if own else None
+
+    visitor.change("PATCH", path, {"set": {name: "1000"}, "for_all": True})
+    eventually(lambda: found() == ("1000", "all brokers"), "it is set for all")
+    visitor.change("PATCH", path, {"set": {name: "2000"}})
+    eventually(lambda: found() == ("2000", "this broker"), "one's own counts more")
+    visitor.change("PATCH", path, {"delete": [name]})
+    eventually(lambda: found() == ("1000", "all brokers"), "that of all is left")
+    visitor.change("PATCH", path, {"delete": [name], "for_all": True})
+    eventually(lambda: found() is None, "it is as it was")
+    assert visitor.refused("PATCH", path, {"set": {"node.id": "7"}})[0] in (400, 409)
 
 
 def test_brokers_without_rules_are_open(visitor: Visitor) -> None:
@@ -349,6 +367,10 @@ def test_transactions_that_are_open_can_be_aborted(visitor: Visitor, topic: str,
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"open").result(30)
+        query = f"topics/{topic}/messages?limit=1"
+        assert [each["value"]["data"] for each in visitor.get(query)["records"]] == ["open"]
+        [last] = visitor.get(f"{query}&isolation=read_committed")["records"]
+        assert json.loads(last["value"]["data"])["n"] == 59, "committed ones are not waited for in vain"
         [row] = [each for each in visitor.get("transactions")["transactions"] if each["id"] == name]
         assert (row["state"], len(row["partitions"]), row["hangs"]) == ("Ongoing", 1, False)
         visitor.change("POST", "transactions/abort", {"id": name})

@@ -1,4 +1,8 @@
-"""A console on a thread of its own, and visitors who ask it as a browser would."""
+"""A console on a thread of its own, and visitors who ask it as a browser would.
+
+Its pictures are always taken anew, however dear they are on a busy machine: what a test has changed by other
+ways is on the next page.
+"""
 
 import asyncio
 import contextlib
@@ -7,7 +11,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
+from unittest import mock
 
+from headrace.console import cluster_watch
 from headrace.console.cluster_connection import ClusterSpec
 from headrace.console.server import Console
 
@@ -25,7 +31,8 @@ def running_console(specs: Sequence[ClusterSpec], **options: Any) -> Iterator[tu
 
     console, address = asyncio.run_coroutine_threadsafe(begin(), loop).result(30)
     try:
-        yield address
+        with mock.patch.multiple(cluster_watch, FRESH_S=0.0, COST_SHARE=0):
+            yield address
     finally:
         asyncio.run_coroutine_threadsafe(console.close(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)

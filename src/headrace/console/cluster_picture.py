@@ -130,9 +130,12 @@ async def topics_of(admin: AsyncAdmin) -> dict[str, TopicPicture]:
 
 
 async def offsets_at(
-    admin: AsyncAdmin, partitions: Iterable[TopicPartition], time_ms: int
+    admin: AsyncAdmin, partitions: Iterable[TopicPartition], time_ms: int, *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Where a time or an `OffsetSpec` is in each partition; what has no leader, or refuses, is left out."""
+    """Where a time or an `OffsetSpec` is in each partition; what has no leader, or refuses, is left out.
+
+    With `committed` a partition ends where readers of committed records wait.
+    """
     led: dict[int, list[TopicPartition]] = {}
     for each in partitions:
         node = admin.client.metadata.leader(each).node
@@ -143,7 +146,7 @@ async def offsets_at(
     async def ask(node: int, asked: list[TopicPartition]) -> None:
         for some in _in_parts(asked, PARTITIONS_AT_ONCE):
             try:
-                response = await admin.client.call(_list_offsets(some, time_ms), node=node)
+                response = await admin.client.call(_list_offsets(some, time_ms, committed), node=node)
             except ClientError:
                 return
             for topic in response.topics:
@@ -155,7 +158,7 @@ async def offsets_at(
     return found
 
 
-def _list_offsets(partitions: list[TopicPartition], time_ms: int) -> ListOffsetsRequest:
+def _list_offsets(partitions: list[TopicPartition], time_ms: int, committed: bool) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for each in partitions:
         topic = topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic))
@@ -164,7 +167,7 @@ def _list_offsets(partitions: list[TopicPartition], time_ms: int) -> ListOffsets
                 partition_index=each.partition, current_leader_epoch=-1, timestamp=int(time_ms)
             )
         )
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=list(topics.values()))
+    return ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=list(topics.values()))
 
 
 async def _topics_and_groups(admin: AsyncAdmin, picture: ClusterPicture) -> None:

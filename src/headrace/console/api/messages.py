@@ -19,6 +19,9 @@ from headrace.console.visit import Visit
 PAGE_RECORDS: Final = 50
 PAGE_RECORDS_MAX: Final = 500
 READ_S: Final = 10.0
+PAGE_WAIT_MS: Final = 10
+"""A page reads what is there; a fetch ahead of it, at the end, would hold up the next one on its way."""
+TAIL_WAIT_MS: Final = 500
 FORMS: Final = ("newest", "oldest", "offset", "time")
 
 
@@ -26,13 +29,14 @@ async def messages(visit: Visit) -> Any:
     """A page. `from` says where to begin, `at` where the page before has ended."""
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     limit = visit.query_int("limit", PAGE_RECORDS, least=1, most=PAGE_RECORDS_MAX)
-    spans = await _spans(visit)
+    committed = _is_committed(visit)
+    spans = await _spans(visit, committed=committed)
     form = visit.request.query.get("from", "newest")
     if form not in FORMS:
         raise RefusedCallError(400, f"from={form!r} is none of {', '.join(FORMS)}")
     is_backward = form == "newest"
     positions = await _positions(visit, spans, form)
-    async with _consumer(visit) as consumer:
+    async with _consumer(visit, committed=committed) as consumer:
         page = await read_page(consumer, spans, positions, wanted, limit=limit, is_backward=is_backward)
     return {
         **await _page_json(page, wanted.view),
@@ -42,10 +46,15 @@ async def messages(visit: Visit) -> Any:
     }
 
 
-def _consumer(visit: Visit) -> AsyncConsumer:
-    is_committed = visit.request.query.get("isolation") == "read_committed"
+def _is_committed(visit: Visit) -> bool:
+    return visit.request.query.get("isolation") == "read_committed"
+
+
+def _consumer(visit: Visit, *, committed: bool, wait_ms: int = PAGE_WAIT_MS) -> AsyncConsumer:
     return visit.connection.consumer(
-        isolation_level="read_committed" if is_committed else "read_uncommitted", max_poll_records=2_000
+        isolation_level="read_committed" if committed else "read_uncommitted",
+        max_poll_records=2_000,
+        fetch_max_wait_ms=wait_ms,
     )
 
 
@@ -58,7 +67,7 @@ async def _records_json(records: Sequence[ShownRecord], view: RecordView) -> lis
     return [record_json(each, view) for each in records]
 
 
-async def _spans(visit: Visit) -> dict[TopicPartition, Span]:
+async def _spans(visit: Visit, *, committed: bool) -> dict[TopicPartition, Span]:
     """Where the chosen partitions begin and end now."""
     name = visit.arguments["topic"]
     [described] = await visit.admin.describe_topics(name)
@@ -68,7 +77,7 @@ async def _spans(visit: Visit) -> dict[TopicPartition, Span]:
         places = [each for each in places if each.partition == number]
         if not places:
             raise RefusedCallError(404, f"topic {name!r} has no partition {number}")
-    ends = await offsets_at(visit.admin, places, OffsetSpec.LATEST)
+    ends = await offsets_at(visit.admin, places, OffsetSpec.LATEST, committed=committed)
     starts = await offsets_at(visit.admin, places, OffsetSpec.EARLIEST)
     found = {each: Span(starts[each], ends[each]) for each in places if each in starts and each in ends}
     if places and not found:
@@ -103,8 +112,9 @@ def _positions_at(text: str, spans: dict[TopicPartition, Span]) -> dict[TopicPar
 async def tail(visit: Visit) -> EventReply:
     """What comes from now on, as events."""
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
-    starts = {each: span.end for each, span in (await _spans(visit)).items()}
-    consumer = _consumer(visit)
+    committed = _is_committed(visit)
+    starts = {each: span.end for each, span in (await _spans(visit, committed=committed)).items()}
+    consumer = _consumer(visit, committed=committed, wait_ms=TAIL_WAIT_MS)
 
     async def events() -> AsyncGenerator[Any, None]:
         try:
@@ -138,7 +148,7 @@ async def message_value(visit: Visit) -> ConsoleReply:
 
 async def read_record(visit: Visit, place: TopicPartition, offset: int) -> ConsumerRecord:
     """One record in full; RefusedCallError where it is not there any more."""
-    async with _consumer(visit) as consumer:
+    async with _consumer(visit, committed=False) as consumer:
         if place not in await consumer.partitions_for(place.topic):
             raise NoSuchTopicError(str(place))
         consumer.assign([place])
@@ -183,21 +193,22 @@ KEYS_MAX: Final = 2_000
 
 
 async def keys_at(visit: Visit) -> Any:
-    """Time travel: the last value of each key at a moment, read from the oldest record on.
+    """Time travel: the last value of each key at a moment, read from the oldest record on, as far as it was
+    committed.
 
     Bounded like a page: `is_done` is false where the topic has more before that moment than was read.
     """
     moment_ms = visit.query_int("time", 0)
-    spans = await _spans(visit)
+    spans = await _spans(visit, committed=True)
     found = await offsets_at(visit.admin, spans, moment_ms + 1)
     upto = {
-        each: Span(span.start, span.end if found.get(each, -1) < 0 else found[each])
+        each: Span(span.start, span.end if found.get(each, -1) < 0 else min(span.end, found[each]))
         for each, span in spans.items()
     }
     latest: dict[bytes, ShownRecord] = {}
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     positions = {each: span.start for each, span in upto.items()}
-    async with _consumer(visit) as consumer:
+    async with _consumer(visit, committed=True) as consumer:
         page = await read_page(consumer, upto, positions, wanted, limit=50_000, is_backward=False)
     for each in page.records:
         if each.record.key is not None and each.record.timestamp_ms <= moment_ms:

@@ -18,8 +18,11 @@ export function messagesPanel(context) {
     found().partitions.map((each) => h("option", { value: each.number, selected: query.get("partition") === String(each.number) }, `Partition ${each.number}`)));
   const words = input("Search in key, value and headers", "q", { type: "search", class: "search" });
   const more = ["key", "value", "header", "json"].map((id) => input({ key: "Key contains", value: "Value contains", header: "Header, as name=word", json: "JSON, as user.age > 30" }[id], id));
-  const isFiltered = more.some((each) => each.value);
-  const details = h("details", { class: "filters", open: isFiltered }, h("summary", {}, "Filters"), h("div", { class: "filter-grid" }, more));
+  const committed = h("input", { type: "checkbox", onchange: () => load() });
+  committed.checked = query.get("isolation") === "read_committed";
+  const isFiltered = committed.checked || more.some((each) => each.value);
+  const details = h("details", { class: "filters", open: isFiltered }, h("summary", {}, "Filters"),
+    h("div", { class: "filter-grid" }, more, h("label", { class: "check" }, committed, "committed only")));
   const list = h("ol", { class: "messages", "aria-label": "Messages" });
   const status = h("p", { class: "quiet", role: "status" });
   const next = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Load more");
@@ -43,6 +46,7 @@ export function messagesPanel(context) {
     if (partition.value) made.set("partition", partition.value);
     if (words.value) made.set("q", words.value);
     ["key", "value", "header", "json"].forEach((id, index) => { if (more[index].value) made.set(id, more[index].value); });
+    if (committed.checked) made.set("isolation", "read_committed");
     if (query.get("limit")) made.set("limit", query.get("limit"));
     return made;
   }
