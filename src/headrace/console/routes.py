@@ -68,6 +68,7 @@ ROUTES: Final = (
     ),
     ConsoleRoute("GET", "brokers", brokers.brokers),
     ConsoleRoute("GET", "brokers/{broker}/configs", topics.broker_configs),
+    ConsoleRoute("PATCH", "brokers/{broker}/configs", topics.alter_broker_configs, "alter configs of broker"),
     ConsoleRoute("GET", "reassignments", brokers.reassignments),
     ConsoleRoute("POST", "reassignments", brokers.reassign, "reassign partition"),
     ConsoleRoute("GET", "pipelines", pipelines.pipelines),

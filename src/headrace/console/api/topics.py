@@ -112,6 +112,18 @@ async def broker_configs(visit: Visit) -> Any:
     return {"configs": [config_json(each, _OF_BROKER) for each in entries]}
 
 
+async def alter_broker_configs(visit: Visit) -> Any:
+    """What a broker can change while it runs; with `for_all`, of all that have no value of their own."""
+    body = visit.request.json()
+    set_to, delete = texts_of(body, "set"), names_in(body, "delete")
+    for_all = body.get("for_all") is True
+    visit.details |= {"set": sorted(set_to), "delete": delete, "for_all": for_all}
+    # Kafka's name for all brokers is the empty one.
+    name = "" if for_all else visit.arguments["broker"]
+    await visit.admin.alter_configs("broker", name, set_to=set_to, delete=delete)
+    return await broker_configs(visit)
+
+
 def config_json(entry: ConfigEntry, own: tuple[int, ...]) -> dict[str, Any]:
     """A setting as a row of a table, with what it means. Values that are secret never come here."""
     known = TOPIC.get(entry.name)

@@ -59,8 +59,13 @@ async function begin() {
         h("button", { type: "button", class: "plain", onclick: jump }, icon("search"), h("span", {}, "Jump to…"), h("kbd", {}, "Ctrl K")),
         h("button", { type: "button", class: "plain", onclick: nextTheme }, icon("theme"), h("span", {}, "Light or dark")))),
     h("div", { class: "content" }, problem, main));
-  addEventListener("popstate", show);
+  history.scrollRestoration = "manual";
+  addEventListener("popstate", (event) => {
+    document.querySelector("dialog[open]")?.close();
+    show(event.state?.y);
+  });
   document.addEventListener("click", follow);
+  document.addEventListener("click", closeMenus);
   document.addEventListener("keydown", keys);
   setInterval(refresh, REFRESH_MS);
   document.addEventListener("visibilitychange", refresh);
@@ -81,12 +86,13 @@ function place() {
 
 const base = (cluster) => `/${encodeURIComponent(cluster.name)}`;
 
-async function show() {
+async function show(y = 0) {
   const turn = (shown += 1);
   const { cluster, path, query } = place();
   drawShell(cluster, path);
   page?.stop?.();
   page = null;
+  problem.hidden = true;
   try {
     const made = await make(cluster, path, query);
     if (turn !== shown) {
@@ -97,7 +103,7 @@ async function show() {
     replace(main, page.element);
     page.start?.();
     if (!matchMedia("(pointer: coarse)").matches) main.focus({ preventScroll: true });
-    scrollTo(0, 0);
+    scrollTo(0, y);
   } catch (error) {
     if (turn === shown) failed(error, cluster);
   }
@@ -134,9 +140,9 @@ function failed(error, cluster) {
   }
   const text = error.status === undefined ? `The page failed: ${error.message}` : error.message;
   replace(main, h("div", { class: "empty", role: "alert" }, h("h1", {}, "This cannot be shown now"), h("p", {}, visible(text)),
-    h("button", { type: "button", onclick: show }, "Try again")));
+    h("button", { type: "button", onclick: () => show() }, "Try again")));
   if (error.status === undefined) console.error(error);
-  else page = { refresh: show }; // it is tried again by itself
+  else page = { refresh: () => show() }; // it is tried again by itself
 }
 
 function drawShell(cluster, path) {
@@ -184,6 +190,7 @@ async function refresh() {
 // Addresses
 
 function go(to) {
+  history.replaceState({ y: scrollY }, ""); // going back leads to where one was
   history.pushState(null, "", to);
   return show();
 }
@@ -202,10 +209,22 @@ function follow(event) {
   go(link.getAttribute("href"));
 }
 
+// A menu closes when something in it is chosen, when one clicks elsewhere, and by Escape.
+function closeMenus(event) {
+  for (const menu of document.querySelectorAll(".menu[open]")) {
+    if (!event || !menu.querySelector("summary").contains(event.target)) menu.open = false;
+  }
+}
+
 // Keys
 
 let goes = false;
 function keys(event) {
+  if (event.key === "Escape") {
+    const opener = document.querySelector(".menu[open] summary");
+    closeMenus();
+    opener?.focus();
+  }
   if ((event.ctrlKey || event.metaKey) && event.key === "k") {
     event.preventDefault();
     jump();

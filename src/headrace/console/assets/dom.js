@@ -37,6 +37,36 @@ export function replace(element, ...children) {
   return element;
 }
 
+const STAYS = ["href", "aria-label", "data-id"];
+const nameOf = (node) => STAYS.map((each) => node.getAttribute(each)).find(Boolean) ?? node.textContent;
+
+function like(element, node) {
+  const name = nameOf(node);
+  return [...element.querySelectorAll(node.tagName)].find((each) => nameOf(each) === name);
+}
+
+/**
+ * New contents of what is drawn every few seconds. What is as it was is not touched, and what somebody is at stays: the
+ * focus, what was opened or closed, how far something is scrolled, and a text that is being selected.
+ */
+export function redraw(element, ...children) {
+  const made = element.cloneNode(false);
+  append(made, children);
+  for (const each of element.querySelectorAll("details[data-id]")) {
+    const next = made.querySelector(`details[data-id="${CSS.escape(each.dataset.id)}"]`);
+    if (next) next.open = each.open;
+  }
+  if (made.isEqualNode(element)) return element;
+  const selection = getSelection();
+  if (!selection.isCollapsed && selection.containsNode(element, true)) return element;
+  const focused = element.contains(document.activeElement) && element !== document.activeElement ? document.activeElement : null;
+  const scrolled = [...element.querySelectorAll(".scroller")].map((each) => each.scrollLeft);
+  element.replaceChildren(...made.childNodes);
+  element.querySelectorAll(".scroller").forEach((each, at) => { each.scrollLeft = scrolled[at] ?? 0; });
+  if (focused) like(element, focused)?.focus({ preventScroll: true });
+  return element;
+}
+
 // Characters that are not seen, or turn what is around them, are shown as what they are.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 

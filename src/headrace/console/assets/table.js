@@ -1,20 +1,23 @@
 // Tables that stay quick with ten thousand rows: only rows near the window are in the page.
 //
 // Rows have one height, so that the place of each is known. Columns: {id, title, cell(row), sort(row), number, wide}:
-// `wide` ones are left out on a phone.
+// `wide` ones are left out on a phone. With an `address`, a page's {query, keep}, what is searched and how rows are sorted
+// stand in the address.
 
-import { append, h, replace } from "./dom.js";
+import { append, h, redraw, replace } from "./dom.js";
 
 const ALL_UP_TO = 120; // so many are simply there: the browser's own search finds them
 const AROUND = 20;
 
 export class Table {
-  constructor({ label, columns, rows = [], sort = null, empty = "Nothing here.", search = null, tools = [] }) {
+  constructor({ label, columns, rows = [], sort = null, empty = "Nothing here.", search = null, tools = [], address = null }) {
     this.columns = columns;
-    this.sort = sort ?? { id: columns[0].id, down: false };
+    this.address = address;
+    this.usual = sort ?? { id: columns[0].id, down: false };
+    this.sort = this.asked() ?? this.usual;
     this.empty = empty;
     this.search = search;
-    this.words = "";
+    this.words = (address?.query.get("q") ?? "").trim().toLowerCase();
     this.first = -1;
     this.last = -1;
     this.body = h("tbody");
@@ -22,8 +25,8 @@ export class Table {
     this.table = h("table", { class: "rows", "aria-label": label }, h("thead", {}, h("tr", {}, this.headers)), this.body);
     this.status = h("p", { class: "quiet found", role: "status" });
     this.input = search && h("input", {
-      type: "search", class: "search", placeholder: search.placeholder, "aria-label": search.placeholder,
-      oninput: () => { this.words = this.input.value.trim().toLowerCase(); this.arrange(); search.changed?.(this.input.value); },
+      type: "search", class: "search", placeholder: search.placeholder, "aria-label": search.placeholder, value: address?.query.get("q") ?? "",
+      oninput: () => { this.words = this.input.value.trim().toLowerCase(); this.arrange(); this.remember("q", this.input.value); },
     });
     const bar = this.input || tools.length ? h("div", { class: "bar" }, this.input, h("span", { class: "grow" }), tools) : null;
     this.element = h("div", { class: "table" }, bar, h("div", { class: "scroller" }, this.table), this.status);
@@ -55,20 +58,30 @@ export class Table {
   sortBy(column) {
     this.sort = { id: column.id, down: this.sort.id === column.id ? !this.sort.down : Boolean(column.number) };
     this.arrange();
+    const isUsual = this.sort.id === this.usual.id && this.sort.down === this.usual.down;
+    this.remember("sort", isUsual ? "" : `${this.sort.down ? "-" : ""}${this.sort.id}`);
   }
 
-  find(words) {
-    this.words = words.trim().toLowerCase();
-    if (this.input) this.input.value = words;
-    this.arrange();
+  // How rows are sorted by the address: "lag", or "-lag" for the largest first.
+  asked() {
+    const given = this.address?.query.get("sort") ?? "";
+    const id = given.replace(/^-/, "");
+    return this.columns.some((each) => each.id === id && each.sort) ? { id, down: given.startsWith("-") } : null;
+  }
+
+  remember(name, value) {
+    if (!this.address) return;
+    const { query, keep } = this.address;
+    if (value) query.set(name, value); else query.delete(name);
+    keep(query);
   }
 
   setRows(rows) {
     this.all = rows;
-    this.arrange();
+    this.arrange(redraw);
   }
 
-  arrange() {
+  arrange(change = replace) {
     const column = this.columns.find((each) => each.id === this.sort.id);
     const found = this.words ? this.all.filter((row) => this.search.text(row).toLowerCase().includes(this.words)) : [...this.all];
     if (column?.sort) {
@@ -89,10 +102,10 @@ export class Table {
     this.table.setAttribute("aria-rowcount", String(found.length + 1));
     this.status.textContent = !this.all.length ? this.empty : this.words ? `${found.length} of ${this.all.length}` : "";
     this.first = this.last = -1;
-    this.draw();
+    this.draw(change);
   }
 
-  draw() {
+  draw(change = replace) {
     const total = this.rows.length;
     let first = 0;
     let last = total;
@@ -109,9 +122,9 @@ export class Table {
     const focused = this.table.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.at : null;
     const rows = [];
     for (let at = first; at < last; at += 1) rows.push(this.row(this.rows[at], at));
-    replace(this.body, this.space(first), rows, this.space(total - last));
+    change(this.body, this.space(first), rows, this.space(total - last));
     if (rows.length && !this.height && rows[0].isConnected) this.height = rows[0].getBoundingClientRect().height || null;
-    if (focused) this.body.querySelector(`tr[data-at="${focused}"] a`)?.focus({ preventScroll: true });
+    if (focused && change === replace) this.body.querySelector(`tr[data-at="${focused}"] a`)?.focus({ preventScroll: true });
   }
 
   space(count) {

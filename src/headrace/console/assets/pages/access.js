@@ -1,6 +1,6 @@
 // Who may do what: access rules, users, tokens and quotas.
 
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, visible } from "../dom.js";
 import { ask, field, note } from "../dialogs.js";
 import { bytes, count } from "../format.js";
 import { plainTable, Table } from "../table.js";
@@ -30,10 +30,11 @@ export async function access(context) {
 
 const options = (values) => values.map((each) => h("option", { value: each }, each.replaceAll("_", " ")));
 
-async function acls({ api, readOnly }) {
+async function acls({ api, query, keep, readOnly }) {
   const table = new Table({
     label: "ACLs",
     search: { placeholder: "Search principals and resources", text: (row) => Object.values(row).join(" ") },
+    address: { query, keep },
     empty: "There are no rules.",
     tools: [!readOnly && h("button", { type: "button", class: "primary", onclick: add }, "New rule")],
     sort: { id: "principal", down: false },
@@ -78,7 +79,7 @@ async function acls({ api, readOnly }) {
 
 async function users({ api, readOnly }) {
   const content = h("div");
-  const draw = (found) => replace(content, plainTable("Users", [
+  const draw = (found) => redraw(content, plainTable("Users", [
     { title: "User", class: "name", cell: (row) => h("span", { class: "mono" }, visible(row.user)) },
     { title: "Logs in by", cell: (row) => row.mechanism },
     { title: "Iterations", number: true, wide: true, cell: (row) => count(row.iterations) },
@@ -105,7 +106,7 @@ async function users({ api, readOnly }) {
 
 async function quotas({ api, readOnly }) {
   const content = h("div");
-  const draw = (found) => replace(content, plainTable("Quotas", [
+  const draw = (found) => redraw(content, plainTable("Quotas", [
     { title: "Whom", class: "name", cell: (row) => Object.entries(row.entity).map(([kind, name]) => h("div", {}, `${kind} `, name === null ? h("em", {}, "default") : h("span", { class: "mono" }, visible(name)))) },
     { title: "Limits", cell: (row) => Object.entries(row.limits).map(([name, value]) => h("div", {}, name.replaceAll("_", " "), ": ", name.includes("byte") ? `${bytes(value)}/s` : count(value))) },
     !readOnly && { title: "", cell: (row) => h("button", { type: "button", class: "linklike", onclick: () => remove(row) }, "delete") },

@@ -1,6 +1,6 @@
 // Brokers, the metadata quorum and log folders; and one broker's settings.
 
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, visible } from "../dom.js";
 import { bytes, count, duration, rate } from "../format.js";
 import { plainTable } from "../table.js";
 import { gapsOf } from "./overview.js";
@@ -13,7 +13,7 @@ export async function brokers({ api, link, title }) {
   async function refresh() {
     const found = await api.get("brokers");
     const metrics = new Map(found.metrics.map((each) => [each.node, each]));
-    replace(content, gapsOf(found.gaps),
+    redraw(content, gapsOf(found.gaps),
       h("p", { class: "quiet" }, "Cluster ", h("code", {}, visible(found.cluster_id))),
       plainTable("Brokers", [
         { title: "Broker", class: "name", cell: (row) => [h("a", { href: link("brokers", row.id) }, `Broker ${row.id}`), row.is_controller && h("span", { class: "badge" }, "controller"),
@@ -65,9 +65,10 @@ function meter(value, label) {
   return h("div", { class: "meter-box" }, h("span", { class: "meter", role: "img", "aria-label": label }, fill), h("small", { class: "quiet" }, label));
 }
 
-export async function broker({ api, args, link, title }) {
+export async function broker({ api, args, link, title, query, keep, readOnly }) {
   title(`Broker ${args[0]}`);
-  const panel = settingsPanel({ load: () => api.get(`brokers/${encodeURIComponent(args[0])}/configs`), save: null, readOnly: true });
+  const path = `brokers/${encodeURIComponent(args[0])}/configs`;
+  const panel = settingsPanel({ load: () => api.get(path), save: (body) => api.patch(path, body), readOnly, forAll: true, address: { query, keep } });
   await panel.refresh();
-  return { element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: link("brokers") }, "Brokers")), h("h1", {}, `Broker ${visible(args[0])}`), panel.element) };
+  return { element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: link("brokers") }, "Brokers")), h("h1", {}, `Broker ${visible(args[0])}`), panel.element), refresh: panel.refresh };
 }

@@ -1,7 +1,7 @@
 // One group: lag over time, offsets by partition, members; moving offsets by a plan that is seen first.
 
 import { Chart } from "../chart.js";
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, replace, visible } from "../dom.js";
 import { ask, askByName, field, note } from "../dialogs.js";
 import { compact, count, plural } from "../format.js";
 import { plainTable } from "../table.js";
@@ -21,13 +21,13 @@ export async function group({ api, args, link, title, readOnly, go }) {
   async function refresh() {
     found = await api.get(path);
     const lag = found.offsets.reduce((sum, each) => sum + (each.lag ?? 0), 0);
-    replace(state, stateBadge(found.state));
-    replace(figures, [["Lag", h("span", { class: lag ? "late" : "well" }, count(lag))], ["Members", count(found.members.length)],
+    redraw(state, stateBadge(found.state));
+    redraw(figures, [["Lag", h("span", { class: lag ? "late" : "well" }, count(lag))], ["Members", count(found.members.length)],
       ["Topics", count(new Set(found.offsets.map((each) => each.topic)).size)], ["Type", found.type.toLowerCase()], ["Assignor", found.protocol || "–"], ["Coordinator", found.coordinator]]
       .map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
     chart.set(found.times, found.course);
-    replace(offsets, byTopic(found, link, readOnly ? null : forget));
-    replace(members, plainTable("Members", [
+    redraw(offsets, byTopic(found, link, readOnly ? null : forget));
+    redraw(members, plainTable("Members", [
       { title: "Member", class: "name", cell: (row) => [h("span", { class: "mono" }, visible(row.client || "–")), h("small", { class: "quiet block" }, visible(row.instance ?? row.id))] },
       { title: "Host", cell: (row) => visible(row.host) },
       { title: "Partitions", class: "parts", cell: (row) => partsOf(row.partitions) },
@@ -76,8 +76,8 @@ function byTopic(found, link, forget) {
   const names = new Map(found.members.map((each) => [each.id, each.client || each.id]));
   return [...topics].map(([topic, rows]) => {
     const lag = rows.reduce((sum, each) => sum + (each.lag ?? 0), 0);
-    return h("details", { class: "card topic-offsets", open: topics.size <= 3 },
-      h("summary", {}, h("strong", {}, visible(topic)), h("span", { class: "quiet" }, plural(rows.length, "partition")), h("span", { class: "grow" }), h("span", { class: lag ? "late" : "well" }, count(lag))),
+    return h("details", { class: "card topic-offsets", open: topics.size <= 3, "data-id": topic },
+      h("summary", { "data-id": topic }, h("strong", {}, visible(topic)), h("span", { class: "quiet" }, plural(rows.length, "partition")), h("span", { class: "grow" }), h("span", { class: lag ? "late" : "well" }, count(lag))),
       plainTable(`Offsets of ${topic}`, [
         { title: "Partition", cell: (row) => row.partition },
         { title: found.type.toLowerCase() === "share" ? "Starts at" : "Committed", number: true, cell: (row) => count(row.committed) },

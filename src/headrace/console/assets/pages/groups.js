@@ -13,7 +13,8 @@ export async function groups({ api, link, query, keep, title }) {
   const rows = changingRows(api, "groups", "group");
   const table = new Table({
     label: "Groups",
-    search: { placeholder: "Search groups", text: (row) => row.group, changed: (words) => { if (words) query.set("q", words); else query.delete("q"); keep(query); } },
+    search: { placeholder: "Search groups", text: (row) => row.group },
+    address: { query, keep },
     empty: "There are no groups yet.",
     columns: [
       { id: "group", title: "Group", class: "name", sort: (row) => row.group, cell: (row) => h("a", { href: link("groups", row.group) }, visible(row.group)) },
@@ -31,6 +32,5 @@ export async function groups({ api, link, query, keep, title }) {
   }
 
   await refresh();
-  if (query.get("q")) table.find(query.get("q"));
   return { element: h("div", {}, h("h1", {}, "Groups"), table.element), refresh, start: () => { table.start(); table.arrange(); }, stop: () => table.stop() };
 }

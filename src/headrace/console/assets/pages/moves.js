@@ -1,6 +1,6 @@
 // Partitions that move to other brokers.
 
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, visible } from "../dom.js";
 import { ask, field, note } from "../dialogs.js";
 import { bytes } from "../format.js";
 import { plainTable } from "../table.js";
@@ -11,7 +11,7 @@ export async function moves({ api, link, title, readOnly }) {
 
   async function refresh() {
     const found = (await api.get("reassignments")).reassignments;
-    replace(content, plainTable("Reassignments", [
+    redraw(content, plainTable("Reassignments", [
       { title: "Partition", class: "name", cell: (row) => h("a", { href: link("topics", row.topic, "partitions") }, `${visible(row.topic)} ${row.partition}`) },
       { title: "Replicas now", cell: (row) => row.replicas.join(", ") },
       { title: "Coming", cell: (row) => row.adding.join(", ") || "–" },

@@ -1,7 +1,7 @@
 // The first page: is all well, what is wrong now, and what goes on.
 
 import { Chart, sparkline } from "../chart.js";
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, visible } from "../dom.js";
 import { bytes, compact, count, plural, rate } from "../format.js";
 
 export async function overview({ api, link, title }) {
@@ -15,9 +15,9 @@ export async function overview({ api, link, title }) {
 
   async function refresh() {
     const found = await api.get("overview");
-    replace(health, healthOf(found, link));
-    replace(gaps, gapsOf(found.gaps));
-    replace(figures, [
+    redraw(health, healthOf(found, link));
+    redraw(gaps, gapsOf(found.gaps));
+    redraw(figures, [
       ["Brokers", found.brokers_up === found.brokers ? count(found.brokers) : `${found.brokers_up} of ${found.brokers}`, link("brokers")],
       ["Topics", count(found.topics), link("topics")],
       ["Partitions", count(found.partitions), link("topics")],
@@ -26,9 +26,9 @@ export async function overview({ api, link, title }) {
       ["Written", rate(found.rate), link("topics")],
     ].map(([name, value, to]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("a", { href: to }, value)))));
     chart.set(found.times.slice(1), found.rates);
-    replace(busy, listOf(found.busiest, "Nothing was written in the last seconds.", (each) =>
+    redraw(busy, listOf(found.busiest, "Nothing was written in the last seconds.", (each) =>
       [h("a", { href: link("topics", each.topic) }, visible(each.topic)), h("span", { class: "value" }, rate(each.rate))]));
-    replace(behind, listOf(found.behind, "There are no groups with committed offsets.", (each) =>
+    redraw(behind, listOf(found.behind, "There are no groups with committed offsets.", (each) =>
       [h("a", { href: link("groups", each.group) }, visible(each.group)), sparkline(each.course), h("span", { class: `value ${each.lag ? "late" : "well"}` }, compact(each.lag))]));
   }
 

@@ -1,7 +1,7 @@
 // Pipelines that run: a graph of feeds, queries and tables with what goes through them, figures, and dead letters.
 
 import { Chart, sparkline } from "../chart.js";
-import { h, replace, svg, visible } from "../dom.js";
+import { h, redraw, replace, svg, visible } from "../dom.js";
 import { bytes, compact, count, duration, rate } from "../format.js";
 import { plainTable } from "../table.js";
 import { deadLetters } from "./letters.js";
@@ -18,25 +18,19 @@ export async function pipelines(context) {
   const chart = new Chart({ label: "Rows read a second", format: rate });
   const letters = h("div");
   const intro = h("div");
-  let drawn = "";
   let shownLetters = "";
 
   async function refresh() {
     const found = await api.get("pipelines");
-    replace(intro, introOf(found));
+    redraw(intro, introOf(found));
     graph.hidden = chart.element.parentNode.hidden = !found.queries.length;
     if (found.queries.length) {
       const made = layout(found);
-      // Nodes stay where they are while only figures change, so that a focus is not lost.
-      const shape = JSON.stringify([made.nodes.map((each) => each.id), made.edges.length]);
-      const focused = shape === drawn && graph.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-      drawn = shape;
-      replace(graph, draw(made, found, link));
-      if (focused) graph.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+      redraw(graph, draw(made, found, link));
       const [times, values] = together(found.queries);
       chart.set(times, values);
     }
-    replace(content, found.queries.length ? [h("h2", {}, "Queries"), figures(found), rules(found)] : []);
+    redraw(content, found.queries.length ? [h("h2", {}, "Queries"), figures(found), rules(found)] : []);
     if (shownLetters !== found.dead.join()) {
       shownLetters = found.dead.join();
       replace(letters, found.dead.map((topic) => deadLetters(context, topic)));

@@ -8,7 +8,7 @@ import { Table } from "../table.js";
 const KINDS = ["AVRO", "PROTOBUF", "JSON"];
 
 export async function schemas(context) {
-  const { api, args, link, title, readOnly, go } = context;
+  const { api, args, link, title, readOnly, go, query, keep } = context;
   if (args[0] === "id") return schemaOfId(context, args[1]);
   title("Schemas");
   const first = await api.get("schemas");
@@ -19,6 +19,7 @@ export async function schemas(context) {
   const table = new Table({
     label: "Subjects",
     search: { placeholder: "Search subjects", text: (row) => row.name },
+    address: { query, keep },
     empty: "The registry has no subjects that you may see.",
     tools: [able && h("button", { type: "button", class: "primary", onclick: () => registerDialog(api, "", null, (name) => go(link("schemas", "subject", name))) }, "Register schema")],
     columns: [

@@ -7,10 +7,11 @@ import { Table } from "../table.js";
 
 const HOUR_MS = 3600000;
 
-export async function tokens({ api, readOnly }) {
+export async function tokens({ api, query, keep, readOnly }) {
   const table = new Table({
     label: "Tokens",
     search: { placeholder: "Search tokens", text: (row) => [row.id, row.owner, row.requester, ...row.renewers].join(" ") },
+    address: { query, keep },
     empty: "There are no tokens that you may see.",
     tools: [!readOnly && h("button", { type: "button", class: "primary", onclick: create }, "New token")],
     sort: { id: "owner", down: false },

@@ -1,7 +1,7 @@
 // One topic: messages, partitions, groups that read it, and its settings.
 
 import { Chart } from "../chart.js";
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, replace, visible } from "../dom.js";
 import { ask, askByName, field, note } from "../dialogs.js";
 import { bytes, compact, count, rate } from "../format.js";
 import { plainTable } from "../table.js";
@@ -22,7 +22,7 @@ export async function topic(context) {
 
   const draw = () => {
     const records = found.partitions.reduce((sum, each) => sum + Math.max(0, (each.end ?? 0) - (each.start ?? 0)), 0);
-    replace(figures, [["Partitions", count(found.partitions.length)], ["Replicas", count(Math.max(0, ...found.partitions.map((each) => each.replicas.length)))],
+    redraw(figures, [["Partitions", count(found.partitions.length)], ["Replicas", count(Math.max(0, ...found.partitions.map((each) => each.replicas.length)))],
       ["Records", compact(records)], ["Size", bytes(found.bytes)], ["Written", rate(found.rate)], ["Groups", count(found.groups.length)]]
       .map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
   };
@@ -55,7 +55,7 @@ export async function topic(context) {
     async refresh() {
       found = await api.get(path);
       draw();
-      if (tab !== "settings") await panel.refresh?.();
+      await panel.refresh?.();
     },
   };
 }
@@ -64,7 +64,7 @@ async function panelOf(tab, context) {
   if (tab === "messages") return messagesPanel(context);
   if (tab === "keys") return (await import("./keys.js")).keysPanel(context);
   if (tab === "settings") {
-    return settingsPanel({ load: () => context.api.get(`${context.path}/configs`), save: (body) => context.api.patch(`${context.path}/configs`, body), readOnly: context.readOnly });
+    return settingsPanel({ load: () => context.api.get(`${context.path}/configs`), save: (body) => context.api.patch(`${context.path}/configs`, body), readOnly: context.readOnly, address: context });
   }
   return tab === "groups" ? groupsPanel(context) : partitionsPanel(context);
 }
@@ -82,9 +82,9 @@ function partitionsPanel({ api, path, found }) {
     looked = performance.now();
     try {
       const told = await api.get(`${path}/tiers`);
-      replace(tiers, told.is_tiered ? tiersOf(told.partitions) : []);
+      redraw(tiers, told.is_tiered ? tiersOf(told.partitions) : []);
     } catch (error) {
-      replace(tiers, h("p", { class: "gaps" }, "Tiers are not shown: ", visible(error.message)));
+      redraw(tiers, h("p", { class: "gaps" }, "Tiers are not shown: ", visible(error.message)));
     }
   }
 
@@ -97,7 +97,7 @@ function partitionsPanel({ api, path, found }) {
     async refresh() {
       const topic = found();
       chart.set(topic.times.slice(1), topic.rates);
-      replace(table, plainTable("Partitions", [
+      redraw(table, plainTable("Partitions", [
         { title: "Partition", cell: (row) => row.number },
         { title: "Leader", cell: (row) => (row.leader < 0 ? h("span", { class: "badge bad" }, "none") : row.leader) },
         { title: "Replicas", cell: (row) => [nodes(row.replicas, row.replicas.filter((each) => !row.isr.includes(each))), row.moving && h("span", { class: "badge" }, "moving")] },
@@ -133,7 +133,7 @@ function groupsPanel({ found, link }) {
   return {
     element: table,
     refresh() {
-      replace(table, plainTable("Groups that read this topic", [
+      redraw(table, plainTable("Groups that read this topic", [
         { title: "Group", class: "name", cell: (row) => h("a", { href: link("groups", row.group) }, visible(row.group)) },
         { title: "State", cell: (row) => row.state },
         { title: "Lag", number: true, cell: (row) => h("span", { class: row.lag ? "late" : "well" }, count(row.lag)) },

@@ -10,17 +10,13 @@ export async function topics({ api, link, query, keep, go, title, readOnly }) {
   title("Topics");
   let all = [];
   const rows = changingRows(api, "topics", "name");
-  const internal = h("input", { type: "checkbox", onchange: () => { table.setRows(chosen()); keepChoice(); } });
+  const internal = h("input", { type: "checkbox", onchange: () => { table.setRows(chosen()); table.remember("internal", internal.checked ? "1" : ""); } });
   internal.checked = query.get("internal") === "1";
   const chosen = () => (internal.checked ? all : all.filter((each) => !each.internal));
-  const keepChoice = () => {
-    if (table.words) query.set("q", table.input.value); else query.delete("q");
-    if (internal.checked) query.set("internal", "1"); else query.delete("internal");
-    keep(query);
-  };
   const table = new Table({
     label: "Topics",
-    search: { placeholder: "Search topics", text: (row) => row.name, changed: keepChoice },
+    search: { placeholder: "Search topics", text: (row) => row.name },
+    address: { query, keep },
     empty: "There are no topics yet.",
     tools: [h("label", { class: "check" }, internal, "internal"),
       !readOnly && h("button", { type: "button", class: "primary", onclick: () => createTopic(api, link, go) }, "New topic")],
@@ -45,7 +41,6 @@ export async function topics({ api, link, query, keep, go, title, readOnly }) {
   }
 
   await refresh();
-  if (query.get("q")) table.find(query.get("q"));
   return { element: h("div", {}, h("h1", {}, "Topics"), table.element), refresh, start: () => { table.start(); table.arrange(); }, stop: () => table.stop() };
 }
 

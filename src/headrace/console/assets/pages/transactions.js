@@ -1,15 +1,16 @@
 // Transactional ids, what they have open, and ending what hangs: also what no coordinator knows.
 
-import { h, replace, visible } from "../dom.js";
+import { h, redraw, visible } from "../dom.js";
 import { ask, note } from "../dialogs.js";
 import { count, duration, plural, time } from "../format.js";
 import { plainTable, Table } from "../table.js";
 
-export async function transactions({ api, link, title, readOnly }) {
+export async function transactions({ api, link, query, keep, title, readOnly }) {
   title("Transactions");
   const table = new Table({
     label: "Transactions",
     search: { placeholder: "Search transactional ids", text: (row) => row.id },
+    address: { query, keep },
     empty: "Nobody has used a transactional id yet.",
     sort: { id: "open", down: true },
     columns: [
@@ -32,7 +33,7 @@ export async function transactions({ api, link, title, readOnly }) {
   const hanging = h("div");
 
   function drawHanging(found) {
-    replace(hanging, plainTable("Transactions that hang", [
+    redraw(hanging, plainTable("Transactions that hang", [
       { title: "Partition", class: "name", cell: (row) => h("a", { href: link("topics", row.topic, "partitions") }, `${visible(row.topic)} ${row.partition}`) },
       { title: "Producer", number: true, cell: (row) => row.producer },
       { title: "Since offset", number: true, cell: (row) => count(row.start) },
