@@ -102,6 +102,7 @@ SELECT n FROM numbers
     assert [each.batch for each in reports] == list(range(stop.last_batch + 1))
     assert {(each.rows_in, each.rows_out) for each in reports} == {(5, 5)}
     assert reports[0].lag == 25
+    assert all(each.phases_ms.keys() >= {"addBatch", "walCommit"} and each.started for each in reports)
 
     text = path.read_text() + "\n"
     path.write_text("-- trigger: available now\n" + text)

@@ -17,7 +17,7 @@ from headrace.cli.output import human_bytes, print_json, print_json_line
 from headrace.cli.pipeline_files import files_argument, read_files, set_option, with_clients
 from headrace.cli.pipeline_look import graph, infer, test
 from headrace.cli.pipeline_replay import replay
-from headrace.cli.pipeline_run import metrics_option, run_specs
+from headrace.cli.pipeline_run import metrics_option, run_specs, traces_option
 from headrace.cli.pipeline_session import SparkChoice, opened_session, spark_options
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ for _each in (graph, infer, replay, test):
 @files_argument
 @set_option
 @metrics_option
+@traces_option
 @spark_options
 @json_option
 @bootstrap_option
@@ -72,6 +73,7 @@ def run(
     files: tuple[str, ...],
     pairs: tuple[str, ...],
     metrics: tuple[str, int] | None,
+    traces: bool,
     choice: SparkChoice,
     as_json: bool,
     bootstrap: str,
@@ -82,7 +84,7 @@ def run(
     is run again and again. Checkpoints keep what is done: started again, it goes on from there. The exit code
     is 1 where a query failed or an `alert` stands at the end.
     """
-    run_specs(read_files(files, pairs), choice, as_json, bootstrap, metrics)
+    run_specs(read_files(files, pairs), choice, as_json, bootstrap, metrics, traces)
 
 
 @pipeline.command(epilog=examples("headrace pipeline check errors.sql", "headrace pipeline check pipelines/"))

@@ -23,6 +23,7 @@ from headrace.clients.errors import NoSuchTopicError
 if TYPE_CHECKING:
     from headrace.spark.pipeline.runner import StoppedQuery
     from headrace.spark.pipeline.spec import PipelineSpec
+    from headrace.spark.pipeline.traces import PipelineTraces
     from headrace.spark.pipeline.watch import PipelineWatch
 
 # How often a wait for the next run looks whether it is to end.
@@ -50,6 +51,12 @@ metrics_option = click.option(
     help="Where to serve /metrics for Prometheus; port 0 takes a free one.",
 )
 
+traces_option = click.option(
+    "--traces",
+    is_flag=True,
+    help="Send an OpenTelemetry trace of every batch to OTEL_EXPORTER_OTLP_ENDPOINT, over HTTP.",
+)
+
 
 def run_specs(
     specs: "Sequence[PipelineSpec]",
@@ -57,6 +64,7 @@ def run_specs(
     as_json: bool,
     bootstrap: str,
     metrics: tuple[str, int] | None = None,
+    with_traces: bool = False,
 ) -> None:
     """Run files until all have ended. Exit code 1 where one failed, or an alert stands."""
     specs = with_clients(specs, bootstrap)
@@ -76,10 +84,11 @@ def run_specs(
         watch = PipelineWatch(specs)
         if metrics is not None:
             _serve_metrics(stack, watch, metrics)
+        traces = _open_traces(stack) if with_traces else None
         should_stop = stack.enter_context(stop_on_interrupt())
         view = stack.enter_context(open_view(as_json))
         try:
-            stops = _run_all(spark, specs, bootstrap, view, watch, should_stop)
+            stops = _run_all(spark, specs, bootstrap, view, watch, traces, should_stop)
         except PipelineError as error:
             raise click.ClickException(str(error)) from error
     end(stops, as_json)
@@ -118,12 +127,23 @@ def _serve_metrics(stack: ExitStack, watch: "PipelineWatch", address: tuple[str,
     note(f"metrics: http://{served.address[0]}:{served.address[1]}/metrics")
 
 
+def _open_traces(stack: ExitStack) -> "PipelineTraces":
+    try:
+        from headrace.spark.pipeline.traces import PipelineTraces
+    except ImportError as error:
+        raise click.ClickException(
+            f"--traces needs OpenTelemetry's SDK: pip install 'headrace[tracing]' ({error})"
+        ) from error
+    return stack.enter_context(PipelineTraces())
+
+
 def _run_all(
     spark: Any,
     specs: "Sequence[PipelineSpec]",
     bootstrap: str,
     view: PipelineView,
     watch: "PipelineWatch",
+    traces: "PipelineTraces | None",
     should_stop: Callable[[], bool],
 ) -> "list[StoppedQuery]":
     """Once, or as schedules say; those without one run beside them until they end."""
@@ -133,6 +153,8 @@ def _run_all(
     def tell(report: Any) -> None:
         watch.batch(report)
         view.batch(report)
+        if traces is not None:
+            traces.batch(report)
 
     rounds = Rounds(specs, lambda: int(time.time() * 1000))
     stops: list[StoppedQuery] = []
@@ -141,7 +163,11 @@ def _run_all(
         if due:
             stops = run_all(spark, due, bootstrap, tell=tell, should_stop=should_stop, started=view.started)
             rounds.done(due)
-            if any(each.failure is not None for each in stops):
+            failed = [each for each in stops if each.failure is not None]
+            if traces is not None:
+                for each in failed:
+                    traces.failed(each)
+            if failed:
                 return stops
         if should_stop() or rounds.is_over:
             return stops

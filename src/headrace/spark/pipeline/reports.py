@@ -32,6 +32,10 @@ class BatchReport:
     violations: Mapping[str, int] = field(default_factory=dict)
     """Rows that were not as expected, by condition; those that went to dead letters are bad rows too."""
     pipeline: str = ""
+    started: str = ""
+    """When it began, as Spark says it: 2026-01-31T12:00:00.000Z."""
+    phases_ms: Mapping[str, int] = field(default_factory=dict)
+    """How long it was at what, under Spark's names; `triggerExecution`, which is all of it, is not there."""
 
     def as_json(self) -> dict[str, Any]:
         return {"event": "batch", **asdict(self)}
@@ -47,13 +51,15 @@ def batch_report(query: str, progress: Mapping[str, Any], pipeline: str = "") ->
         ends.update(_topics(told_offset(source.get("endOffset"))))
     lags = [_lag(source) for source in sources]
     known = [each for each in lags if each is not None]
+    phases = {name: int(each) for name, each in (progress.get("durationMs") or {}).items()}
+    duration_ms = phases.pop("triggerExecution", 0)
     return BatchReport(
         query,
         int(progress["batchId"]),
         int(progress.get("numInputRows") or 0),
         None if observed is None else int(_as_mapping(observed)["rows"]),
         sum(known) if known else None,
-        int((progress.get("durationMs") or {}).get("triggerExecution", 0)),
+        duration_ms,
         sum(int(each.get("numRowsTotal", 0)) for each in state),
         sum(int(each.get("memoryUsedBytes", 0)) for each in state),
         sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in state),
@@ -62,6 +68,8 @@ def batch_report(query: str, progress: Mapping[str, Any], pipeline: str = "") ->
         _counted(progress, "tombstones"),
         _violations(progress),
         pipeline,
+        str(progress.get("timestamp") or ""),
+        phases,
     )
 
 
