@@ -3,6 +3,7 @@ than docs/pipelines.md says; passwords are told to nobody."""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,15 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from headrace.cli.main import cli
-from headrace.clients import AclBinding, Admin, UserScramCredentialUpsertion
+from headrace.clients import AclBinding, Admin, Producer, UserScramCredentialUpsertion
+from headrace.clients.errors import RefusedError
 from headrace.spark import session
+from headrace.spark.offsets import partition_offsets
+from headrace.spark.options import read_options
 from headrace.spark.pipeline.plan import plan
 from headrace.spark.pipeline.spec_reader import read_spec
+from headrace.spark.ranges import OffsetRange
+from headrace.spark.segments.direct import DirectReading, read_segments
 from headrace.testing import Cluster
 from tests.spark.feeds import Feeds
 
@@ -82,6 +88,25 @@ def test_a_wrong_password_is_told_without_telling_it(spark: "SparkSession", secu
         frame.load().collect()
     assert "uthentication failed" in str(raised.value)
     assert WRONG not in str(raised.value)
+
+
+def test_direct_reading_names_the_right_that_it_lacks(secure: Cluster) -> None:
+    """Who may read a topic may not ask for the brokers' folders yet."""
+    secure.create_topic("direct")
+    given = read_options(
+        options_of(secure) | {"subscribe": "direct", "read.mode": "segments"}, streaming=False
+    )
+    with Producer(secure.client_settings()) as producer:
+        producer.send("direct", b"record")
+    with closing(partition_offsets(given)) as asked:
+        reading, wanted = DirectReading(given), [OffsetRange("direct", 0, 0, 1)]
+        with pytest.raises(RefusedError, match=r"DESCRIBE on the cluster: .* --operation describe --cluster"):
+            reading.plan(asked, wanted)
+        with Admin(secure.client_settings("admin")) as admin:
+            admin.create_acls([AclBinding("User:app", "describe", "cluster")])
+        ((piece, manifest),) = reading.plan(asked, wanted)
+    (rows,) = read_segments(piece, given, manifest)
+    assert rows.column("value").to_pylist() == [b"record"]
 
 
 # Pipelines and loads

@@ -10,8 +10,9 @@ import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicId, TopicPartition, uuid_bytes
 from headrace.clients import OffsetAndTimestamp, OffsetSpec
 from headrace.clients.errors import RefusedError
@@ -36,9 +37,15 @@ from headrace.tiered.segment_metadata import (
 )
 
 if TYPE_CHECKING:  # tasks have no use for an administrator
-    from headrace.clients import Admin, TopicPartitionInfo
+    from headrace.clients import Admin, LogDirDescription, TopicPartitionInfo
 
 log = logging.getLogger(__name__)
+
+NEEDS_DESCRIBE: Final = (
+    "direct reading needs DESCRIBE on the cluster: have it granted with `headrace acl add --principal "
+    "User:NAME --operation describe --cluster`, name the folders with the option `path`, or leave "
+    "read.mode out"
+)
 
 
 class BrokerManifests:
@@ -99,7 +106,7 @@ class BrokerManifests:
 
     def _learn_folders(self, admin: "Admin", node: int) -> None:
         """A replica that is being moved is in two folders, and only where it was does it have its name."""
-        for log_dir in admin.describe_log_dirs(node):
+        for log_dir in _log_dirs(admin, node):
             for partition in log_dir.partitions:
                 folder = f"{log_dir.path.rstrip('/')}/{partition}"
                 if self._disk.is_folder(folder):
@@ -119,6 +126,18 @@ class BrokerManifests:
         with contextlib.suppress(NotInFilesError):
             return manifest.listed(self._disk)
         return manifest
+
+
+def _log_dirs(admin: "Admin", node: int) -> "list[LogDirDescription]":
+    """RefusedError with the right that is missing, which no rule about topics gives."""
+    try:
+        return admin.describe_log_dirs(node)
+    except RefusedError as refused:
+        if refused.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        raise RefusedError(
+            refused.code, f"cannot ask broker {node} for its folders", NEEDS_DESCRIBE
+        ) from None
 
 
 class RemoteTiers:
