@@ -64,6 +64,34 @@ def test_a_profiles_settings_are_for_its_own_cluster(tmp_path: Path, monkeypatch
     assert "cannot connect to 127.0.0.1:7" in refusal(elsewhere, "--command-config", str(file))
 
 
+UNTIL_SPARK = """\
+import json, sys
+from headrace.cli.main import cli
+for command in json.loads(sys.argv[1]):
+    try:
+        cli(command)
+    except SystemExit as end:
+        print(end.code, "pyspark" in sys.modules)
+"""
+
+
+def test_a_topic_that_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
+    """In a process of its own, where nobody else has imported what starts the JVM."""
+    path = tmp_path / "p.sql"
+    path.write_text(FILE)
+    with Cluster() as cluster:
+        at = ["-b", cluster.bootstrap_servers]
+        run = ["pipeline", "run", str(path), *at]
+        load = ["load", "numbers", str(tmp_path / "table"), "--to", "parquet", *at]
+        command = [sys.executable, "-c", UNTIL_SPARK, json.dumps([run, load])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 False\n1 False\n", done.stderr
+    ran, loaded = done.stderr.splitlines()
+    assert ran.startswith(f"Error: {path}:1: topic 'numbers': there is no such topic"), ran
+    assert loaded.startswith("Error: topic 'numbers': there is no such topic"), loaded
+    assert not (tmp_path / "table").exists()
+
+
 @pytest.mark.parametrize("command", [["pipeline", "run"], ["load", "t", "p", "--to", "orc"]])
 def test_wrong_uses(command: list[str]) -> None:
     assert CliRunner().invoke(cli, command).exit_code == 2
