@@ -9,7 +9,6 @@ A batch is one commit: its files are added as they are, and a table property say
 The property is in the table's metadata, so that it outlives the snapshots, which expire.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from headrace.base.ids import TopicPartition
 from headrace.spark.history.held import HELD_PROPERTY, Holdings, holdings_from_text, holdings_text
 from headrace.spark.loads.folders import TableFolder
 from headrace.spark.loads.iceberg_catalog import CatalogTable, local_table
+from headrace.spark.loads.iceberg_merge import Files, rewritten
 from headrace.spark.loads.schema_changes import FormatRules, plain_schema
 from headrace.spark.loads.staging import DataFile
 from headrace.spark.loads.tables import LoadBatch, LoadError, TableLayout
@@ -117,20 +117,31 @@ class IcebergLoadTable:
         self._committed(batch, upsert.schema, lambda table: self._merge(table, batch, upsert))
 
     def _merge(self, table: Any, batch: LoadBatch, upsert: Upsert) -> None:
-        from pyiceberg.table.upsert_util import create_match_filter
+        """All in one snapshot: whoever reads sees a key's old row or its new one."""
+        from pyiceberg.exceptions import CommitFailedException
 
-        named = {"headrace.batch": str(batch)}
-        with table.transaction() as transaction:
-            self._evolve(table, transaction, upsert.schema)
-            transaction.set_properties({_PROPERTY + batch.load_id: str(batch.number)})
-            if table.current_snapshot() is not None:
-                # pyiceberg warns where none of the keys is there, which is what new rows are.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    match = create_match_filter(upsert.changes(), list(upsert.key))
-                    transaction.delete(match, snapshot_properties=named)
-            if upsert.rows.num_rows:
-                transaction.append(upsert.rows, snapshot_properties=named)
+        written: list[Any] = []
+        try:
+            with table.transaction() as transaction:
+                self._evolve(table, transaction, upsert.schema)
+                transaction.set_properties({_PROPERTY + batch.load_id: str(batch.number)})
+                metadata = transaction.table_metadata
+                old = []
+                for each in rewritten(table, metadata, upsert):
+                    old.append(each.old)
+                    written.extend(each.new)
+                written.extend(Files(metadata, table.io).write(upsert.rows))
+                if old or written:
+                    update = transaction.update_snapshot(snapshot_properties={"headrace.batch": str(batch)})
+                    with update.overwrite() if old else update.fast_append() as snapshot:
+                        for file in old:
+                            snapshot.delete_data_file(file)
+                        for file in written:
+                            snapshot.append_data_file(file)
+        except CommitFailedException:
+            for file in written:
+                table.io.delete(file.file_path)
+            raise
 
     def _evolve(self, table: Any, transaction: Any, schema: Any) -> None:
         if plain_schema(table.schema().as_arrow()) != schema:

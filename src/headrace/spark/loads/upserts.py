@@ -38,6 +38,12 @@ class Upsert:
     def schema(self) -> Any:
         return self.rows.schema
 
+    def keys(self) -> Any:
+        """Of both, the key's columns only."""
+        import pyarrow as pa
+
+        return pa.concat_tables([each.select(list(self.key)) for each in (self.rows, self.deletes)])
+
     def changes(self) -> Any:
         """Both, with a column that says which."""
         import pyarrow as pa
