@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from crc32c import crc32c
 
+from headrace.base.ids import TopicPartition
 from headrace.cli.main import cli
 from headrace.clients import Admin, Producer
-from headrace.log.checkpoints import encode_aborted
+from headrace.log.checkpoints import encode_aborted, encode_offsets
 from headrace.log.transaction_index import AbortedTxn
 from headrace.records.batch import Record, build_batch
 from headrace.testing import Cluster
@@ -148,6 +149,74 @@ def test_a_metadata_log_that_lost_its_end_is_told_from_a_torn_one(data: Path) ->
     (found,) = findings(data)
     assert found["level"] == "error"
     assert "had committed records up to" in found["what"]
+
+
+def batches_of(offsets: range) -> bytes:
+    records = {offset: Record(value=b"x" * 20, timestamp=1) for offset in offsets}
+    return b"".join(build_batch([record], base_offset=offset) for offset, record in records.items())
+
+
+def write_checkpoint(data: Path, name: str, offset: int) -> None:
+    (data / name).write_bytes(encode_offsets({TopicPartition("t", 0): offset}))
+
+
+@pytest.fixture
+def segments(data: Path) -> list[Path]:
+    """Of a log of two closed segments and an active one, of four records each."""
+    paths = [data / f"t-0/{base:020}.log" for base in (0, 4, 8)]
+    for base, path in zip((0, 4, 8), paths, strict=True):
+        path.write_bytes(batches_of(range(base, base + 4)))
+        path.with_suffix(".index").touch()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        write_checkpoint(data, name, 12)
+    assert findings(data) == []
+    return paths
+
+
+def test_a_segment_that_ends_too_early_is_named_unless_compaction_was_there(
+    data: Path, segments: list[Path]
+) -> None:
+    segments[1].write_bytes(batches_of(range(4, 6)))
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(segments[1]))
+    assert found["what"] == "it ends too early: records are missing from offset 6 to 7"
+    write_checkpoint(data, "cleaner-offset-checkpoint", 8)
+    assert findings(data) == []
+
+
+def test_a_segment_that_is_gone_is_named(data: Path, segments: list[Path]) -> None:
+    segments[0].unlink()
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(segments[0]))
+    assert "only 00000000000000000000.index is here" in found["what"]
+    segments[0].with_suffix(".log.deleted").touch()
+    assert findings(data) == [], "somebody is deleting it"
+
+
+def test_a_log_that_ends_before_what_it_was_known_to_reach_is_named(data: Path, segments: list[Path]) -> None:
+    segments[2].write_bytes(batches_of(range(8, 10)))
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(data / "t-0"))
+    assert found["what"] == "its log ends at offset 10, and was known to reach 12"
+    write_checkpoint(data, "log-start-offset-checkpoint", 12)
+    assert findings(data) == [], "what is missing was deleted"
+
+
+def test_room_that_was_reserved_is_no_damage(data: Path, segments: list[Path]) -> None:
+    segments[2].write_bytes(segments[2].read_bytes() + bytes(500))
+    assert findings(data) == []
+    segments[2].write_bytes(batches_of(range(8, 12)) + b"\1" * 500)
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("warning", str(segments[2]))
+
+
+def test_a_partitions_folder_that_is_gone_is_named(data: Path, segments: list[Path]) -> None:
+    (data / "t-0").rename(data / "t-0.0123456789abcdef0123456789abcdef-delete")
+    assert findings(data) == [], "somebody is deleting it"
+    shutil.rmtree(data / "t-0.0123456789abcdef0123456789abcdef-delete")
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(data / "t-0"))
+    assert "its log had at least 12 offsets" in found["what"]
 
 
 def test_a_vote_that_is_gone_is_missed(data: Path) -> None:

@@ -4,47 +4,38 @@ Nothing is changed, and no folder is locked. Of a node that runs, the last segme
 written at the moment when it is looked at: what is found there is a warning.
 """
 
-import os
 import resource
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from headrace.base.errors import InvalidBytesError
+from headrace.base.ids import TopicPartition
 from headrace.cli.doctor_findings import Finding
-from headrace.cli.doctor_marks import committed_findings, txn_index_findings
-from headrace.log.batch_scan import OldFormatError, scan_headers
-from headrace.log.checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
+from headrace.cli.doctor_logs import KnownOffsets, gone_findings, log_findings
+from headrace.cli.doctor_marks import committed_findings
+from headrace.log.checkpoints import decode_offsets
 from headrace.log.disk import Disk
 from headrace.log.file_names import (
     CLEANER_OFFSETS,
     CLUSTER_METADATA,
     HIGH_WATERMARKS,
-    LEADER_EPOCHS,
-    LOG,
     LOG_STARTS,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
-    SNAPSHOT,
     parse_partition_folder,
-    parse_segment_file,
 )
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
-from headrace.log.producer_snapshots import decode_snapshot
 from headrace.node.announcements import settings_without_effect
 from headrace.node.secret_files import ExposedFiles, secret_files_of
 from headrace.raft.damage import refuse_damage
 from headrace.raft.metadata_log import read_bootstrap
 from headrace.raft.quorum_state import read_state
-from headrace.records.header import crc_matches
 from headrace.settings.broker_config import BrokerConfig
 
 DESCRIPTORS_MIN: Final = 10_000
 FREE_BYTES_MIN: Final = 1 << 30
 FREE_SHARE_MIN: Final = 0.05
-CLOCK_SLACK_S: Final = 60.0
 
 
 def look_at_node(disk: Disk, config: BrokerConfig, warnings: list[str]) -> Iterator[Finding]:
@@ -55,7 +46,7 @@ def look_at_node(disk: Disk, config: BrokerConfig, warnings: list[str]) -> Itera
     yield from _descriptors()
     metas: dict[str, MetaProperties] = {}
     for folder in config.log_dirs:
-        yield from _folder(disk, folder, metas)
+        yield from _folder(disk, list(config.log_dirs), folder, metas)
     yield from _identities(config, metas)
     yield from _quorum(disk, config.metadata_log_dir)
 
@@ -87,7 +78,10 @@ def _descriptors() -> Iterator[Finding]:
         )
 
 
-def _folder(disk: Disk, folder: str, metas: dict[str, MetaProperties]) -> Iterator[Finding]:
+def _folder(
+    disk: Disk, folders: list[str], folder: str, metas: dict[str, MetaProperties]
+) -> Iterator[Finding]:
+    """Of one of the node's log directories."""
     if not disk.exists(folder):
         yield Finding(
             "error", folder, "the folder is not there", "mount its disk, or start a node: it makes the folder"
@@ -103,13 +97,18 @@ def _folder(disk: Disk, folder: str, metas: dict[str, MetaProperties]) -> Iterat
         )
     except InvalidBytesError as error:
         yield Finding("error", path, f"it is damaged: {error}", "bring it back from a copy")
-    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS):
-        yield from _checkpoint(disk, f"{folder}/{name}")
+    known = KnownOffsets(
+        starts=(yield from _checkpoint(disk, f"{folder}/{LOG_STARTS}")),
+        flushed=(yield from _checkpoint(disk, f"{folder}/{RECOVERY_POINTS}")),
+        high_watermarks=(yield from _checkpoint(disk, f"{folder}/{HIGH_WATERMARKS}")),
+        cleaned=(yield from _checkpoint(disk, f"{folder}/{CLEANER_OFFSETS}")),
+    )
     for name in sorted(disk.list(folder)):
         parsed = parse_partition_folder(name)
         is_log = parsed is not None and not parsed.state and disk.is_folder(f"{folder}/{name}")
         if is_log and name != str(CLUSTER_METADATA):
-            yield from _log(disk, f"{folder}/{name}")
+            yield from log_findings(disk, f"{folder}/{name}", known)
+    yield from gone_findings(disk, folders, folder, known)
 
 
 def _room(folder: str) -> Iterator[Finding]:
@@ -123,11 +122,12 @@ def _room(folder: str) -> Iterator[Finding]:
         )
 
 
-def _checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
+def _checkpoint(disk: Disk, path: str) -> Generator[Finding, None, dict[TopicPartition, int]]:
+    """Its offsets; none where it is damaged, or not there."""
     try:
-        decode_offsets(disk.read_file(path))
+        return decode_offsets(disk.read_file(path))
     except FileNotFoundError:
-        return
+        return {}
     except InvalidBytesError as error:
         yield Finding(
             "warning",
@@ -135,90 +135,7 @@ def _checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
             f"it is damaged: {error}",
             "remove it: the next start takes longer, and reads the logs instead",
         )
-
-
-def _log(disk: Disk, folder: str) -> Iterator[Finding]:
-    parsed = [(name, parse_segment_file(name)) for name in disk.list(folder)]
-    yield from _beside_segments(disk, folder, [name for name, _ in parsed])
-    yield from txn_index_findings(disk, folder)
-    names = sorted(
-        name for name, file in parsed if file is not None and file.suffix == LOG and name.endswith(LOG)
-    )
-    newest_ms = 0
-    for name in names:
-        path = f"{folder}/{name}"
-        try:
-            newest_ms = max(newest_ms, _check_segment(disk, path))
-        except FileNotFoundError:
-            continue  # a running node has deleted it
-        except OldFormatError as error:
-            yield Finding(
-                "error",
-                path,
-                f"its messages are of a format before Kafka 0.11: {error}",
-                "read them with the Kafka that wrote them, and produce them here",
-            )
-        except (InvalidBytesError, OSError) as error:
-            is_last = name == names[-1]
-            yield Finding(
-                "warning" if is_last else "error",
-                path,
-                f"it is damaged: {error}",
-                "the next start cuts it off there; replicas bring back what was replicated"
-                if is_last
-                else "stop the node, remove the folder, start it: another replica fills it again. Without "
-                "one, records are lost: bring the file back from a copy",
-            )
-    if newest_ms / 1000 > time.time() + CLOCK_SLACK_S:
-        yield Finding(
-            "warning",
-            folder,
-            "its newest record is from the future",
-            "set this machine's clock, or that of its producers (NTP): retention goes by these times",
-        )
-
-
-def _beside_segments(disk: Disk, folder: str, names: list[str]) -> Iterator[Finding]:
-    """The small files of a log: the next start finds again what they had."""
-    for name in sorted(names):
-        known = _SMALL_FILES.get(name) or _SMALL_FILES.get(os.path.splitext(name)[1])
-        if known is None:
-            continue
-        decode, source = known
-        path = f"{folder}/{name}"
-        try:
-            decode(disk.read_file(path))
-        except FileNotFoundError:
-            continue  # a running node has removed it
-        except InvalidBytesError as error:
-            yield Finding(
-                "warning",
-                path,
-                f"it is damaged: {error}",
-                f"restart the node: it finds this again in {source}",
-            )
-
-
-_SMALL_FILES: Final[dict[str, tuple[Callable[[bytes], object], str]]] = {
-    LEADER_EPOCHS: (decode_epochs, "the log's batches"),
-    PARTITION_METADATA: (decode_partition_metadata, "the cluster's metadata"),
-    SNAPSHOT: (decode_snapshot, "the log's batches"),
-}
-"""How files are read, by their names or suffixes, and where else is what they have."""
-
-
-def _check_segment(disk: Disk, path: str) -> int:
-    """Its newest timestamp; InvalidBytesError where a batch is not what was written."""
-    newest_ms = 0
-    with_file = disk.open(path, writable=False)
-    try:
-        for position, header in scan_headers(with_file, 0, disk.size(path)):
-            if not crc_matches(with_file.read(position, header.size), 0, header):
-                raise InvalidBytesError(f"the batch at byte {position} does not match its CRC")
-            newest_ms = max(newest_ms, header.max_timestamp)
-    finally:
-        with_file.close()
-    return newest_ms
+        return {}
 
 
 def _identities(config: BrokerConfig, metas: dict[str, MetaProperties]) -> Iterator[Finding]:
