@@ -184,10 +184,11 @@ def test_the_tail_shows_what_comes(visitor: Visitor, topic: str) -> None:
 
 
 def test_keys_as_they_were_at_a_moment(visitor: Visitor, topic: str) -> None:
-    found = visitor.get(f"topics/{topic}/keys?time=7000")
+    *steps, found = visitor.events(f"topics/{topic}/keys?time=7000")
+    assert [steps[-1][each] for each in ("scanned", "total", "found")] == [8, 8, 5]
     values = {each["key"]["data"]: json.loads(each["value"]["data"])["n"] for each in found["records"]}
     assert values == {"key-0": 5, "key-1": 6, "key-2": 7, "key-3": 3, "key-4": 4}
-    assert found["is_done"]
+    assert not found["is_full"]
 
 
 def test_a_topic_is_made_changed_and_deleted(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:

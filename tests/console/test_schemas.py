@@ -143,7 +143,7 @@ def test_masked_fields_are_neither_seen_nor_found(address: tuple[str, int], boot
     assert reply.status == 200
     assert b"4000" not in content
     assert HIDDEN.encode() in content
-    assert "4000" not in json.dumps(visitor.get(f"topics/{AVRO_TOPIC}/keys?time=9999999999999"))
+    assert "4000" not in json.dumps(visitor.events(f"topics/{AVRO_TOPIC}/keys?time=9999999999999"))
 
 
 def test_subjects_versions_and_levels(visitor: Visitor, double: SchemaRegistry) -> None:

@@ -78,6 +78,15 @@ class Visitor:
         assert status == 200, found
         return found
 
+    def events(self, path: str) -> list[Any]:
+        """All that a stream tells; it must be allowed, and end."""
+        reply, content = self.send("GET", self._base + path)
+        assert reply.status == 200, content
+        lines = [
+            line.removeprefix(b"data: ") for line in content.split(b"\n\n") if line.startswith(b"data: ")
+        ]
+        return [json.loads(each) for each in lines]
+
     def change(self, method: str, path: str, body: Any = None) -> Any:
         """A change that must be allowed."""
         status, found = self.ask(method, self._base + path, body or {})

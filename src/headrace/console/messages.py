@@ -1,9 +1,10 @@
 """Reads the records that a page shows: a window of offsets at a time, onwards or backwards, through a filter.
 
-A page is a bounded piece of work. It ends with enough records, at the end of the topic, or when its time or
-the number of records that it may look at is used up; the positions that it gives back are where the next one
-goes on. Partitions are merged by their records' times, and a position never passes a record that was not
-shown, so that nothing is lost between two pages.
+A page is a bounded piece of work, and takes less than a second as a rule. It ends with enough records, at
+the end of the topic, or when its time or the number of records that it may look at is used up; the positions
+that it gives back are where the next one goes on: a browser asks for that by itself. Partitions are merged
+by their records' times, and a position never passes a record that was not shown, so that nothing is lost
+between two pages.
 """
 
 import heapq
@@ -16,10 +17,14 @@ from headrace.base.ids import TopicPartition
 from headrace.clients import AsyncConsumer, ConsumerRecord
 from headrace.console.message_filter import MessageFilter
 
-PAGE_S: Final = 4.0
+PAGE_S: Final = 0.7
+FIRST_S: Final = 10.0
+"""For the first window, however slow its brokers are: each page gets on."""
 SCANNED_MAX: Final = 250_000
 WINDOW_MAX: Final = 20_000
 """Offsets of all partitions that are read at once."""
+FIRST_WINDOW_MAX: Final = 500
+"""Of a partition: what comes after it is as large as there is time for."""
 KEPT_BYTES_MAX: Final = 16 << 20
 """Of keys and values in one page; what is above is cut short."""
 VALUE_BYTES_MAX: Final = 64 << 10
@@ -64,22 +69,26 @@ async def read_page(
 ) -> MessagePage:
     """Records from these positions on, newest first where it goes backwards."""
     page = MessagePage(positions={each: positions[each] for each in spans})
-    deadline_s = time.monotonic() + PAGE_S
-    window = max(1, min(limit, WINDOW_MAX // max(1, len(spans))))
+    began_s = time.monotonic()
+    deadline_s = began_s + FIRST_S
+    window = max(1, min(limit, FIRST_WINDOW_MAX, WINDOW_MAX // max(1, len(spans))))
     while True:
         ranges = _ranges(spans, page.positions, window, is_backward)
         if not ranges:
             page.is_done = True
             return page
-        found = await _read_ranges(consumer, ranges, wanted, page, deadline_s)
-        if found is None:
-            return page  # the time was up within this window: it is read again
-        _merge(page, ranges, found, limit, is_backward)
-        is_used_up = page.scanned >= SCANNED_MAX or time.monotonic() >= deadline_s
-        if len(page.records) >= limit or is_used_up:
+        read_from_s = time.monotonic()
+        found, read = await _read_ranges(consumer, ranges, wanted, page, deadline_s)
+        if read != ranges and is_backward:
+            return page  # the newest of this window are missing: it is read again
+        _merge(page, read, found, limit, is_backward)
+        deadline_s = began_s + PAGE_S
+        took_s, left_s = time.monotonic() - read_from_s, deadline_s - time.monotonic()
+        if len(page.records) >= limit or page.scanned >= SCANNED_MAX or left_s < took_s:
             page.is_done = not _ranges(spans, page.positions, 1, is_backward)
             return page
-        window = min(window * 4, max(1, WINDOW_MAX // len(spans)))
+        if left_s > 8 * took_s:
+            window = min(window * 4, max(1, WINDOW_MAX // len(spans)))
 
 
 def _ranges(
@@ -106,8 +115,8 @@ async def _read_ranges(
     wanted: MessageFilter,
     page: MessagePage,
     deadline_s: float,
-) -> dict[TopicPartition, list[ShownRecord]] | None:
-    """What fits of each partition, by offset; None where the time was up and nothing is whole."""
+) -> tuple[dict[TopicPartition, list[ShownRecord]], dict[TopicPartition, Span]]:
+    """What fits of each partition, by offset, and what was read of the ranges before the time was up."""
     found: dict[TopicPartition, list[ShownRecord]] = {each: [] for each in ranges}
     consumer.assign(ranges)
     consumer.resume(*ranges)  # of the window before
@@ -128,8 +137,11 @@ async def _read_ranges(
             open_ones.discard(each)
             consumer.pause(each)
         if open_ones and time.monotonic() >= deadline_s:
-            return None
-    return found
+            return found, {
+                each: Span(piece.start, min(piece.end, max(piece.start, at.get(each, 0))))
+                for each, piece in ranges.items()
+            }
+    return found, dict(ranges)
 
 
 def _merge(

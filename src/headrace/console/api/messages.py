@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import AsyncConsumer, ConsumerRecord, OffsetSpec
-from headrace.clients.errors import NoSuchTopicError
+from headrace.clients.errors import ClientError, NoSuchTopicError
 from headrace.console.cluster_picture import offsets_at
 from headrace.console.http_server import ConsoleReply, EventReply, RefusedCallError
-from headrace.console.message_filter import message_filter
+from headrace.console.message_filter import MessageFilter, message_filter
 from headrace.console.messages import MessagePage, ShownRecord, Span, follow, read_page
 from headrace.console.payload import bytes_of, record_json
 from headrace.console.record_view import RecordView
 from headrace.console.schema_writing import written_by_schema
+from headrace.console.time_travel import KeysAtMoment, travel
 from headrace.console.visit import Visit
 
 PAGE_RECORDS: Final = 50
@@ -22,6 +23,7 @@ READ_S: Final = 10.0
 PAGE_WAIT_MS: Final = 10
 """A page reads what is there; a fetch ahead of it, at the end, would hold up the next one on its way."""
 TAIL_WAIT_MS: Final = 500
+KEYS_SHOWN_MAX: Final = 2_000
 FORMS: Final = ("newest", "oldest", "offset", "time")
 
 
@@ -189,15 +191,8 @@ async def _bytes_of(visit: Visit, given: Any, name: str) -> bytes | None:
     return bytes_of(given, name)
 
 
-KEYS_MAX: Final = 2_000
-
-
-async def keys_at(visit: Visit) -> Any:
-    """Time travel: the last value of each key at a moment, read from the oldest record on, as far as it was
-    committed.
-
-    Bounded like a page: `is_done` is false where the topic has more before that moment than was read.
-    """
+async def keys_at(visit: Visit) -> EventReply:
+    """Time travel, as far as it was committed: how far the reading has got, and in the end the keys."""
     moment_ms = visit.query_int("time", 0)
     spans = await _spans(visit, committed=True)
     found = await offsets_at(visit.admin, spans, moment_ms + 1)
@@ -205,20 +200,29 @@ async def keys_at(visit: Visit) -> Any:
         each: Span(span.start, span.end if found.get(each, -1) < 0 else min(span.end, found[each]))
         for each, span in spans.items()
     }
-    latest: dict[bytes, ShownRecord] = {}
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
-    positions = {each: span.start for each, span in upto.items()}
-    async with _consumer(visit, committed=True) as consumer:
-        page = await read_page(consumer, upto, positions, wanted, limit=50_000, is_backward=False)
-    for each in page.records:
-        if each.record.key is not None and each.record.timestamp_ms <= moment_ms:
-            latest.pop(each.record.key, None)
-            latest[each.record.key] = each
-    alive = [each for each in latest.values() if each.record.value is not None]
-    return {
-        "records": await _records_json(alive[-KEYS_MAX:], wanted.view),
-        "keys": len(alive),
-        "deleted": len(latest) - len(alive),
-        "scanned": page.scanned,
-        "is_done": page.is_done,
-    }
+    return EventReply(_keys(visit, upto, wanted, moment_ms))
+
+
+async def _keys(
+    visit: Visit, spans: dict[TopicPartition, Span], wanted: MessageFilter, moment_ms: int
+) -> AsyncGenerator[Any, None]:
+    total = sum(span.end - span.start for span in spans.values())
+    seen = KeysAtMoment(moment_ms)
+    try:
+        async with (
+            _consumer(visit, committed=True) as consumer,
+            aclosing(travel(consumer, spans, wanted, moment_ms)) as pieces,
+        ):
+            async for seen in pieces:
+                yield {"scanned": seen.scanned, "total": total, "found": len(seen.latest)}
+        alive = seen.alive()
+        yield {
+            "records": await _records_json(alive[-KEYS_SHOWN_MAX:], wanted.view),
+            "keys": len(alive),
+            "deleted": len(seen.latest) - len(alive),
+            "scanned": seen.scanned,
+            "is_full": not seen.is_done,
+        }
+    except ClientError as error:
+        yield {"error": str(error)}

@@ -36,6 +36,29 @@ export async function call(method, path, body) {
   return found;
 }
 
+/** Calls `tell` with each event of a stream that ends; a refusal is an error as any other. `signal` stops it. */
+export async function events(path, tell, signal) {
+  let reply;
+  try {
+    reply = await fetch(path, { signal });
+  } catch (error) {
+    if (signal.aborted) return;
+    throw new ApiError(0, `the console does not answer: ${error.message}`);
+  }
+  if (!reply.ok) throw new ApiError(reply.status, (await reply.json().catch(() => ({}))).error ?? `the console answered ${reply.status}`);
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const parts = (rest + piece.value).split("\n\n");
+      rest = parts.pop();
+      for (const each of parts) if (each.startsWith("data: ")) tell(JSON.parse(each.slice(6)));
+    }
+  } catch (error) {
+    if (!signal.aborted) throw new ApiError(0, `the stream broke off: ${error.message}`);
+  }
+}
+
 /** The rows of a long table: all of them first, then what has changed. Gives the function that asks for them. */
 export function changingRows(api, table, name) {
   const rows = new Map();

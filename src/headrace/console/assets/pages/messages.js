@@ -6,6 +6,8 @@ import { bytes, count, time } from "../format.js";
 import { bytesOf, preview, textOf, view } from "./payload.js";
 
 const LIVE_MAX = 300;
+const PAGE = 50;
+const LOOK_MS = 60000; // so long a search goes on by itself
 
 export function messagesPanel(context) {
   const { api, path, name, query, keep, found, readOnly } = context;
@@ -25,13 +27,14 @@ export function messagesPanel(context) {
     h("div", { class: "filter-grid" }, more, h("label", { class: "check" }, committed, "committed only")));
   const list = h("ol", { class: "messages", "aria-label": "Messages" });
   const status = h("p", { class: "quiet", role: "status" });
-  const next = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Load more");
+  const next = h("button", { type: "button", hidden: true, onclick: () => (looking ? stop() : load(true)) }, "Load more");
   const save = h("button", { type: "button", class: "plain", onclick: () => download(name, shown) }, "Download");
   let shown = [];
   let at = "";
   let events = null;
   let scanned = 0;
   let turn = 0;
+  let looking = false;
 
   function shapes() {
     offset.hidden = from.value !== "offset";
@@ -63,22 +66,47 @@ export function messagesPanel(context) {
     }
     events?.close();
     events = null;
+    looking = false;
     if (from.value === "live") return follow(wanted);
     if (isNext) wanted.set("at", at);
     status.textContent = "Looking…";
     next.hidden = true;
+    looking = true;
     try {
-      const page = await api.get(`${path}/messages?${wanted}`);
+      const page = await search(wanted, asked);
       if (asked !== turn) return;
-      at = page.at;
-      scanned += page.scanned;
-      add(page.records);
       next.hidden = page.is_done;
-      next.textContent = page.records.length ? "Load more" : "Search on";
+      next.textContent = shown.length ? "Load more" : "Search on";
       status.textContent = told(page);
     } catch (error) {
       if (asked === turn) status.textContent = error.message;
     }
+    looking = false;
+  }
+
+  /** Piece by piece, until there is a page of what fits: what was found is shown at once. The last piece. */
+  async function search(wanted, asked) {
+    const until = performance.now() + LOOK_MS;
+    const enough = shown.length + (Number(query.get("limit")) || PAGE);
+    for (;;) {
+      const page = await api.get(`${path}/messages?${wanted}`);
+      if (asked !== turn) return page;
+      at = page.at;
+      scanned += page.scanned;
+      add(page.records);
+      if (page.is_done || shown.length >= enough || performance.now() > until) return page;
+      wanted.set("at", at);
+      status.textContent = `Looking… ${count(shown.length)} found among ${count(scanned)}.`;
+      next.textContent = "Stop";
+      next.hidden = false;
+    }
+  }
+
+  function stop() {
+    turn += 1;
+    looking = false;
+    next.textContent = "Search on";
+    status.textContent = told({ is_done: false });
   }
 
   function told(page) {
