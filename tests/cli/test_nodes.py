@@ -18,7 +18,7 @@ from headrace.node.fleet import HOST
 from headrace.transport.system_network import free_ports
 
 READY = "headrace ready: "
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 @contextmanager

@@ -294,7 +294,7 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Wait until this was drawn; what came before it is forgotten."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while text not in self.shown:
             assert time.monotonic() < deadline, self.shown
             if select.select([self._own], [], [], 0.5)[0]:
