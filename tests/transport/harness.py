@@ -20,7 +20,7 @@ from headrace.transport.system_network import SystemNetwork
 
 KINDS = ["asyncio", "uvloop", "virtual", "virtual and mean"]
 REAL_KINDS = ["asyncio", "uvloop"]
-WAIT_S = 60.0
+WAIT_S = 240.0
 MEAN = Conditions(short_rate=0.9, split_rate=0.9, loss_rate=0.05, buffer_bytes=1_000)
 
 
