@@ -41,7 +41,14 @@ OURS_ALONE = {
     "ssl.crl.location",
 }
 # Of Kafka 4.4; the facts are of 4.3.
-NEWER = {"max.decompressed.message.bytes"}
+NEWER = {
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.name.prefix",
+    "max.decompressed.message.bytes",
+}
 
 # Where Kafka's default makes everybody wait: what it is, and what it is here.
 OTHER_DEFAULTS = {"group.initial.rebalance.delay.ms": ("3000", "500")}

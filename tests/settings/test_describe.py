@@ -89,7 +89,7 @@ def test_a_topics_own_setting_leads_its_synonyms() -> None:
     assert (entries["retention.ms"].value, places(entries["retention.ms"])) == ("420000000", [])
     assert places(entries["cleanup.policy"]) == [("log.cleanup.policy", "delete", "DEFAULT")]
     assert "internal.segment.bytes" not in entries
-    assert len(entries) == 33
+    assert len(entries) == 34
 
 
 def test_a_group() -> None:
@@ -101,7 +101,7 @@ def test_a_group() -> None:
     assert places(entries["share.isolation.level"]) == [
         ("share.isolation.level", "read_uncommitted", "DEFAULT")
     ]
-    assert len(entries) == 17
+    assert len(entries) == 19
 
 
 def test_the_settings_of_all_brokers() -> None:

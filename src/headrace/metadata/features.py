@@ -17,22 +17,19 @@ SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 
+DEAD_LETTERS_FROM: Final = 2
+"""The level of share.version that writes records nobody could process to another topic (KIP-1191)."""
+
 SUPPORTED: Final[dict[str, VersionRange]] = {
-    METADATA_VERSION: VersionRange(7, 30),
+    METADATA_VERSION: VersionRange(7, 31),
     KRAFT_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
-    SHARE_VERSION: VersionRange(0, 1),
+    SHARE_VERSION: VersionRange(0, 2),
     STREAMS_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
 }
-"""What this release can run: the ranges Apache Kafka 4.3 registers with."""
-
-NOT_SERVED: Final = frozenset({STREAMS_VERSION})
-"""Clients are not told of these, and a new cluster has them off. Nodes register with them all the same: a
-cluster or a folder of Apache Kafka has them on, and would not let a node in that does not know them. For the
-same reason a level that is asked for is taken and kept: `kafka-features upgrade --release-version` asks for
-all that its release has."""
+"""What this release can run: the ranges of Apache Kafka 4.3, and of 4.4 what share groups need."""
 
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     METADATA_VERSION: 30,
@@ -71,6 +68,7 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
             "4.1-IV1",
             "4.2-IV0",
             "4.2-IV1",
+            "4.4-IV0",
             "4.3-IV0",
         ),
         start=7,
@@ -80,7 +78,10 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
 NEW_RECORDS_FROM: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of metadata.version that brought records, or fields of records, which lower levels cannot hold."""
 
-NEEDS_METADATA_VERSION: Final[dict[tuple[str, int], int]] = {(ELR_VERSION, 1): 23}
+NEEDS_METADATA_VERSION: Final[dict[tuple[str, int], int]] = {
+    (ELR_VERSION, 1): 23,
+    (SHARE_VERSION, DEAD_LETTERS_FROM): 31,
+}
 """The level of metadata.version that a level of another feature builds on."""
 
 CORDONS_FROM: Final = 30

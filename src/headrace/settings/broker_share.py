@@ -6,6 +6,10 @@ from headrace.settings.definition import Setting
 from headrace.settings.table import read_table
 
 BROKER_SHARE: Final[dict[str, Setting]] = read_table("""
+errors.deadletterqueue.auto.create.topics.enable  boolean false  cluster-wide
+    Whether a share group's dead-letter queue is made where there is none.
+errors.deadletterqueue.topic.name.prefix  string dlq.  cluster-wide
+    What the name of a dead-letter queue must begin with; any name will do where it is empty.
 group.share.assignment.interval.ms  int 1000  0..  cluster-wide
     Milliseconds between two assignments of a share group.
 group.share.assignors  list simple  filled

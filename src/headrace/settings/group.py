@@ -12,6 +12,10 @@ consumer.heartbeat.interval.ms  int 5000  1..  < group.consumer.heartbeat.interv
     Milliseconds between two heartbeats that members are told to send.
 consumer.session.timeout.ms  int 45000  1..  < group.consumer.session.timeout.ms
     Milliseconds without a heartbeat after which a member is out of the group.
+errors.deadletterqueue.copy.record.enable  boolean false
+    Whether key, value and headers of a share group's dead record go to its dead-letter queue, too.
+errors.deadletterqueue.topic.name  string ""
+    Topic for the records that a share group rejected or gave up; none where it is empty.
 share.assignment.interval.ms  int 1000  0..  < group.share.assignment.interval.ms
     Milliseconds between two assignments of the share group.
 share.auto.offset.reset  string latest  offset-reset

@@ -44,6 +44,8 @@ compression.zstd.level  int 3  -131072..22  < compression.zstd.level
     Level when the broker compresses with zstd, below 0 (fastest) to 22 (smallest).
 delete.retention.ms  long 86400000  0..  < log.cleaner.delete.retention.ms
     Milliseconds that compaction keeps a delete marker, so that a slow reader still sees it.
+errors.deadletterqueue.group.enable  boolean false
+    Whether share groups may write dead letters to this topic.
 file.delete.delay.ms  long 60000  0..  < log.segment.delete.delay.ms
     Milliseconds between taking a segment out of the log and removing its files.
 flush.messages  long 9223372036854775807  1..  < log.flush.interval.messages
@@ -137,6 +139,7 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
+    errors_deadletterqueue_group_enable: bool = False
     min_insync_replicas: int = 1
     preallocate: bool = False
     remote_log_copy_disable: bool = False

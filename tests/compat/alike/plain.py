@@ -72,6 +72,16 @@ UNORDERED = ("acls", "matching_acls")
 JAVA_OBJECT = re.compile(r"Request\(processor=.*")
 
 
+# Settings that Kafka 4.3 does not know: Kafka 4.4's and our own.
+NEWER_SETTINGS = re.compile(r"errors\.deadletterqueue\.|headrace\.")
+
+
+def _is_newer_setting(item: Any) -> bool:
+    if not hasattr(item, "config_source"):
+        return False
+    return NEWER_SETTINGS.match(item.name) is not None
+
+
 class Names:
     """What stands for the values that a server chose."""
 
@@ -104,7 +114,7 @@ class Names:
         if dataclasses.is_dataclass(value):
             return self._message(value, version)
         if isinstance(value, list):
-            return [self.plain(each, version) for each in value]
+            return [self.plain(each, version) for each in value if not _is_newer_setting(each)]
         if isinstance(value, str):
             known = self._by_value.get(value)
             own = value.replace(self._prefix, "")

@@ -47,6 +47,7 @@ def _gather_partitions(families: Families, parts: Parts) -> Iterator[None]:
         if kind is not AcknowledgeType.GAP:
             count = manager.metrics.acknowledged[kind]
             families.add(f"{_GROUP}_recordacknowledgements_total", count, kind.name.capitalize())
+    families.add(f"{_GROUP}_deadletterqueuerecord_total", manager.metrics.dead_letters)
     families.add_histogram(f"{_GROUP}_partitionloadtimems", manager.metrics.partition_load_ms)
     led = list(manager)
     families.add("headrace_share_partitions", len(led), "active")

@@ -12,6 +12,7 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3  # given up, and its dead letter is not written yet (KIP-1191)
     ARCHIVED = 4
 
 
@@ -38,6 +39,7 @@ class InFlightBatch:
         "next_state",
         "state",
         "together",
+        "was_rejected",
     )
 
     def __init__(self, first: int, last: int, state: RecordState, delivery_count: int) -> None:
@@ -49,6 +51,7 @@ class InFlightBatch:
         self.deadline_ms = 0
         self.next_state: RecordState | None = None
         self.together: range | None = None
+        self.was_rejected = False
 
     def __repr__(self) -> str:
         return f"<{self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id}>"
@@ -77,7 +80,9 @@ class InFlightBatch:
         self.together = range(self.together.start, max(self.together.stop, last + 1))
 
     def end_lock(self, state: RecordState) -> None:
-        self.state, self.next_state, self.member_id = state, None, NOBODY
+        self.state, self.next_state = state, None
+        if state is not RecordState.ARCHIVING:  # the letter says who had it last
+            self.member_id = NOBODY
 
     def says_same(self, other: InFlightBatch) -> bool:
         """Whether the two could be one: nobody holds them, and they are alike."""
@@ -89,4 +94,9 @@ class InFlightBatch:
         )
 
     def _came_back_as(self, other: InFlightBatch) -> bool:
-        return (self.delivery_count, self.together) == (other.delivery_count, other.together)
+        return (self.delivery_count, self.together, self.was_rejected, self.member_id) == (
+            other.delivery_count,
+            other.together,
+            other.was_rejected,
+            other.member_id,
+        )

@@ -18,6 +18,7 @@ from headrace.server.automatic_topics import automatic_topic
 from headrace.server.broker_clients import BrokerClients
 from headrace.server.environment import NodeEnvironment
 from headrace.server.purgatory import Purgatory
+from headrace.server.share.dead_letter_queue import DeadLetterQueue
 from headrace.server.share.partition_metadata_client import PartitionMetadataClient
 from headrace.server.share.share_partition_manager import SharePartitionManager
 from headrace.settings.broker_config import BrokerConfig
@@ -60,8 +61,12 @@ class ShareGroupParts:
             send=self._ways.send,
             make_topic=self._make_topic,
         )
+        self._dead_letters = DeadLetterQueue(
+            config, image, world, controller=controller, configs=self.configs
+        )
         self.manager = SharePartitionManager(
             persister=self.persister,
+            dead_letters=self._dead_letters,
             configs=self.configs,
             sessions_max=config.int("group.share.max.share.sessions"),
             clock=world.clock,
@@ -76,6 +81,7 @@ class ShareGroupParts:
 
     def stop(self) -> None:
         self.manager.stop()
+        self._dead_letters.stop()
         self.persister.stop()
         self.coordinator.stop()
         self._ways.stop()

@@ -7,9 +7,10 @@
     ─────┴──────────┴───────────┴──────────┴──────────────┴────────
 
 The window between the two offsets is covered by ranges without a hole. A range is Available, Acquired by a
-member until its lock ends, Acknowledged, or Archived (given up). The start moves on as soon as what stands
-there is one of the last two. Record batches are not opened: whoever reads the log says where they begin and
-end, and a range is split where somebody answers for a part of it.
+member until its lock ends, Acknowledged, or Archived (given up); while its dead letter is written it is
+Archiving. The start moves on as soon as what stands there is Acknowledged or Archived. Record batches are not
+opened: whoever reads the log says where they begin and end, and a range is split where somebody answers for a
+part of it.
 
 An answer takes effect in two steps, since it must be written before it counts: `acknowledge` says what shall
 become of the ranges, `commit` makes it so, `roll_back` leaves them as they were. In between nobody else can
@@ -64,6 +65,7 @@ class SharePartition(ShareWindow):
         state_epoch: int,
         start_offset: int,
         batches: Iterable[StateBatch] = (),
+        delivery_count_limit: int = 0,
     ) -> None:
         super().__init__(start_offset)
         self.key = key
@@ -74,6 +76,9 @@ class SharePartition(ShareWindow):
             state = RecordState(each.delivery_state)
             batch = InFlightBatch(each.first_offset, each.last_offset, state, each.delivery_count)
             batch.together = range(batch.first, batch.last + 1)
+            batch.was_rejected = (
+                state is RecordState.ARCHIVING and batch.delivery_count < delivery_count_limit
+            )
             self.append(batch)
         self.advance()
 
@@ -90,48 +95,46 @@ class SharePartition(ShareWindow):
         *,
         delivery_count_limit: int,
         renew_until_ms: int | None,
+        given_up: RecordState = RecordState.ARCHIVED,
     ) -> Transition:
         """What a member's answers make of its records; ApiError where one of them is not its to answer for,
-        and then nothing changes. `renew_until_ms` is None where nobody may renew."""
+        and then nothing changes. `renew_until_ms` is None where nobody may renew. `given_up` is Archiving
+        where dead letters are written."""
         transition: Transition = []
         try:
             for answer in answers:
                 self._check_found(answer)
                 for first, last, kind in _runs(answer):
-                    self._answer(
-                        member_id, first, last, kind, delivery_count_limit, renew_until_ms, transition
-                    )
+                    held = self._held(member_id, first, last, kind, renew_until_ms)
+                    for batch in held:
+                        batch.next_state = _state_after(kind, batch.delivery_count, delivery_count_limit)
+                        if batch.next_state is RecordState.ARCHIVED and kind is not AcknowledgeType.GAP:
+                            batch.next_state = given_up
+                            batch.was_rejected = kind is AcknowledgeType.REJECT
+                    transition += held
         except ApiError:
             self.roll_back(transition)
             raise
         return transition
 
-    def _answer(
-        self,
-        member_id: str,
-        first: int,
-        last: int,
-        kind: AcknowledgeType,
-        delivery_count_limit: int,
-        renew_until_ms: int | None,
-        transition: Transition,
-    ) -> None:
+    def _held(
+        self, member_id: str, first: int, last: int, kind: AcknowledgeType, renew_until_ms: int | None
+    ) -> list[InFlightBatch]:
+        """The ranges that an answer is about; none where it only renews their locks."""
         if last < self.start_offset:
-            return  # the log's start has passed them
+            return []  # the log's start has passed them
         first = max(first, self.start_offset)
         self._check_owned(member_id, first, last)
-        if kind is AcknowledgeType.RENEW:
-            if renew_until_ms is None:
-                raise ApiError(
-                    ErrorCode.INVALID_RECORD_STATE,
-                    "Renewing acquisition locks is not enabled for the group.",
-                )
-            for batch in self.cut(first, last):
-                batch.deadline_ms = renew_until_ms
-            return
+        if kind is not AcknowledgeType.RENEW:
+            return self.cut(first, last)
+        if renew_until_ms is None:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE,
+                "Renewing acquisition locks is not enabled for the group.",
+            )
         for batch in self.cut(first, last):
-            batch.next_state = _state_after(kind, batch.delivery_count, delivery_count_limit)
-            transition.append(batch)
+            batch.deadline_ms = renew_until_ms
+        return []
 
     def _check_found(self, answer: Acknowledgement) -> None:
         """That the window has all of it comes before whose it is."""
@@ -171,30 +174,52 @@ class SharePartition(ShareWindow):
 
     # --- locks that end without an answer ---
 
-    def release(self, member_id: str, delivery_count_limit: int) -> Transition:
+    def release(
+        self, member_id: str, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED
+    ) -> Transition:
         """A member is gone: what it holds goes back."""
-        return self._end_locks(
-            (batch for batch in self if batch.member_id == member_id), delivery_count_limit
-        )
+        held = (batch for batch in self if batch.member_id == member_id)
+        return self._end_locks(held, delivery_count_limit, given_up)
 
-    def expire(self, now_ms: int, delivery_count_limit: int) -> Transition:
+    def expire(
+        self, now_ms: int, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED
+    ) -> Transition:
         """Locks that are over by now."""
-        return self._end_locks((batch for batch in self if batch.deadline_ms <= now_ms), delivery_count_limit)
+        over = (batch for batch in self if batch.deadline_ms <= now_ms)
+        return self._end_locks(over, delivery_count_limit, given_up)
 
     def next_deadline_ms(self) -> int | None:
         """When the next lock ends."""
         held = (batch.deadline_ms for batch in self if batch.state is RecordState.ACQUIRED)
         return min(held, default=None)
 
-    def _end_locks(self, batches: Iterable[InFlightBatch], delivery_count_limit: int) -> Transition:
+    def _end_locks(
+        self, batches: Iterable[InFlightBatch], delivery_count_limit: int, given_up: RecordState
+    ) -> Transition:
         ended = []
         for batch in batches:
             if batch.state is RecordState.ACQUIRED and batch.next_state is None:
                 batch.next_state = _state_after(
                     AcknowledgeType.RELEASE, batch.delivery_count, delivery_count_limit
                 )
+                if batch.next_state is RecordState.ARCHIVED:
+                    batch.next_state = given_up
                 ended.append(batch)
         return ended
+
+    # --- dead letters ---
+
+    def first_archiving(self) -> InFlightBatch | None:
+        """The first records whose dead letter is not written yet."""
+        waiting = (batch for batch in self if batch.state is RecordState.ARCHIVING)
+        return next((batch for batch in waiting if batch.next_state is None), None)
+
+    def archive(self, first: int, last: int) -> Transition:
+        """The dead letters of a range are written."""
+        transition = [batch for batch in self.cut(first, last) if batch.state is RecordState.ARCHIVING]
+        for batch in transition:
+            batch.next_state = RecordState.ARCHIVED
+        return transition
 
     # --- the log and the state that is kept ---
 

@@ -23,7 +23,8 @@ from headrace.replication.partition import Partition
 from headrace.server.purgatory import Purgatory
 from headrace.server.share.acquiring import Limits, LogBatch
 from headrace.server.share.acquisition_locks import AcquisitionLocks
-from headrace.server.share.in_flight_batch import Acquired
+from headrace.server.share.dead_letter_queue import DeadLetterQueue
+from headrace.server.share.in_flight_batch import Acquired, RecordState
 from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
 from headrace.server.share.share_sessions import ShareSessionCache
 from headrace.telemetry.metrics.share_group_metrics import ShareGroupMetrics
@@ -75,6 +76,7 @@ class SharePartitionManager:
         self,
         *,
         persister: Persister,
+        dead_letters: DeadLetterQueue,
         configs: ShareGroupConfigManager,
         sessions_max: int,
         clock: Clock,
@@ -85,6 +87,7 @@ class SharePartitionManager:
         self.metrics = ShareGroupMetrics()
         self.configs = configs
         self._persister = persister
+        self._dead_letters = dead_letters
         self._clock = clock
         self._loop = loop
         self._purgatory = purgatory
@@ -161,13 +164,19 @@ class SharePartitionManager:
         is_new = state.start_offset == UNINITIALIZED
         start = self._first_offset(key.group_id, partition) if is_new else state.start_offset
         core = SharePartition(
-            key, leader_epoch=epoch, state_epoch=state.state_epoch, start_offset=start, batches=state.batches
+            key,
+            leader_epoch=epoch,
+            state_epoch=state.state_epoch,
+            start_offset=start,
+            batches=state.batches,
+            delivery_count_limit=self.configs.of(key.group_id).delivery_count_limit,
         )
         core.follow_log_start(partition.leading_log().log_start_offset)
         led = self._led[key] = LedSharePartition(core, partition)
         logger.info(
             "share partition %s of %s begins at offset %d", key, partition.topic_partition, core.start_offset
         )
+        self._dead_letters.look_at(self, led)
         if is_new:  # else the next leader might begin elsewhere, and leave records out
             self._write(led, _Write([], lambda error: None))
 
@@ -205,6 +214,7 @@ class SharePartitionManager:
                 answers,
                 delivery_count_limit=config.delivery_count_limit,
                 renew_until_ms=until_ms if config.may_renew else None,
+                given_up=self._dead_letters.given_up(led.core.key.group_id),
             )
         except ApiError as error:
             done(error.code, error.message)
@@ -221,6 +231,7 @@ class SharePartitionManager:
                 led.core.commit(transition)
                 self._purgatory.notify(led.core.key)
                 done(ErrorCode.NONE, None)
+                self._dead_letters.look_at(self, led)
             else:
                 led.core.roll_back(transition)
                 self._locks.add(led, self._clock.monotonic_ms())
@@ -231,11 +242,15 @@ class SharePartitionManager:
 
     def release_session(self, group_id: str, member_id: str, keys: Iterable[SharePartitionKey]) -> None:
         """A member is gone: what it holds goes to others."""
-        limit = self.configs.of(group_id).delivery_count_limit
+        limit, given_up = self._end_of_deliveries(group_id)
         for key in keys:
             led = self._led.get(key)
             if led is not None:
-                self._take_back(led, led.core.release(member_id, limit))
+                self._take_back(led, led.core.release(member_id, limit, given_up))
+
+    def _end_of_deliveries(self, group_id: str) -> tuple[int, RecordState]:
+        """How often a record is handed out, and what becomes of it after that."""
+        return self.configs.of(group_id).delivery_count_limit, self._dead_letters.given_up(group_id)
 
     def close_session(self, group_id: str, member_id: str) -> None:
         """End a session, and release what its member holds."""
@@ -255,8 +270,8 @@ class SharePartitionManager:
     def _expire(self, led: LedSharePartition) -> None:
         if led.is_fenced or self._stopped:
             return
-        limit = self.configs.of(led.core.key.group_id).delivery_count_limit
-        expired = led.core.expire(self._clock.monotonic_ms(), limit)
+        limit, given_up = self._end_of_deliveries(led.core.key.group_id)
+        expired = led.core.expire(self._clock.monotonic_ms(), limit, given_up)
         led.lock_timeouts += sum(map(len, expired))
         self._take_back(led, expired)
         deadline_ms = led.core.next_deadline_ms()
@@ -270,6 +285,28 @@ class SharePartitionManager:
             led.core.commit(transition)
             self._purgatory.notify(led.core.key)
             self._write(led, _Write(changes, lambda error: None))
+            self._dead_letters.look_at(self, led)
+
+    def archive(self, led: LedSharePartition, first: int, last: int) -> "asyncio.Future[None]":
+        """The dead letters of these records are written: let them go. ApiError where that cannot be kept."""
+        over: asyncio.Future[None] = self._loop.create_future()
+        transition = led.core.archive(first, last)
+
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                led.core.commit(transition)
+                self._purgatory.notify(led.core.key)
+            else:
+                led.core.roll_back(transition)
+            if over.done():
+                return  # the node stops
+            if error is ErrorCode.NONE:
+                over.set_result(None)
+            else:
+                over.set_exception(ApiError(error))
+
+        self._write(led, _Write(changes_of(transition), written))
+        return over
 
     def _call_at(self, at_ms: int, action: Callable[[], None]) -> None:
         delay_s = max(0, at_ms - self._clock.monotonic_ms()) / 1000
@@ -315,6 +352,8 @@ class SharePartitionManager:
         key = led.core.key
         if led.under_way or led.waiting or self.sessions.has_group(key.group_id):
             return
+        if led.core.first_archiving() is not None:
+            return  # letters are written yet
         if self._led.get(key) is led:
             led.is_fenced = True
             del self._led[key]

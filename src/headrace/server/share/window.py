@@ -87,7 +87,7 @@ class ShareWindow:
         """Cut a range in two; the second one is returned."""
         rest = InFlightBatch(at, batch.last, batch.state, batch.delivery_count)
         rest.member_id, rest.deadline_ms = batch.member_id, batch.deadline_ms
-        rest.together = batch.together
+        rest.together, rest.was_rejected = batch.together, batch.was_rejected
         batch.last = at - 1
         self._batches.insert(bisect_right(self._batches, batch.first, key=_first), rest)
         return rest

@@ -171,6 +171,8 @@ kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total  counter  group 
     Records whose lock ended without an answer, since the share partition was loaded.
 kafka_server_sharegroupmetrics_recordacknowledgements_total  counter  ack_type
     Records that members answered for: Accept, Release, Reject or Renew.
+kafka_server_sharegroupmetrics_deadletterqueuerecord_total  counter
+    Dead letters written for records that groups rejected or gave up.
 kafka_server_sharegroupmetrics_partitionloadtimems  histogram
     Milliseconds that it took to load a share partition.
 kafka_server_sharesessioncache_sharesessionscount  gauge

@@ -13,6 +13,7 @@ class ShareGroupMetrics:
 
     def __init__(self) -> None:
         self.acknowledged: Counter[int] = Counter()  # records, by the number of the answer
+        self.dead_letters = 0
         self.partition_load_ms = Histogram(MILLISECONDS)
 
     def note_acknowledged(self, first_offset: int, last_offset: int, types: Sequence[int]) -> None:

@@ -30,6 +30,8 @@ class ShareGroupConfig:
     is_committed: bool = False
     may_renew: bool = True
     initialize_retry_ms: int = 30_000
+    dead_letter_topic: str = ""
+    copies_dead_records: bool = False
 
 
 _HEARTBEAT: Final = OwnNumber(
@@ -104,6 +106,8 @@ class ShareGroupConfigManager:
             is_committed=_text(own, "share.isolation.level").lower() == READ_COMMITTED,
             may_renew=_text(own, "share.renew.acknowledge.enable").lower() == "true",
             initialize_retry_ms=config.int("group.share.initialize.retry.interval.ms"),
+            dead_letter_topic=_text(own, "errors.deadletterqueue.topic.name"),
+            copies_dead_records=_text(own, "errors.deadletterqueue.copy.record.enable").lower() == "true",
         )
 
 
