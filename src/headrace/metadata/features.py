@@ -31,6 +31,12 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
 }
 """What this release can run: the ranges of Apache Kafka 4.3, and of 4.4 what share groups need."""
 
+NOT_SERVED: Final = frozenset({STREAMS_VERSION})
+"""Clients are not told of these, and a new cluster has them off. Nodes register with them all the same: a
+cluster or a folder of Apache Kafka has them on, and would not let a node in that does not know them. For the
+same reason a level that is asked for is taken and kept: `kafka-features upgrade --release-version` asks for
+all that its release has."""
+
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     METADATA_VERSION: 30,
     ELR_VERSION: 1,

@@ -68,7 +68,8 @@ ALLOWED: Final = (
         "not served",
         rf"^(key ({_UNSERVED}), ApiVersions|plain, (Streams|Sasl))",
         "",
-        "a listener without SASL says so",
+        "streams groups: there are none, and no client is told that there were; a listener without SASL says "
+        "so",
     ),
     Allowed(
         "metadata of 4.4",
