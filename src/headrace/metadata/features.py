@@ -74,8 +74,8 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
             "4.1-IV1",
             "4.2-IV0",
             "4.2-IV1",
-            "4.4-IV0",
             "4.3-IV0",
+            "4.4-IV0",
         ),
         start=7,
     )
