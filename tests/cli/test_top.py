@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
@@ -29,12 +30,14 @@ from headrace.clients import (
     LogDirDescription,
     OffsetAndMetadata,
     Producer,
+    ShareConsumer,
     TopicDescription,
 )
 from headrace.clients.internals.admin.cluster import BrokerDescription
 from headrace.clients.internals.admin.topics import TopicPartitionInfo
 from headrace.testing import Cluster
 from headrace.transport.system_network import free_ports
+from tests.compat.clients.face import eventually
 from tests.compat.stock_kafka import EITHER, running_either
 
 METRICS = """
@@ -50,6 +53,8 @@ kafka_network_requestmetrics_localtimems_bucket{request="Produce",le="1.0"} %(re
 kafka_network_requestmetrics_localtimems_bucket{request="Produce",le="+Inf"} %(requests)d
 kafka_network_requestmetrics_localtimems_count{request="Produce"} %(requests)d
 kafka_network_requestmetrics_localtimems_sum{request="Produce"} %(requests)d
+kafka_network_requestmetrics_totaltimems_count{request="Produce"} %(requests)d
+kafka_network_requestmetrics_totaltimems_sum{request="Produce"} %(requests)d5
 kafka_network_socketserver_networkprocessoravgidle_percent 0.75
 """
 
@@ -112,6 +117,15 @@ def test_rates_are_of_what_changed_between_two_looks() -> None:
         0.0,
     )
     assert (produce.average_ms, produce.p99_ms) == (1.0, 1.0)  # 180 of 200 were quicker than 0.5 ms
+    assert produce.total_ms == 10.0
+
+
+def test_groups_are_compared_with_an_earlier_look() -> None:
+    """They commit every five seconds: looks of two would tell of none, and then of many."""
+    first, second, third = look(10.0, 400, 0), look(18.0, 400, 160), look(20.0, 400, 160)
+    assert figures(third, second).groups[0].records_per_s == 0.0
+    [group] = figures(third, second, first.groups).groups
+    assert (group.records_per_s, group.lag, group.seconds_behind) == (16.0, 240, 15.0)
 
 
 def test_one_look_has_no_rates_and_a_restart_none_below_zero() -> None:
@@ -207,12 +221,19 @@ def test_a_screen_is_never_too_large(page: str, width: int, height: int) -> None
 def test_what_fits_80_columns() -> None:
     found = two_looks()
     text = "\n".join(line.plain for line in draw(Screen(), found, width=80, height=24))
-    assert "1 partitions offline, 1 under-replicated, 1 brokers fenced  100 records/s" in text
+    assert "1 partition offline, 1 under-replicated, 1 broker fenced  100 records/s" in text
     for title in ("BROKER▲", "STATE", "LEADS", "LACKING", "RECORDS/s", "IN/s", "REQ/s", "BUSY", "FREE"):
         assert title in text
     groups = "\n".join(line.plain for line in draw(press(Screen(), "3"), found, width=80, height=24))
     assert "LAG▼" in groups
     assert "3 s" in groups
+    shop = "orders-of-the-shop-in-"
+    names = (f"{shop}paris", f"{shop}rome", f"{shop}the-street-that-leads-to-ostia")
+    topics = [found.topics[1]._replace(topic=each, size_bytes=1 << 40) for each in names]
+    shown = draw(press(Screen(), "2"), found._replace(topics=topics), width=80, height=24)
+    cells = [line.plain.split()[0] for line in shown[5:8]]
+    assert (cells[0], cells[1]) == names[:2], "columns give way to names"
+    assert cells[2] == f"{shop}…ds-to-ostia", "what does not fit has its end"
 
 
 def test_scrolling_stays_within_the_rows() -> None:
@@ -263,16 +284,38 @@ def test_any_kafka_is_told_once_as_json(bootstrap: str) -> None:
     assert (group["group"], group["lag"], group["state"], group["members"]) == ("billing", 1, "Empty", 0)
 
 
+def _make_groups(cluster: Cluster, stack: ExitStack) -> None:
+    """A classic one, and a share group whose member has read nothing of three records yet."""
+    at = {"bootstrap_servers": cluster.bootstrap_servers}
+    admin = stack.enter_context(Admin(**at))
+    admin.create_topic("work")
+    admin.alter_group_offsets("classic", {TopicPartition("work", 0): OffsetAndMetadata(0)})
+    admin.alter_configs("group", "workers", set_to={"share.auto.offset.reset": "earliest"})
+    with Producer(**at) as producer:
+        for _ in range(3):
+            producer.send("work", b"x")
+    member = stack.enter_context(ShareConsumer(**at, group_id="workers"))
+    member.subscribe(["work"])
+    assert eventually(lambda: member.poll(0.1), "it has records")
+
+
 def test_metrics_make_it_richer() -> None:
     [port] = free_ports(1)
     settings = {"headrace.metrics.listener": f"HTTP://127.0.0.1:{port}", "headrace.metrics.token": "secret"}
-    with Cluster(settings=settings) as cluster:
+    with Cluster(settings=settings) as cluster, ExitStack() as stack:
+        _make_groups(cluster, stack)
         words = ["top", "--once", "--interval", "100ms", "-b", cluster.bootstrap_servers]
         asked = [*words, "--json", "--metrics", f"127.0.0.1:{port}"]
         told = json.loads(CliRunner().invoke(cli, asked, env={"HEADRACE_METRICS_TOKEN": "secret"}).output)
         assert told["notes"] == []
         assert told["brokers"][0]["requests_per_s"] > 0
-        assert {"Metadata", "ListGroups"} <= {each["request"] for each in told["requests"]}
+        kinds = {each["request"]: each["errors_per_s"] for each in told["requests"]}
+        assert {"Metadata", "ListGroups"} <= kinds.keys()
+        assert not any(kinds.values()), "looking makes no errors"
+        assert {each["group"]: (each["type"], each["members"], each["lag"]) for each in told["groups"]} == {
+            "classic": ("classic", 0, 3),
+            "workers": ("share", 1, 3),
+        }
         refused = json.loads(CliRunner().invoke(cli, asked, env={"HEADRACE_METRICS_TOKEN": "wrong"}).output)
         assert "401" in refused["notes"][0]
         assert refused["brokers"][0]["requests_per_s"] is None

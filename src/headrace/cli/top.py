@@ -10,6 +10,7 @@ import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,11 +20,13 @@ from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option, parse_duration_ms
 from headrace.cli.output import is_terminal, note, print_json, print_table
 from headrace.cli.top_figures import Figures, figures
-from headrace.cli.top_looking import Looker, MetricsAddress
+from headrace.cli.top_looking import GroupLook, Looker, MetricsAddress
 from headrace.cli.top_view import PAGES, Screen, draw, keys_of
 from headrace.clients.errors import ClientError
 
 _READ_BYTES: Final = 1024
+# Groups commit every five seconds or so: shorter looks would see nothing, and then much.
+_GROUPS_S: Final = 15.0
 # The size of a terminal may change without a word to the program.
 _LOOK_AT_SIZE_S: Final = 0.5
 
@@ -128,11 +131,16 @@ class _Watcher:
 
     def _look(self) -> None:
         before = None
+        groups: deque[tuple[float, list[GroupLook]]] = deque()
         while not self._is_over.is_set():
             if not self._screen.is_paused:
                 try:
                     look = self._looker.look()
-                    self.found, before, self.problem = figures(look, before), look, ""
+                    while len(groups) > 1 and groups[1][0] <= look.ends_at_s - _GROUPS_S:
+                        groups.popleft()
+                    self.found = figures(look, before, groups[0][1] if groups else ())
+                    groups.append((look.ends_at_s, look.groups))
+                    before, self.problem = look, ""
                 except ClientError as error:
                     self.problem = str(error)
                 os.write(self._wake, b"\0")

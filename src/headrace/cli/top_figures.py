@@ -4,7 +4,7 @@ A rate is None where there is nothing to compare with: at the first look, and af
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from headrace.base.ids import TopicPartition
@@ -53,7 +53,7 @@ class TopicRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group; its lag is the sum over the partitions that it has committed."""
+    """A group; its lag is the sum over the partitions that it has committed, or what a share group tells."""
 
     group: str
     type: str
@@ -70,6 +70,7 @@ class RequestRow(NamedTuple):
     """A kind of request, over all brokers whose /metrics are known.
 
     Times and sizes are of the interval, or since the start where none was measured in it: one in sixteen is.
+    `average_ms` and `p99_ms` are the node's own work, `total_ms` has all waiting in it too, on average.
     """
 
     request: str
@@ -77,6 +78,7 @@ class RequestRow(NamedTuple):
     per_s: float | None
     average_ms: float | None
     p99_ms: float | None
+    total_ms: float | None
     average_bytes: float | None
     errors_per_s: float | None
 
@@ -103,14 +105,15 @@ class Figures(NamedTuple):
         }
 
 
-def figures(look: Look, before: Look | None) -> Figures:
-    """The rows of a look, with rates since the one before it."""
+def figures(look: Look, before: Look | None, groups_before: Sequence[GroupLook] = ()) -> Figures:
+    """The rows of a look, with rates since the one before it; those of groups since `groups_before`, where
+    given: consumers commit every five seconds."""
     grown = _grown_ends(look, before)
     return Figures(
         look,
         _broker_rows(look, before, grown),
         _topic_rows(look, before, grown),
-        _group_rows(look, before),
+        _group_rows(look, groups_before or (() if before is None else before.groups)),
         _request_rows(look, before),
     )
 
@@ -234,14 +237,14 @@ def _topic_rows(look: Look, before: Look | None, grown: dict[TopicPartition, flo
     return rows
 
 
-def _group_rows(look: Look, before: Look | None) -> list[GroupRow]:
-    earlier = {} if before is None else {each.listing.group_id: each for each in before.groups}
+def _group_rows(look: Look, before: Sequence[GroupLook]) -> list[GroupRow]:
+    earlier = {each.listing.group_id: each for each in before}
     rows = []
     for each in look.groups:
         lags = [
             max(look.ends[where] - offset, 0) for where, offset in each.offsets.items() if where in look.ends
         ]
-        lag = sum(lags) if lags else None
+        lag = each.lag if each.lag is not None else sum(lags) if lags else None
         speed = _speed(each, earlier.get(each.listing.group_id))
         rows.append(
             GroupRow(
@@ -301,6 +304,7 @@ def _request_row(kind: str, pairs: _Pairs) -> RequestRow:
         per_s=per_s(requests),
         average_ms=_average("localtimems", kind, measured),
         p99_ms=_p99_ms(kind, measured),
+        total_ms=_average("totaltimems", kind, measured),
         average_bytes=_average("requestbytes", kind, measured),
         errors_per_s=per_s(f"{_REQUEST_METRICS}errors_total"),
     )

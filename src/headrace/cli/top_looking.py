@@ -13,6 +13,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -30,12 +31,21 @@ SCRAPE_S: Final = 5.0
 # Those that are shown; the values of single partitions, of which there may be 100,000, are passed over.
 _WANTED: Final = (
     "kafka_broker_info",
-    "kafka_network_requestmetrics_",
+    "kafka_network_requestmetrics_errors_total",
+    "kafka_network_requestmetrics_localtimems",
+    "kafka_network_requestmetrics_requestbytes",
+    "kafka_network_requestmetrics_requests_total",
+    "kafka_network_requestmetrics_totaltimems_count",
+    "kafka_network_requestmetrics_totaltimems_sum",
     "kafka_network_socketserver_networkprocessoravgidle_percent",
     "kafka_server_brokertopicmetrics_bytes",
     "kafka_server_socket_server_metrics_connection_count",
     "process_",
 )
+
+# Others (streams) have offsets, and members that only their own kind of request would tell.
+_DESCRIBED: Final = ("classic", "consumer")
+_SHARE: Final = "share"
 
 Labels = Mapping[str, str]
 
@@ -79,12 +89,14 @@ class Scrape:
 
 @dataclass(slots=True)
 class GroupLook:
-    """A group, how many members it has, and what it has committed."""
+    """A group, how many members it has, and what it has committed; of a share group where it begins, and the
+    lag that it tells itself."""
 
     listing: GroupListing
     members: int | None = None
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     at_s: float = 0.0
+    lag: int | None = None
 
 
 @dataclass(slots=True)
@@ -158,12 +170,30 @@ class Looker:
                 f"of {len(listed)} groups only the first {GROUPS_MAX} are asked how far they are"
             )
         for each in look.groups[:GROUPS_MAX]:
-            name = each.listing.group_id
-            described = look.attempt(f"group {name}", admin.describe_group, name)
-            each.members = None if described is None else len(described.members)
-            offsets = look.attempt(f"offsets of group {name}", admin.group_offsets, name) or {}
-            each.offsets = {where: committed.offset for where, committed in offsets.items()}
+            if each.listing.type == _SHARE:
+                self._look_at_share_group(look, each)
+            else:
+                self._look_at_group(look, each)
             each.at_s = self._now_s()
+
+    def _look_at_group(self, look: Look, group: GroupLook) -> None:
+        name, type_ = group.listing.group_id, group.listing.type
+        if type_ in _DESCRIBED:
+            ask = partial(self._admin.describe_group, group_type=type_)
+            described = look.attempt(f"group {name}", ask, name)
+            group.members = None if described is None else len(described.members)
+        offsets = look.attempt(f"offsets of group {name}", self._admin.group_offsets, name) or {}
+        group.offsets = {where: committed.offset for where, committed in offsets.items()}
+
+    def _look_at_share_group(self, look: Look, group: GroupLook) -> None:
+        name = group.listing.group_id
+        for described in look.attempt(f"group {name}", self._admin.describe_share_groups, name) or ():
+            group.members = len(described.members)
+        what = f"offsets of group {name}"
+        places = look.attempt(what, self._admin.list_share_group_offsets, name) or {}
+        group.offsets = {where: place.start_offset for where, place in places.items()}
+        lags = [place.lag for place in places.values() if place.lag is not None]
+        group.lag = sum(lags) if lags else None
 
     def _scrape(self, look: Look, address: MetricsAddress) -> None:
         try:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 NAME_MAX: Final = 48
+NAME_FINE: Final = 24
+"""A name has so much before columns of rank 4 and above: what is called alike begins alike, too."""
 NAME_MIN: Final = 12
+_RANK_BEHIND_NAMES: Final = 4
 _HEAD_LINES: Final = 4
 _FOOT_LINES: Final = 1
 _HELP: Final = (
@@ -28,6 +31,10 @@ _HELP: Final = (
     "/              show only names with a text; Enter keeps it, Esc takes it away",
     "i              internal topics too            p    pause",
     "+ -            look more or less often        q    quit",
+    "",
+    "LOCAL          a broker's own work on a request; 99% is the most for 99 of 100",
+    "TOTAL          with all waiting, for records, replicas or the client",
+    "BEHIND         how long a group needs for its LAG at its speed of the last 15 s",
 )
 
 
@@ -162,10 +169,11 @@ PAGES: Final = (
         "requests",
         (
             Column("REQUEST", "request", _text),
-            Column("TOTAL", "total", rank=3),
+            Column("COUNT", "total", rank=5),
             Column("PER s", "per_s", _rate, 1),
-            Column("AVERAGE", "average_ms", _ms, 1),
-            Column("99%", "p99_ms", _ms, 2),
+            Column("LOCAL", "average_ms", _ms, 1),
+            Column("99%", "p99_ms", _ms, 3),
+            Column("TOTAL", "total_ms", _ms, 2),
             Column("SIZE", "average_bytes", _size, 4),
             Column("ERRORS/s", "errors_per_s", _rate, 2, _alarm),
         ),
@@ -397,11 +405,11 @@ def _health(figures: Figures, problem: str) -> "Text":
     )
     fenced = sum(each.state == "fenced" for each in figures.brokers)
     wrong = [
-        f"{count} {what}"
+        f"{count:,} {what}"
         for count, what in (
-            (offline, "partitions offline"),
+            (offline, "partition offline" if offline == 1 else "partitions offline"),
             (lacking, "under-replicated"),
-            (fenced, "brokers fenced"),
+            (fenced, "broker fenced" if fenced == 1 else "brokers fenced"),
         )
         if count
     ]
@@ -433,7 +441,7 @@ def _foot(screen: Screen, figures: Figures | None) -> "Text":
 
 
 def _table(screen: Screen, all_rows: Sequence[Any], rows: Sequence[Any], width: int) -> "list[Text]":
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
     from rich.text import Text
 
     page = screen.page
@@ -465,11 +473,23 @@ def _table(screen: Screen, all_rows: Sequence[Any], rows: Sequence[Any], width: 
             value = getattr(row, column.field)
             shown = column.form(value)
             if cell_len(shown) > widths[column.field]:
-                shown = set_cell_size(shown, widths[column.field] - 1) + "…"
+                shown = _shortened(shown, widths[column.field])
             style = column.style(value) if column.style else "bold" if column is columns[0] else ""
             _append(line, column, shown, widths[column.field], style, columns[0])
         lines.append(line)
     return lines
+
+
+def _shortened(name: str, width: int) -> str:
+    """Beginning and end of it: what is called alike often differs in one of them."""
+    from rich.cells import cell_len, set_cell_size
+
+    end = ""
+    for each in reversed(name):
+        if cell_len(each + end) > width // 3:
+            break
+        end = each + end
+    return set_cell_size(name, width - 1 - cell_len(end)) + "…" + end
 
 
 def _fitting(columns: list[Column], widths: dict[str, int], width: int, sort: str) -> list[Column]:
@@ -481,13 +501,13 @@ def _fitting(columns: list[Column], widths: dict[str, int], width: int, sort: st
 
     name = kept[0].field
     while needed() > width and len(kept) > 1:
-        spare = widths[name] - NAME_MIN
-        if spare > 0 and needed() - width <= spare:
-            widths[name] -= needed() - width
-            break
         leaves = max(
             (each for each in kept[1:] if each.field != sort), key=lambda each: each.rank, default=kept[-1]
         )
+        spare = widths[name] - (NAME_FINE if leaves.rank >= _RANK_BEHIND_NAMES else NAME_MIN)
+        if spare > 0 and needed() - width <= spare:
+            widths[name] -= needed() - width
+            break
         kept.remove(leaves)
     return kept
 

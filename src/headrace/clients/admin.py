@@ -235,9 +235,14 @@ class AsyncAdmin:
         """All groups of these states and types, by name; the cases of letters do not matter."""
         return await groups.list_groups(self.client, states=states, types=types)
 
-    async def describe_group(self, group_id: str) -> groups.GroupDescription:
-        """A classic or consumer group and its members; NoSuchGroupError where there is none."""
-        return await groups.describe_group(self.client, group_id)
+    async def describe_group(
+        self, group_id: str, *, group_type: str | None = None
+    ) -> groups.GroupDescription:
+        """A classic or consumer group and its members; NoSuchGroupError where there is none.
+
+        Where its type is known, as from `list_groups`, nothing is asked that would be refused.
+        """
+        return await groups.describe_group(self.client, group_id, group_type=group_type)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All that a group has committed; nothing for a group that is not there."""

@@ -131,12 +131,14 @@ async def list_groups(
     ]
 
 
-async def describe_group(client: NetworkClient, group_id: str) -> GroupDescription:
+async def describe_group(
+    client: NetworkClient, group_id: str, *, group_type: str | None = None
+) -> GroupDescription:
     """A classic or consumer group and its members; NoSuchGroupError where there is none."""
     home = GroupHome(client, group_id)
 
     async def ask() -> GroupDescription:
-        if await home.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        if group_type != CLASSIC and await home.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
             described = await _describe_consumer(home)
             if described is not None:
                 return described
