@@ -9,11 +9,11 @@ import pytest
 
 from headrace.spark.options import ReadOptions, read_options
 from tests.compat import prepare
-from tests.compat.brokers import ApacheKafkaBroker
+from tests.compat.brokers import NEVER_FENCED, ApacheKafkaBroker
 from tests.compat.clients.face import eventually
 from tests.compat.prepare import UnavailableError
 from tests.spark.test_segments_live import all_ranges, direct_rows, fetched_rows, options, plan
-from tests.spark.whole_topics import await_markers
+from tests.spark.whole_topics import await_markers_on
 
 pytestmark = pytest.mark.java
 
@@ -24,6 +24,8 @@ SETTINGS = {
     "log.cleaner.min.cleanable.ratio": "0.01",
     "replica.high.watermark.checkpoint.interval.ms": "200",
 }
+# Of a second start, which waits for the end of the session before it.
+SOON_FENCED = "broker.session.timeout.ms=1500\nbroker.heartbeat.interval.ms=500\n"
 TOPICS = {
     "plain": {"segment.bytes": "1048576"},
     "decided": {"segment.bytes": "1048576"},
@@ -41,7 +43,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaBroke
         prepare.kafka_libs()
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS) as broker:
+    with ApacheKafkaBroker(tmp_path_factory.mktemp("kafka") / "data", SETTINGS | NEVER_FENCED) as broker:
         broker.start()
         fill(broker)
         yield broker
@@ -102,6 +104,7 @@ def transactions(broker: ApacheKafkaBroker, rng: random.Random) -> None:
     writers[0].flush(60)
     KEPT.append(writers[0])  # else its transaction would be aborted with it
     produce(broker, "decided", "none", rng)
+    await_markers_on(broker.bootstrap, "decided")
 
 
 KEPT: list[object] = []
@@ -119,7 +122,7 @@ def compaction(broker: ApacheKafkaBroker, rng: random.Random) -> None:
             writer.commit_transaction(60)
         else:
             writer.abort_transaction(60)
-    await_markers(broker.bootstrap)
+    await_markers_on(broker.bootstrap, "compacted")
     eventually(lambda: is_clean(broker.data, "compacted"), "compaction")
 
 
@@ -207,6 +210,8 @@ def test_without_a_broker_after_a_copy_a_stop_and_a_kill(kafka: ApacheKafkaBroke
     check(tmp_path / "copy")
     kafka.kill()
     check(kafka.data)
+    with kafka.data.with_suffix(".properties").open("a") as properties:
+        properties.write(SOON_FENCED)
     kafka.start()
     kafka.stop()
     check(kafka.data)

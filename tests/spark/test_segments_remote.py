@@ -24,7 +24,7 @@ from headrace.testing.disk import VirtualDisk
 from headrace.tiered.stores.folder import FolderStore
 from tests.compat.clients.face import eventually
 from tests.spark.test_segments_live import all_ranges, direct_rows, ends, fetched_rows, options, plan, rows
-from tests.spark.whole_topics import await_markers
+from tests.spark.whole_topics import await_markers_on
 from tests.tiered.tiered_cluster import TOPIC, tiered_cluster, wait_for_tail
 
 WRITTEN = 1500
@@ -41,7 +41,7 @@ def cluster(store: Path) -> Iterator[Cluster]:
     with tiered_cluster(store) as started:
         started.create_topic("tiered", configs=TOPIC)
         at_least = write_transactions(started.bootstrap_servers, "tiered")
-        await_markers(started.bootstrap_servers)
+        await_markers_on(started.bootstrap_servers, "tiered")
         wait_for_tail(started, "tiered", at_least=at_least)
         yield started
 

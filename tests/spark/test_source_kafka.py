@@ -34,7 +34,7 @@ from tests.spark.source_topics import (
     rows_of,
     values_of,
 )
-from tests.spark.whole_topics import await_markers
+from tests.spark.whole_topics import await_markers_on
 
 pytestmark = pytest.mark.java
 
@@ -110,7 +110,7 @@ def test_transactions(kafka: str) -> None:
     producer.abort_transaction(60)  # 4 to 7, marker 8
     write(producer, topic, numbered(2, 3))
     producer.commit_transaction(60)  # 9 and 10, marker 11
-    await_markers(kafka)  # of this one others would not wait
+    await_markers_on(kafka, topic)  # of this one others would not wait
     write(other, topic, numbered(2, 200))  # 12 and 13, still open
     committed = options_for(kafka, topic, **{"kafka.isolation.level": "read_committed"})
     everything = options_for(kafka, topic)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from headrace.base.ids import TopicPartition
-from headrace.clients import Admin, Consumer, ConsumerRecord
+from headrace.clients import Admin, Consumer, ConsumerRecord, OffsetSpec
 from tests.compat.clients.face import eventually
 
-MARKERS_S = 60
+MARKERS_S = 120
 PLAIN: Mapping[str, str] = MappingProxyType({})
 
 
@@ -28,21 +28,36 @@ def await_markers(bootstrap_servers: str, settings: Mapping[str, str] = PLAIN) -
 
 
 def await_markers_on(bootstrap_servers: str, topic: str, settings: Mapping[str, str] = PLAIN) -> None:
-    """Until no partition holds a transaction that nobody coordinates as ongoing: its markers are under way. A
-    broker that a busy machine got fenced lists no transaction at all for a moment, so the list is not enough.
+    """Until a reader of committed records sees all that is decided in this topic.
+
+    A broker that a busy machine got fenced lists no transaction at all for a moment, so partitions are asked
+    too: one that nobody coordinates as ongoing has its markers under way. Nor is that enough, for a marker is
+    in the log a moment before it is below the bounds of readers.
     """
     with Admin({**settings, "bootstrap.servers": bootstrap_servers}) as admin:
         (described,) = admin.describe_topics(topic)
         partitions = [TopicPartition(topic, each.number) for each in described.partitions]
 
-        def undecided() -> set[int]:
-            found = admin.describe_producers(*partitions)
-            opened = {each.producer_id for each in found if each.transaction_start_offset >= 0}
-            if not opened:
-                return opened
-            return opened - {each.producer_id for each in admin.list_transactions(states=("Ongoing",))}
+        def ends(*, is_committed: bool) -> dict[TopicPartition, int]:
+            wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
+            found = admin.list_offsets(wanted, is_committed=is_committed)
+            return {each: found[each].offset for each in partitions}
 
-        eventually(lambda: not undecided(), lambda: f"markers of producers {sorted(undecided())}", MARKERS_S)
+        def undecided() -> list[str]:
+            opened = [
+                each for each in admin.describe_producers(*partitions) if each.transaction_start_offset >= 0
+            ]
+            listed = admin.list_transactions(states=("Ongoing",)) if opened else []
+            ongoing = {each.producer_id for each in listed}
+            if waiting := {each.producer_id for each in opened} - ongoing:
+                return [f"markers of producers {sorted(waiting)}"]
+            bounds = ends(is_committed=False)
+            for each in opened:
+                bounds[each.partition] = min(bounds[each.partition], each.transaction_start_offset)
+            stable = ends(is_committed=True)
+            return [f"{each} up to {end}" for each, end in bounds.items() if stable[each] < end]
+
+        eventually(lambda: not undecided(), lambda: f"{undecided()}", MARKERS_S)
 
 
 def whole_topic(
