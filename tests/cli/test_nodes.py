@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from headrace.cli.main import cli
 from headrace.node.fleet import HOST
 from headrace.transport.system_network import free_ports
+from tests.compat.clients.face import eventually
 
 READY = "headrace ready: "
 DEADLINE_S = 240.0
@@ -51,11 +52,8 @@ def quorum_of(servers: str) -> dict[str, object]:
 
 
 def until(condition: Callable[[], bool], servers: str) -> None:
-    """Ask the cluster, which takes its time for each answer, until it is so."""
-    for _ in range(2_000):
-        if condition():
-            return
-    raise AssertionError(run(servers, "cluster", "describe"))
+    """Wait for it, and show the cluster where it does not come."""
+    eventually(condition, lambda: run(servers, "cluster", "describe"), DEADLINE_S)
 
 
 def voters(servers: str) -> list[int]:
