@@ -5,8 +5,8 @@ import click
 from headrace.cli.cluster_sync import await_sync
 from headrace.cli.command_group import CommandGroup
 from headrace.cli.connecting import cluster_options, open_admin
-from headrace.cli.options import examples, json_option
-from headrace.cli.output import human_bytes, print_facts, print_json, print_table
+from headrace.cli.options import examples, json_option, parse_pairs
+from headrace.cli.output import human_bytes, print_facts, print_json, print_json_rows, print_table
 from headrace.clients import Admin, LogDirDescription, QuorumInfo
 from headrace.clients.errors import RefusedError, UnsupportedError
 
@@ -114,3 +114,38 @@ def _folder_json(folder: LogDirDescription) -> dict[str, object]:
         for key, size in sorted(folder.partitions.items())
     ]
     return {**folder._asdict(), "partitions": sizes}
+
+
+@cluster.command(
+    epilog=examples(
+        "headrace cluster features",
+        "headrace cluster features --set metadata.version=31 --set share.version=2",
+    )
+)
+@click.option("--set", "pairs", multiple=True, metavar="NAME=LEVEL", help="Raise it; may be repeated.")
+@click.option("--downgrade", is_flag=True, help="Lower what --set names, where nothing is lost by it.")
+@cluster_options
+@json_option
+def features(
+    pairs: tuple[str, ...], downgrade: bool, bootstrap: str, request_timeout_ms: int, as_json: bool
+) -> None:
+    """Show or change what the cluster as a whole has agreed to use.
+
+    A level is in force for good once brokers and controllers use it: raise it when no node is to go back to
+    an older version.
+    """
+    wanted = parse_pairs("--set", pairs)
+    if any(not level.isdecimal() for level in wanted.values()):
+        raise click.UsageError("--set: a level is a number")
+    with open_admin(bootstrap, request_timeout_ms) as admin:
+        if wanted:
+            levels = {name: int(level) for name, level in wanted.items()}
+            admin.update_features(levels, downgrade=downgrade)
+        found = admin.describe_features()
+    if wanted:
+        found = {name: each._replace(level=int(wanted.get(name, each.level))) for name, each in found.items()}
+    rows = [(name, each.level, each.least, each.most) for name, each in found.items()]
+    if as_json:
+        print_json_rows(("feature", "level", "least", "most"), rows)
+    else:
+        print_table(("FEATURE", "LEVEL", "LEAST", "MOST"), rows)

@@ -37,6 +37,7 @@ COMMANDS: Final = {
         "share_group",
         "List, describe, move and delete share groups (queues).",
     ),
+    "dlq": ("headrace.cli.dlq", "dlq", "Show and replay what share groups gave up."),
     "acl": ("headrace.cli.acl", "acl", "Add, list and remove access rules."),
     "user": ("headrace.cli.user", "user", "Make, list and remove users who log in with a password."),
     "token": ("headrace.cli.token", "token", "Make, list, renew and end delegation tokens."),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.clients.internals.admin.cluster import (
         BrokerDescription,
         ClusterDescription,
+        FeatureLevels,
         LogDirDescription,
         QuorumInfo,
         QuorumMember,
@@ -108,6 +109,7 @@ __all__ = [
     "DelegationToken",
     "Delivery",
     "ErrorCode",
+    "FeatureLevels",
     "FencedError",
     "GroupBusyError",
     "GroupDescription",
@@ -195,6 +197,7 @@ _HOMES: Final = {
     "headrace.clients.internals.admin.cluster": (
         "BrokerDescription",
         "ClusterDescription",
+        "FeatureLevels",
         "LogDirDescription",
         "QuorumInfo",
         "QuorumMember",

@@ -220,6 +220,15 @@ class AsyncAdmin:
         """Let a voter only follow from now on."""
         await cluster.remove_voter(self.client, node_id, directory_id)
 
+    async def describe_features(self) -> dict[str, cluster.FeatureLevels]:
+        """The cluster's features, as metadata.version and share.version, by name (KIP-584)."""
+        return await cluster.describe_features(self.client)
+
+    async def update_features(self, levels: Mapping[str, int], *, downgrade: bool = False) -> None:
+        """Raise features to these levels, all or none; with `downgrade` lower them, where that loses
+        nothing."""
+        await cluster.update_features(self.client, levels, downgrade=downgrade)
+
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
@@ -407,6 +416,8 @@ class Admin(SyncClient[AsyncAdmin]):
     describe_quorum = waits_for(AsyncAdmin.describe_quorum)
     add_voter = waits_for(AsyncAdmin.add_voter)
     remove_voter = waits_for(AsyncAdmin.remove_voter)
+    describe_features = waits_for(AsyncAdmin.describe_features)
+    update_features = waits_for(AsyncAdmin.update_features)
     list_offsets = waits_for(AsyncAdmin.list_offsets)
     list_groups = waits_for(AsyncAdmin.list_groups)
     describe_group = waits_for(AsyncAdmin.describe_group)

@@ -3,6 +3,7 @@
 Of the quorum: who votes, how far each has read, and voters that come and go (KIP-853).
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.base.ids import TopicPartition, uuid_bytes, uuid_text
@@ -10,6 +11,7 @@ from headrace.clients.errors import error_code, raise_for
 from headrace.clients.internals.network_client import NetworkClient
 from headrace.wire.apis import ApiKey
 from headrace.wire.schemas.add_raft_voter import AddRaftVoterRequest, Listener
+from headrace.wire.schemas.api_versions import ApiVersionsRequest
 from headrace.wire.schemas.describe_cluster import FENCED_BROKERS_SINCE, DescribeClusterRequest
 from headrace.wire.schemas.describe_log_dirs import DescribeLogDirsRequest
 from headrace.wire.schemas.describe_quorum import (
@@ -18,6 +20,7 @@ from headrace.wire.schemas.describe_quorum import (
     RequestTopicData,
 )
 from headrace.wire.schemas.remove_raft_voter import RemoveRaftVoterRequest
+from headrace.wire.schemas.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
 class BrokerDescription(NamedTuple):
@@ -187,3 +190,33 @@ async def remove_voter(client: NetworkClient, node_id: int, directory_id: str) -
     request = RemoveRaftVoterRequest(None, node_id, uuid_bytes(directory_id))
     response = await client.call(request)
     raise_for(response.error_code, f"cannot remove voter {node_id}", response.error_message)
+
+
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+
+
+class FeatureLevels(NamedTuple):
+    """A feature of the cluster: the level in force, and those that the broker that was asked can run."""
+
+    level: int
+    least: int
+    most: int
+
+
+async def describe_features(client: NetworkClient) -> dict[str, FeatureLevels]:
+    """All features, by name."""
+    response = await client.call(ApiVersionsRequest("headrace", "1"))
+    raise_for(response.error_code, "cannot describe features")
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
+    return {
+        each.name: FeatureLevels(levels.get(each.name, 0), each.min_version, each.max_version)
+        for each in sorted(response.supported_features, key=lambda each: each.name)
+    }
+
+
+async def update_features(client: NetworkClient, levels: Mapping[str, int], *, downgrade: bool) -> None:
+    """Set levels, all or none; a downgrade only where nothing can be lost by it."""
+    kind = SAFE_DOWNGRADE if downgrade else UPGRADE
+    updates = [FeatureUpdateKey(name, level, upgrade_type=kind) for name, level in levels.items()]
+    response = await client.call(UpdateFeaturesRequest(client.timeout_ms, updates))
+    raise_for(response.error_code, "cannot update features", response.error_message)
