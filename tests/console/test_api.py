@@ -14,6 +14,7 @@ import pytest
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, AsyncAdmin, OffsetAndMetadata, Producer
 from headrace.clients.internals.coordinator_client import CoordinatorClient, CoordinatorKind
+from headrace.console import reading_limits
 from headrace.console.cluster_connection import ClusterSpec
 from headrace.records.batch import Record, build_batch
 from headrace.testing.cluster import Cluster
@@ -181,6 +182,15 @@ def test_the_tail_shows_what_comes(visitor: Visitor, topic: str) -> None:
             seen += [each["value"]["data"] for each in json.loads(line[6:])["records"]]
     assert seen == ["the wanted one"]
     connection.close()
+
+
+def test_topics_are_followed_by_so_many_and_no_more(
+    visitor: Visitor, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_limits, "STREAMS_MAX", 0)
+    for path in ("tail", "keys?time=7000"):
+        code, reason = visitor.refused("GET", f"topics/{topic}/{path}")
+        assert (code, "close some pages" in reason) == (503, True)
 
 
 def test_keys_as_they_were_at_a_moment(visitor: Visitor, topic: str) -> None:

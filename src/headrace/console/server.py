@@ -39,6 +39,7 @@ from headrace.console.http_server import (
 from headrace.console.metrics_reader import MetricsReader
 from headrace.console.oidc import CALLBACK, OidcError, PersonsToken
 from headrace.console.oidc_logins import OidcLogins, refusal_page
+from headrace.console.reading_limits import ReadingLimits
 from headrace.console.routes import ConsoleRoute, find_route
 from headrace.console.visit import Visit, text_of
 from headrace.settings.definition import SettingError
@@ -67,6 +68,7 @@ class Console:
         self._watches: dict[str, ClusterWatch] = {}
         self._metrics = {each.name: MetricsReader(each.metrics) for each in clusters if each.metrics}
         self._courses = CourseMemory()
+        self._reading = ReadingLimits()
         self._oidc = OidcLogins({each.name: each.extras.oidc for each in clusters if each.extras.oidc})
         self._server = ConsoleServer(self.respond)
         self._tasks: list[asyncio.Task[None]] = []
@@ -151,12 +153,13 @@ class Console:
     def _visit(self, request: ConsoleRequest, spec: ClusterSpec, arguments: dict[str, str]) -> Visit:
         metrics = self._metrics.get(spec.name)
         if not spec.needs_login:
-            return Visit(request, arguments, self._watches[spec.name], ANONYMOUS, metrics)
+            watch = self._watches[spec.name]
+            return Visit(request, arguments, watch, ANONYMOUS, metrics, reading=self._reading)
         session = self._gate.session_of(request)
         if session is None or spec.name not in session.watches:
             raise RefusedCallError(401, f"log in to cluster {spec.name!r} first")
         watch, user = session.watches[spec.name], session.users[spec.name]
-        return Visit(request, arguments, watch, user, metrics, needs_login=True)
+        return Visit(request, arguments, watch, user, metrics, needs_login=True, reading=self._reading)
 
     async def _change(self, route: ConsoleRoute, visit: Visit) -> Any:
         result = "failed"

@@ -9,6 +9,7 @@ from headrace.console.cluster_watch import ClusterWatch
 from headrace.console.http_server import ConsoleRequest, RefusedCallError
 from headrace.console.masks import mask_for
 from headrace.console.metrics_reader import MetricsReader
+from headrace.console.reading_limits import ReadingLimits
 from headrace.console.record_view import RecordView
 
 
@@ -24,6 +25,8 @@ class Visit:
     needs_login: bool = False
     """Whether people log in to this cluster, and this is one of them."""
     details: dict[str, Any] = field(default_factory=dict)
+    reading: ReadingLimits = field(default_factory=ReadingLimits)
+    """Of the console: what all its visitors have together."""
 
     @property
     def admin(self) -> AsyncAdmin:

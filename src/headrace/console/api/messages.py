@@ -38,7 +38,7 @@ async def messages(visit: Visit) -> Any:
         raise RefusedCallError(400, f"from={form!r} is none of {', '.join(FORMS)}")
     is_backward = form == "newest"
     positions = await _positions(visit, spans, form)
-    async with _consumer(visit, committed=committed) as consumer:
+    async with visit.reading.pages, _consumer(visit, committed=committed) as consumer:
         page = await read_page(consumer, spans, positions, wanted, limit=limit, is_backward=is_backward)
     return {
         **await _page_json(page, wanted.view),
@@ -116,16 +116,18 @@ async def tail(visit: Visit) -> EventReply:
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
     committed = _is_committed(visit)
     starts = {each: span.end for each, span in (await _spans(visit, committed=committed)).items()}
+    visit.reading.check_stream()
     consumer = _consumer(visit, committed=committed, wait_ms=TAIL_WAIT_MS)
 
     async def events() -> AsyncGenerator[Any, None]:
-        try:
-            yield {"started": {str(each.partition): offset for each, offset in starts.items()}}
-            async with aclosing(follow(consumer, starts, wanted)) as pages:
-                async for page in pages:
-                    yield await _page_json(page, wanted.view) if page.scanned else None
-        finally:
-            await consumer.close()
+        with visit.reading.stream():
+            try:
+                yield {"started": {str(each.partition): offset for each, offset in starts.items()}}
+                async with aclosing(follow(consumer, starts, wanted)) as pages:
+                    async for page in pages:
+                        yield await _page_json(page, wanted.view) if page.scanned else None
+            finally:
+                await consumer.close()
 
     return EventReply(events())
 
@@ -201,6 +203,7 @@ async def keys_at(visit: Visit) -> EventReply:
         for each, span in spans.items()
     }
     wanted = message_filter(visit.request.query, visit.view_of(visit.arguments["topic"]))
+    visit.reading.check_stream()
     return EventReply(_keys(visit, upto, wanted, moment_ms))
 
 
@@ -210,12 +213,13 @@ async def _keys(
     total = sum(span.end - span.start for span in spans.values())
     seen = KeysAtMoment(moment_ms)
     try:
-        async with (
-            _consumer(visit, committed=True) as consumer,
-            aclosing(travel(consumer, spans, wanted, moment_ms)) as pieces,
-        ):
-            async for seen in pieces:
-                yield {"scanned": seen.scanned, "total": total, "found": len(seen.latest)}
+        with visit.reading.stream():
+            async with (
+                _consumer(visit, committed=True) as consumer,
+                aclosing(travel(consumer, spans, wanted, moment_ms)) as pieces,
+            ):
+                async for seen in pieces:
+                    yield {"scanned": seen.scanned, "total": total, "found": len(seen.latest)}
         alive = seen.alive()
         yield {
             "records": await _records_json(alive[-KEYS_SHOWN_MAX:], wanted.view),

@@ -37,8 +37,8 @@ export async function tokens({ api, query, keep, readOnly }) {
       act: async () => {
         const made = await api.post("tokens", { owner: owner.value.trim(), renewers: renewers.value.split(",").map((each) => each.trim()).filter(Boolean),
           lifetime_ms: hours.value ? Number(hours.value) * HOUR_MS : -1 });
-        show(made);
         await refresh();
+        show(made);
       } });
   }
 
