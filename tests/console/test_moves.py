@@ -1,4 +1,4 @@
-"""Moving partitions and electing leaders from the console, on two nodes in this process."""
+"""Moving partitions and electing leaders from the console, and a broker that comes back, in this process."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -85,3 +85,27 @@ def test_leaders_are_elected_by_a_plan(cluster: Cluster, visitor: Visitor) -> No
 
 def partitions(admin: Admin) -> list[Any]:
     return admin.describe_topics("elected")[0].partitions
+
+
+def test_a_broker_that_is_gone_is_told_and_its_return() -> None:
+    """On three nodes of its own: what is left must have a majority."""
+    with Cluster(3) as cluster:
+        spec = ClusterSpec("three", {"bootstrap.servers": cluster.bootstrap_servers})
+        with running_console([spec]) as address:
+            visitor = Visitor(address, "three")
+            with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                admin.create_topic("orders", partitions=3, replication_factor=3)
+            eventually(lambda: visitor.get("overview")["troubles"] == [], "all is well")
+            cluster.stop_node(2)
+            eventually(lambda: visitor.get("overview")["brokers_up"] == 2, "it is missed")
+            told = visitor.get("overview")["troubles"]
+            assert ("error", "broker 2") in {(each["level"], each["where"]) for each in told}
+            eventually(
+                lambda: any(
+                    "orders-" in each["where"] and "broker 2" in each["what"]
+                    for each in visitor.get("overview")["troubles"]
+                ),
+                "its replicas are missed",
+            )
+            cluster.start_node(2)
+            eventually(lambda: visitor.get("overview")["troubles"] == [], "it is back, and all is well")

@@ -1,7 +1,7 @@
 """A console on a thread of its own, and visitors who ask it as a browser would.
 
-Its pictures are always taken anew, however dear they are on a busy machine: what a test has changed by other
-ways is on the next page.
+Its pictures are always taken anew, however dear they are on a busy machine, and /metrics are read often: what
+a test has changed by other ways is on the next page.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 from unittest import mock
 
-from headrace.console import cluster_watch
+from headrace.console import cluster_watch, metrics_reader
 from headrace.console.cluster_connection import ClusterSpec
 from headrace.console.server import Console
 
@@ -29,15 +29,18 @@ def running_console(specs: Sequence[ClusterSpec], **options: Any) -> Iterator[tu
         console = Console(specs, **options)
         return console, await console.open("127.0.0.1", 0)
 
-    console, address = asyncio.run_coroutine_threadsafe(begin(), loop).result(30)
-    try:
-        with mock.patch.multiple(cluster_watch, FRESH_S=0.0, COST_SHARE=0):
+    with (
+        mock.patch.multiple(cluster_watch, FRESH_S=0.0, COST_SHARE=0),
+        mock.patch.multiple(metrics_reader, PAUSE_S=0.2, PIPELINE_PAUSE_S=0.2),
+    ):
+        console, address = asyncio.run_coroutine_threadsafe(begin(), loop).result(30)
+        try:
             yield address
-    finally:
-        asyncio.run_coroutine_threadsafe(console.close(), loop).result(30)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
-        loop.close()
+        finally:
+            asyncio.run_coroutine_threadsafe(console.close(), loop).result(30)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(30)
+            loop.close()
 
 
 class Visitor:
