@@ -292,6 +292,9 @@ def test_where_the_log_begins_only_the_snapshots_epoch_proves_that_a_replica_goe
         assert log.needs_snapshot(start - 1, epoch)
         assert log.needs_snapshot(start, epoch - 1), "another record of its own lies below the start"
         assert log.needs_snapshot(start + 1, epoch - 1)
+        log.snapshots.insert(0, SnapshotId(start - 1, epoch - 1))
+        assert not log.needs_snapshot(start, epoch), "an older snapshot that is still there says nothing"
+        assert log.needs_snapshot(start, epoch - 1)
 
     format_alone(SystemDisk(), str(tmp_path))
     asyncio.run(run_and_append(tmp_path, ["first"]))

@@ -6,7 +6,7 @@ from headrace.raft.drivers import delivery
 from headrace.testing.simulate import play
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 1056, 1211, 2000995, 7100247])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 1056, 1211, 2000995, 7100247, 7300323])
 def test_quorum(seed: int) -> None:
     play("quorum", seed)
 

@@ -129,8 +129,9 @@ class MetadataLog:
         start = self.log.log_start_offset
         if not self.snapshots or (offset == start == 0):
             return False
-        earliest = self.snapshots[0]
-        return offset < start or epoch < earliest.epoch or (offset == start and epoch != earliest.epoch)
+        below = [each for each in self.snapshots if each.end_offset <= start]
+        at_start = below[-1] if below else self.snapshots[0]  # older ones may not have been removed yet
+        return offset < start or epoch < at_start.epoch or (offset == start and epoch != at_start.epoch)
 
     def add_snapshot(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
         """A snapshot was written; `timestamp_ms` is that of the last record it stands for. A later one may
