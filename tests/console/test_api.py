@@ -20,6 +20,12 @@ from headrace.records.batch import Record, build_batch
 from headrace.testing.cluster import Cluster
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.wire.schemas.share_group_heartbeat import ShareGroupHeartbeatRequest
+from headrace.wire.schemas.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 from tests.compat.clients.face import eventually
 from tests.console.visitors import Visitor, running_console
 
@@ -34,7 +40,12 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    settings = {"auto.create.topics.enable": "false", "transaction.partition.verification.enable": "false"}
+    settings = {
+        "auto.create.topics.enable": "false",
+        "transaction.partition.verification.enable": "false",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.assignment.interval.ms": "0",
+    }
     with Cluster(settings=settings) as cluster:
         yield cluster.bootstrap_servers
 
@@ -320,6 +331,45 @@ def test_a_share_group_has_members_a_place_and_a_lag_and_is_moved(
     assert visitor.get(path)["offsets"] == []
     visitor.change("DELETE", path, {"confirm": group})
     assert row() == {}
+
+
+def streams_heartbeat(bootstrap: str, group: str, topic: str) -> None:
+    """A member comes, and says that it has begun what it was given."""
+
+    async def run() -> None:
+        async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
+            coordinator = CoordinatorClient(admin.client, group, CoordinatorKind.GROUP)
+
+            async def ask(epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
+                request = StreamsGroupHeartbeatRequest(
+                    group, "member-1", epoch, standby_tasks=[], warmup_tasks=[], **fields
+                )
+                answer = await coordinator.patiently(lambda: coordinator.ask(request))
+                assert answer.error_code == 0, answer.error_message
+                return answer
+
+            topology = Topology(0, [Subtopology("0", [topic])])
+            fields = {"topology": topology, "process_id": "p", "rebalance_timeout_ms": 60_000}
+            answer = await ask(0, active_tasks=[], **fields)
+            while not answer.active_tasks:
+                answer = await ask(answer.member_epoch, active_tasks=[])
+            await ask(answer.member_epoch, active_tasks=answer.active_tasks)
+
+    asyncio.run(asyncio.wait_for(run(), 120))
+
+
+def test_a_streams_group_has_members_and_the_partitions_that_they_read(
+    visitor: Visitor, topic: str, bootstrap: str
+) -> None:
+    group = f"streams-{topic}"
+    streams_heartbeat(bootstrap, group, topic)
+    found = visitor.get(f"groups/{group}")
+    assert (found["type"], found["state"]) == ("streams", "Stable")
+    assert [(each["id"], each["partitions"]) for each in found["members"]] == [
+        ("member-1", [[topic, 0], [topic, 1]])
+    ]
+    assert {each["member"] for each in found["offsets"]} == {"member-1"}
+    assert visitor.refused("DELETE", f"groups/{group}", {"confirm": group})[0] == 409, "it has a member"
 
 
 def test_brokers_quorum_and_folders(visitor: Visitor, topic: str) -> None:
