@@ -27,6 +27,7 @@ async def describe_streams_group(admin: AsyncAdmin, listing: GroupListing) -> Gr
     coordinator = CoordinatorClient(admin.client, listing.group_id, CoordinatorKind.GROUP)
 
     async def ask() -> DescribedGroup:
+        group: DescribedGroup
         [group] = (await coordinator.ask(StreamsGroupDescribeRequest([listing.group_id]))).groups
         coordinator.check(
             group.error_code, f"cannot describe group {listing.group_id!r}", group.error_message
