@@ -20,24 +20,6 @@ def test_the_same_answers_as_kafka(area: str) -> None:
     assert left == []
 
 
-def test_levels_are_kafkas_but_for_streams_groups() -> None:
-    """Lists of another length are one difference, which `allowed` lets pass: here are the levels in it."""
-
-    def levels(answers: list[Answer]) -> dict[tuple[str, str], dict[str, object]]:
-        return {
-            (each.label, field): {feature["name"]: feature for feature in each.content[field]}
-            for each in answers
-            if each.label.startswith("ApiVersions v") and isinstance(each.content, dict)
-            for field in ("supported_features", "finalized_features")
-            if field in each.content
-        }
-
-    kafka = levels(play.kept("cluster"))
-    had = [features.pop("streams.version", None) for features in kafka.values()]
-    assert any(had)
-    assert levels(play.on_simulated("cluster")) == kafka
-
-
 def test_the_documented_moves_of_an_epoch_are_kafkas() -> None:
     text = (Path(__file__).parents[2] / "docs" / "paths" / "heartbeat.md").read_text()
     rows = re.findall(r"^\| (.+) \| (moves|stays) \|$", text, re.MULTILINE)

@@ -19,9 +19,6 @@ from tests.controller.building import open_node
 
 DATA = Path(__file__).parent / "data/kafka-4.3.1"
 
-NOT_SERVED = {"streams.version": 1}
-"""Levels that Kafka starts with, and a new cluster of headrace's not yet."""
-
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
@@ -32,8 +29,7 @@ def test_its_bootstrap_records_are_those_we_format_with(directory: Path) -> None
     bootstrap = read_bootstrap(SystemDisk(), str(directory))
     assert bootstrap is not None
     levels = {record.name: record.feature_level for record in bootstrap.records}
-    assert levels == BOOTSTRAP_LEVELS | NOT_SERVED
-    assert [name for name in levels if name not in NOT_SERVED] == list(BOOTSTRAP_LEVELS)
+    assert list(levels.items()) == list(BOOTSTRAP_LEVELS.items())
 
 
 def test_its_log_becomes_our_image_and_a_new_epoch_of_it(directory: Path) -> None:
@@ -73,7 +69,7 @@ def check_content(image: MetadataImage) -> None:
         ConfigKey(ResourceType.CLIENT_METRICS, "cm"): {"interval.ms": "1000"},
         ConfigKey(ResourceType.GROUP, "g1"): {"consumer.session.timeout.ms": "50000"},
     }
-    assert image.features == BOOTSTRAP_LEVELS | NOT_SERVED
+    assert image.features == BOOTSTRAP_LEVELS
     assert image.kraft_version == 1
     assert image.next_producer_id == 1000
     assert image.brokers[1].rack == "r1"

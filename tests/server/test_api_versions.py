@@ -55,6 +55,7 @@ def test_features_that_start_at_0_are_told_from_v4_on():
         "transaction.version",
         "group.version",
         "share.version",
+        "streams.version",
         "eligible.leader.replicas.version",
     }
 
@@ -99,6 +100,6 @@ def test_two_phase_commit_is_told_of_where_it_is_asked_for(setting, latest):
         versions = {each.api_key: each.max_version for each in reply.api_keys}
         assert versions[ApiKey.INIT_PRODUCER_ID] == latest
         levels = {each.name: each.max_version_level for each in reply.finalized_features}
-        assert (levels.get("share.version"), levels.get("streams.version")) == (1, None)
+        assert (levels.get("share.version"), levels.get("streams.version")) == (1, 1)
 
     ask_the_node()

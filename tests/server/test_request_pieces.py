@@ -60,6 +60,7 @@ NEED_NO_PIECES: Final = {
         ApiKey.SYNC_GROUP,
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
     },
     "the list has one place for each kind or version that there is": {
         ApiKey.DESCRIBE_CLIENT_QUOTAS,

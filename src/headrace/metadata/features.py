@@ -31,22 +31,15 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
 }
 """What this release can run: the ranges of Apache Kafka 4.3, and of 4.4 what share groups need."""
 
-NOT_SERVED: Final = frozenset({STREAMS_VERSION})
-"""Clients are not told of these, and a new cluster has them off. Nodes register with them all the same: a
-cluster or a folder of Apache Kafka has them on, and would not let a node in that does not know them. For the
-same reason a level that is asked for is taken and kept: `kafka-features upgrade --release-version` asks for
-all that its release has."""
-
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     METADATA_VERSION: 30,
     ELR_VERSION: 1,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
-"""The levels a new cluster starts with, in the order Kafka 4.3's format tool writes them. Kafka has
-streams.version at 1, too; here it stays at 0 until streams groups are served.
-"""
+"""The levels a new cluster starts with, in the order Kafka 4.3's format tool writes them."""
 
 METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
     enumerate(

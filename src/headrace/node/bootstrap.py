@@ -19,8 +19,8 @@ from headrace.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     NEEDS_METADATA_VERSION,
-    NOT_SERVED,
     SHARE_VERSION,
+    STREAMS_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
 )
@@ -34,6 +34,7 @@ SINCE: Final = {
     TRANSACTION_VERSION: "4.0-IV2",
     ELR_VERSION: "4.1-IV0",
     SHARE_VERSION: "4.2-IV0",
+    STREAMS_VERSION: "4.2-IV1",
 }
 """The release from which on a new cluster has a feature at the level of `BOOTSTRAP_LEVELS`."""
 
@@ -83,8 +84,6 @@ def _check_level(name: str, level: int) -> None:
     supported = SUPPORTED.get(name)
     if supported is None:
         raise BootstrapError(f"there is no feature {name!r}: {', '.join(sorted(SUPPORTED))} are known")
-    if level and name in NOT_SERVED:
-        raise BootstrapError(f"{name} {level} is not served yet: leave it at 0")
     if not supported.min <= level <= supported.max:
         raise BootstrapError(f"{name} {level} is not one of {supported.min} to {supported.max}")
 

@@ -282,6 +282,40 @@ SHARE_GROUP_DESCRIBE: Final[Authority] = (
     *each_group(Operation.DESCRIBE, "group_ids"),
 )
 
+STREAMS_GROUP_HEARTBEAT: Final[Authority] = (
+    Whole((on_group(Operation.READ),)),
+    InHandler((on_topic(Operation.DESCRIBE), on_cluster(Operation.CREATE), on_topic(Operation.CREATE))),
+)
+"""Of the topics that its topology names each member must know, and only who may make topics has those that
+are missing made."""
+
+
+def _describable_topologies(context: RequestContext, request: Any, reply: Any) -> None:
+    """As for consumer groups, with whatever the topology reads, writes and keeps."""
+    for at, group in enumerate(reply.groups):
+        topology = group.topology
+        topics = {
+            name
+            for each in (topology.subtopologies if topology is not None else None) or ()
+            for name in (
+                *each.source_topics,
+                *each.repartition_sink_topics,
+                *(kept.name for kept in (*each.repartition_source_topics, *each.state_changelog_topics)),
+            )
+        }
+        if not all(allows(context, Operation.DESCRIBE, Resource.TOPIC, name) for name in topics):
+            reply.groups[at] = type(group)(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "The described group uses topics that the client is not authorized to describe.",
+                group.group_id,
+            )
+
+
+STREAMS_GROUP_DESCRIBE: Final[Authority] = (
+    Shown(_describable_topologies),
+    *each_group(Operation.DESCRIBE, "group_ids"),
+)
+
 DESCRIBE_SHARE_GROUP_OFFSETS: Final[Authority] = (
     Each("groups", (on_group(Operation.DESCRIBE),)),
     InHandler((on_topic(Operation.DESCRIBE, field("topic_name")),)),

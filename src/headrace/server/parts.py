@@ -21,6 +21,7 @@ from headrace.server.purgatory import Purgatory
 from headrace.server.quotas.quota_managers import QuotaManagers
 from headrace.server.replica_selection import ReplicaSelector
 from headrace.server.request_log import RequestLog
+from headrace.server.streams_internal_topics import StreamsInternalTopics
 from headrace.server.suspected_brokers import SuspectedBrokers
 
 if TYPE_CHECKING:
@@ -93,5 +94,6 @@ class Parts:
     remote_log_offset_reader: RemoteLogOffsetReader | None = None
     audit: AuditTrail | None = None  # None: nobody asked for one
     metadata_replies: MetadataReplies = field(default_factory=MetadataReplies)
+    streams_internal_topics: StreamsInternalTopics = field(default_factory=StreamsInternalTopics)
     check_stores: Callable[[BrokerConfig], None] = lambda config: None  # SettingError: they cannot take over
     fetch_bytes_max: int = 55 * 1024 * 1024  # `fetch.max.bytes`, which cannot change while a node runs

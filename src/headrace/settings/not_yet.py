@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _DEFAULTS: Final = "the built-in choice is always used as yet."
 _BURST: Final = "what throttled replicas do not use is kept for one second, whatever this says."
-_STREAMS: Final = "streams groups are not built yet."
 
 _READ: Final = ""
 _KEY: Final = "a key and its certificate: set ssl.keystore.location, or ssl.keystore.key with its chain."
@@ -44,7 +43,6 @@ NOT_YET: Final = {
     "group.consumer.regex.refresh.interval.ms": "patterns are looked at whenever topics or ACLs change.",
     "group.coordinator.append.linger.ms": _DEFAULTS,
     "group.share.assignors": "there is one assignor, simple.",
-    "group.streams.": _STREAMS,
     "internal.metadata.": _DEFAULTS,
     "log.dir.failure.timeout.ms": _DEFAULTS,
     "log.initial.task.delay.ms": _DEFAULTS,

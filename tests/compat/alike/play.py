@@ -33,6 +33,7 @@ AREAS = (
     "classic_only",
     "no_rights",
     "share_groups",
+    "streams_groups",
 )
 
 ON_THREE_NODES = ("replicas",)

@@ -43,6 +43,7 @@ from headrace.wire.schemas import (
     share_acknowledge,
     share_fetch,
     share_group_describe,
+    streams_group_describe,
     txn_offset_commit,
 )
 
@@ -362,6 +363,9 @@ MANY_NAMES: Final[dict[str, ManyNames]] = {
     "share-acknowledge": ManyNames(_share_acknowledge, 1),
     "share-group-describe": ManyNames(
         lambda count: share_group_describe.ShareGroupDescribeRequest(group_ids=_names(count)), 1
+    ),
+    "streams-group-describe": ManyNames(
+        lambda count: streams_group_describe.StreamsGroupDescribeRequest(group_ids=_names(count)), 0
     ),
     "txn-offset-commit": ManyNames(lambda count: _txn_offset_commit(count, lambda number: number + 1), 3),
     "txn-offset-commit-again": ManyNames(lambda count: _txn_offset_commit(count, lambda number: 0), 3),

@@ -19,6 +19,7 @@ from headrace.coordinators.group.group_config_manager import (
 )
 from headrace.coordinators.group.held_heartbeats import ReleaseHeld
 from headrace.coordinators.group.shard import GroupCoordinatorShard
+from headrace.coordinators.group.streams.streams_group_config import StreamsGroupConfig
 from headrace.coordinators.timer import CoordinatorTimer
 from headrace.metadata.image import MetadataImage
 from headrace.wire.record_frames import decode_key, decode_value, encode_key, encode_value
@@ -60,6 +61,7 @@ class World:
     """One coordinator partition; writes succeed at once unless told otherwise."""
 
     settings: GroupConfig = field(default_factory=GroupConfig)
+    streams_settings: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
     write_error: ErrorCode = ErrorCode.NONE
     replicates_at_once: bool = True
 
@@ -84,6 +86,7 @@ class World:
             image=self.image,
             group_config=lambda group_id: self.settings,
             members_on_node=lambda: sum(len(each.members) for each in self.protocol.groups.values()),
+            streams_config=lambda group_id: self.streams_settings,
         )
         self.protocol = self.shard.consumer
         for key, value in self.log:
@@ -144,6 +147,7 @@ class World:
     def _topics_changed(self) -> None:
         self.image.offset = next(self._offsets)
         self.protocol.request_metadata_refresh()
+        self.shard.streams.request_metadata_refresh()
 
     # --- requests and time ---
 

@@ -25,9 +25,10 @@ from headrace.coordinators.group.offset_metadata_manager import OffsetToCommit, 
 from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.coordinators.group.share.share_group_config import ShareGroupConfigManager
 from headrace.coordinators.group.share.share_group_manager import SharePersister
+from headrace.coordinators.group.streams.streams_group_config import StreamsGroupConfigManager
 from headrace.coordinators.timer import CoordinatorTimer
 from headrace.metadata.delta import MetadataDelta
-from headrace.metadata.features import GROUP_VERSION, SHARE_VERSION
+from headrace.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from headrace.metadata.image import MetadataImage
 from headrace.metadata.security import ACLS
 from headrace.replication.replica_manager import ReplicaManager
@@ -83,6 +84,7 @@ class GroupCoordinator:
         self._image = image
         self.group_configs = GroupConfigManager(config, image)
         self.share_configs = share_configs or ShareGroupConfigManager(config, image)
+        self.streams_configs = StreamsGroupConfigManager(config, image)
         self._share_persister = share_persister
         self._member_count = MemberCount(clock, self._count_members)
         self._timer = CoordinatorTimer()
@@ -140,6 +142,12 @@ class GroupCoordinator:
         """Whether there are share groups: the cluster has agreed to have them."""
         return self._image.features.get(SHARE_VERSION, 0) >= 1
 
+    @property
+    def streams_groups_enabled(self) -> bool:
+        """Whether there are streams groups: this broker and the cluster offer them."""
+        is_offered = "streams" in self.limits.rebalance_protocols
+        return is_offered and self._image.features.get(STREAMS_VERSION, 0) >= 1
+
     def commit_in_transaction(
         self, group_id: str, commits: Iterable[OffsetToCommit], writer: ProducerIdAndEpoch, done: Done
     ) -> None:
@@ -160,10 +168,12 @@ class GroupCoordinator:
         if delta.configs_changed:
             self.group_configs.forget()
             self.share_configs.forget()
+            self.streams_configs.forget()
         if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
             for shard in self.runtime.shards():
                 shard.consumer.request_metadata_refresh()
                 shard.share.request_metadata_refresh()
+                shard.streams.request_metadata_refresh()
         if delta.topics_deleted:
             for shard in self.runtime.shards():
                 shard.share.forget_topics({topic.id for topic in delta.topics_deleted})
@@ -244,10 +254,13 @@ class GroupCoordinator:
             members_on_node=self._member_count.members,
             share_config=self.share_configs.of,
             share_persister=self._share_persister,
+            streams_config=self.streams_configs.of,
         )
 
     def _count_members(self) -> int:
         return sum(
-            sum(len(group.members) for group in shard.consumer.groups.values()) + shard.share.members()
+            sum(len(group.members) for group in shard.consumer.groups.values())
+            + shard.share.members()
+            + shard.streams.members()
             for shard in self.runtime.shards()
         )

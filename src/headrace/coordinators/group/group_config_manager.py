@@ -78,8 +78,8 @@ class OwnNumber(NamedTuple):
 
     own: str
     brokers: str
-    least: str
-    most: str
+    least: str = ""
+    most: str = ""
 
 
 _SESSION: Final = OwnNumber(
@@ -159,7 +159,9 @@ def number_of(config: BrokerConfig, own: Mapping[str, str], number: OwnNumber) -
     except SettingError:
         return config.int(number.brokers)  # written by a version that knew more
     assert isinstance(value, int)
-    return min(max(value, config.int(number.least)), config.int(number.most))
+    if number.least:
+        value = max(value, config.int(number.least))
+    return min(value, config.int(number.most)) if number.most else value
 
 
 # --- heartbeat intervals of consumer groups ---

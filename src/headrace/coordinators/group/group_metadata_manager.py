@@ -1,6 +1,8 @@
 """GroupMetadataManager: the groups of one coordinator partition, of both protocols.
 
 It passes requests to the protocol that their group has, and changes groups from one protocol to the other.
+Requests of streams groups are their own (`streams/`); here they only give way to classic groups, and take
+over from them, while nobody is in them.
 
 An empty group becomes whatever its next member is. A live classic group becomes a consumer group when the
 first member of the new protocol joins, and a classic one again when the last of them is gone, as far as
@@ -51,6 +53,10 @@ from headrace.coordinators.group.held_heartbeats import (
     PendingHeartbeat,
     ReleaseHeld,
 )
+from headrace.coordinators.group.streams.records import group_tombstones as streams_group_tombstones
+from headrace.coordinators.group.streams.streams_group import StreamsGroupState
+from headrace.coordinators.group.streams.streams_group_config import StreamsGroupConfig
+from headrace.coordinators.group.streams.streams_group_manager import StreamsGroupManager
 from headrace.coordinators.timer import CoordinatorTimer
 from headrace.metadata.image import MetadataImage
 from headrace.wire.schemas.consumer_group_heartbeat import (
@@ -81,6 +87,7 @@ class GroupMetadataManager:
         group_config: Callable[[str], GroupConfig],
         members_on_node: Callable[[], int],
         is_share_group: Callable[[str], bool] = lambda group_id: False,
+        streams_config: Callable[[str], StreamsGroupConfig] = lambda group_id: StreamsGroupConfig(),
     ) -> None:
         self._limits = limits
         self._is_share_group = is_share_group
@@ -101,11 +108,34 @@ class GroupMetadataManager:
             maybe_downgrade=self._maybe_downgrade,
         )
         self._classic_members = ClassicMembers(self.consumer, image, new_uuid)
+        self.streams = StreamsGroupManager(
+            image=image,
+            clock=clock,
+            timer=timer,
+            write=write,
+            group_config=streams_config,
+            members_on_node=members_on_node,
+            make_way=self._make_way_for_streams,
+            is_taken=self._has_no_streams,
+        )
 
     def _persist_classic(self, group: ClassicGroup, assignments: Assignments, done: Done) -> None:
         group.current_state_timestamp_ms = self._clock.now_ms()
         record = group_metadata_record(group, assignments, now_ms=group.current_state_timestamp_ms)
         self._write([record], done, False)
+
+    def _make_way_for_streams(self, group_id: str) -> Records:
+        """The record that ends an empty classic group; ApiError where a group of another kind has the id."""
+        classic = self.classic.groups.get(group_id)
+        if classic is not None and not classic.members:
+            return [group_metadata_tombstone(group_id)]
+        if self._has_no_streams(group_id):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        return []
+
+    def _has_no_streams(self, group_id: str) -> bool:
+        is_group = group_id in self.classic.groups or group_id in self.consumer.groups
+        return is_group or self._is_share_group(group_id)
 
     # --- the consumer protocol's request ---
 
@@ -125,7 +155,7 @@ class GroupMetadataManager:
         upgrade_records: Records = []
         try:
             validate_heartbeat(request, api_version=api_version, assignors=config.assignors)
-            if self._is_share_group(request.group_id):
+            if self._is_share_group(request.group_id) or request.group_id in self.streams.groups:
                 raise ApiError(
                     ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
                 )
@@ -209,8 +239,11 @@ class GroupMetadataManager:
             else:
                 answer(join_error(request.member_id, error))
 
-        if self._is_share_group(request.group_id):
-            answer(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        streams = self.streams.groups.get(request.group_id)
+        if self._is_share_group(request.group_id) or (streams is not None and streams.members):
+            answer(join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif streams is not None:
+            self._write(streams_group_tombstones(streams), join_classic, True)
         elif group is None:
             join_classic(ErrorCode.NONE)
         elif not self._session_fits(request):
@@ -270,22 +303,23 @@ class GroupMetadataManager:
 
     # --- what is known of a group, whichever kind it is ---
 
-    def state_of(self, group_id: str) -> ClassicGroupState | ConsumerGroupState | None:
+    def state_of(self, group_id: str) -> ClassicGroupState | ConsumerGroupState | StreamsGroupState | None:
         """None for one that has no members, and never had."""
-        consumer = self.consumer.groups.get(group_id)
+        consumer = self.consumer.groups.get(group_id) or self.streams.groups.get(group_id)
         if consumer is not None:
             return consumer.state
         classic = self.classic.groups.get(group_id)
         return None if classic is None else classic.state
 
     def is_empty(self, group_id: str) -> bool:
-        return self.state_of(group_id) in (None, ClassicGroupState.EMPTY, ConsumerGroupState.EMPTY)
+        empty = (ClassicGroupState.EMPTY, ConsumerGroupState.EMPTY, StreamsGroupState.EMPTY)
+        return self.state_of(group_id) in (None, *empty)
 
     def subscribed_topics(self, group_id: str) -> set[str] | None:
         """The topics that members of the group read; None where a consumer says it in bytes that can't be
         read: it may be any. ApiError where the members are no consumers, and alone know.
         """
-        consumer = self.consumer.groups.get(group_id)
+        consumer = self.consumer.groups.get(group_id) or self.streams.groups.get(group_id)
         if consumer is not None:
             return set(consumer.subscribed_topics())
         group = self.classic.groups.get(group_id)
@@ -318,4 +352,7 @@ class GroupMetadataManager:
         consumer = self.consumer.groups.get(group_id)
         if consumer is not None:
             records += group_tombstones(consumer)
+        streams = self.streams.groups.get(group_id)
+        if streams is not None:
+            records += streams_group_tombstones(streams)
         return records

@@ -284,6 +284,16 @@ class OffsetMetadataManager:
                 api_version=api_version,
                 partitions=partitions,
             )
+        streams = self._groups.streams.groups.get(group_id)
+        if streams is not None:
+            return self._groups.streams.validate_offset_commit(
+                streams,
+                member_id=member_id,
+                epoch=generation,
+                api_version=api_version,
+                partitions=list(partitions),
+                transactional=transactional,
+            )
         group = self._groups.classic.groups.get(group_id)
         if group is None:
             if generation < 0:
@@ -315,13 +325,15 @@ class OffsetMetadataManager:
             return False
         if self._commit_order.is_overtaken(group_id, member_id, opened_at, commits, self.of(group_id)):
             return True
-        group = self._groups.consumer.groups.get(group_id) or self._groups.classic.groups.get(group_id)
+        groups = self._groups
+        kinds = groups.consumer.groups, groups.streams.groups, groups.classic.groups
+        group = next((each[group_id] for each in kinds if group_id in each), None)
         self._commit_order.note(group_id, member_id, opened_at, group.members if group is not None else ())
         return False
 
     def validate_offset_fetch(self, group_id: str, *, member_id: str | None, epoch: int) -> ErrorCode:
         """May this member read the group's offsets? Classic members do not say who they are."""
-        group = self._groups.consumer.groups.get(group_id)
+        group = self._groups.consumer.groups.get(group_id) or self._groups.streams.groups.get(group_id)
         if group is None:
             return ErrorCode.NONE
         return group.validate_offset_fetch(member_id=member_id, epoch=epoch)

@@ -1,9 +1,9 @@
 """GroupCoordinatorShard: the groups and committed offsets of one partition of `__consumer_offsets`.
 
-Offsets and consumer groups change only by replay. A classic group is live state (requests wait inside it), so
-while it is alive its record in the log is written beside it and not replayed into it; after a restart or a
-move the record brings it back. Requests reach both kinds through the GroupMetadataManager, and offsets
-through the OffsetMetadataManager.
+Offsets, consumer and streams groups change only by replay. A classic group is live state (requests wait
+inside it), so while it is alive its record in the log is written beside it and not replayed into it; after a
+restart or a move the record brings it back. Requests reach both kinds through the GroupMetadataManager, and
+offsets through the OffsetMetadataManager.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +31,8 @@ from headrace.coordinators.group.share.share_group import ShareGroupState
 from headrace.coordinators.group.share.share_group_config import ShareGroupConfig
 from headrace.coordinators.group.share.share_group_manager import ShareGroupManager, SharePersister
 from headrace.coordinators.group.share.share_group_offsets import ShareGroupOffsets
+from headrace.coordinators.group.streams.streams_group import StreamsGroupState
+from headrace.coordinators.group.streams.streams_group_config import StreamsGroupConfig
 from headrace.coordinators.timer import CoordinatorTimer
 from headrace.metadata.image import MetadataImage
 from headrace.wire.schemas.group_records import (
@@ -57,6 +59,7 @@ class GroupCoordinatorShard:
         members_on_node: Callable[[], int],
         share_config: Callable[[str], ShareGroupConfig] = lambda group_id: ShareGroupConfig(),
         share_persister: SharePersister | None = None,
+        streams_config: Callable[[str], StreamsGroupConfig] = lambda group_id: StreamsGroupConfig(),
     ) -> None:
         self._write_to_log = write
         self._is_unloaded = False
@@ -71,6 +74,7 @@ class GroupCoordinatorShard:
             group_config=group_config,
             members_on_node=members_on_node,
             is_share_group=lambda group_id: group_id in self.share.groups,
+            streams_config=streams_config,
         )
         self.share = ShareGroupManager(
             image=image,
@@ -91,6 +95,7 @@ class GroupCoordinatorShard:
         )
         self.classic = self.group_metadata_manager.classic
         self.consumer = self.group_metadata_manager.consumer
+        self.streams = self.group_metadata_manager.streams
         self._clock = clock
 
     def _write(self, records: Sequence[CoordinatorRecord], done: Done, replay: bool) -> None:
@@ -113,8 +118,8 @@ class GroupCoordinatorShard:
                 self.classic.drop(key.group)
             else:
                 self.classic.groups[key.group] = classic_group_from_record(key.group, value)
-        elif not self.consumer.table.replay(key, value):
-            self.share.table.replay(key, value)
+        elif not self.consumer.table.replay(key, value) and not self.share.table.replay(key, value):
+            self.streams.table.replay(key, value)
 
     def replay_transactional(self, producer_id: int, key: object, value: object | None) -> None:
         """Transactions hold committed offsets, and nothing else of a group."""
@@ -130,11 +135,13 @@ class GroupCoordinatorShard:
             self.classic.schedule_heartbeats(group, now_ms)
         self.consumer.on_loaded()
         self.share.on_loaded()
+        self.streams.on_loaded()
 
     def on_unloaded(self) -> None:
         self._is_unloaded = True
         self.consumer.on_unloaded()
         self.share.on_unloaded()
+        self.streams.on_unloaded()
         for group_id in list(self.classic.groups):
             self.classic.drop(group_id)
 
@@ -150,15 +157,17 @@ class GroupCoordinatorShard:
         return group_id in self.share.groups or self._has_other_kind(group_id)
 
     def _has_other_kind(self, group_id: str) -> bool:
-        is_group = group_id in self.classic.groups or group_id in self.consumer.groups
-        return is_group or bool(self.offsets.of(group_id))
+        kinds = self.classic.groups, self.consumer.groups, self.streams.groups
+        return any(group_id in groups for groups in kinds) or bool(self.offsets.of(group_id))
 
     def group_ids(self) -> list[str]:
         """Groups with members, a history of members, or committed offsets."""
-        others = self.consumer.groups, self.share.groups, self.offsets.groups()
+        others = self.consumer.groups, self.share.groups, self.streams.groups, self.offsets.groups()
         return list(dict.fromkeys([*self.classic.groups, *(each for ids in others for each in ids)]))
 
-    def state_of(self, group_id: str) -> ClassicGroupState | ConsumerGroupState | ShareGroupState:
+    def state_of(
+        self, group_id: str
+    ) -> ClassicGroupState | ConsumerGroupState | ShareGroupState | StreamsGroupState:
         share = self.share.groups.get(group_id)
         if share is not None:
             return share.state

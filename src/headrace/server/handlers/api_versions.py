@@ -14,7 +14,7 @@ from typing import Final
 from headrace.base.chunks import Chunk
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.metadata.features import NOT_SERVED, SUPPORTED
+from headrace.metadata.features import SUPPORTED
 from headrace.server.api_table import ApiTable
 from headrace.server.context import RequestContext
 from headrace.wire.apis import API, ApiKey
@@ -48,7 +48,6 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         supported_features=[
             SupportedFeatureKey(name, levels.min, levels.max)
             for name, levels in SUPPORTED.items()
-            if name not in NOT_SERVED
             if levels.min > 0 or context.api_version >= ZERO_LEVELS_SINCE
         ],
         finalized_features_epoch=image.offset,

@@ -52,7 +52,8 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def _without_members(context: RequestContext, shard: GroupCoordinatorShard, group_id: str) -> DescribedGroup:
-    is_other = group_id in shard.consumer.groups or group_id in shard.share.groups
+    kinds = shard.consumer.groups, shard.share.groups, shard.streams.groups
+    is_other = any(group_id in groups for groups in kinds)
     state = ClassicGroupState.DEAD if is_other else shard.state_of(group_id)
     answer = DescribedGroup(group_id=group_id, group_state=state.value)
     if state is ClassicGroupState.DEAD and context.api_version >= GROUP_ID_NOT_FOUND_SINCE:

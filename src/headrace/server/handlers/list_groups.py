@@ -15,6 +15,7 @@ from headrace.wire.schemas.list_groups import ListedGroup, ListGroupsRequest, Li
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 
 def handle(
@@ -51,4 +52,6 @@ def _list(
 def _kind_of(shard: GroupCoordinatorShard, group_id: str) -> str:
     if group_id in shard.consumer.groups:
         return CONSUMER
+    if group_id in shard.streams.groups:
+        return STREAMS
     return SHARE if group_id in shard.share.groups else CLASSIC
