@@ -80,21 +80,22 @@ function mark() {
 /** The cluster, the rest of the path, and the query of where we are. */
 function place() {
   const [name, ...rest] = location.pathname.slice(1).split("/");
-  const cluster = session.clusters.find((each) => each.name === decodeURIComponent(name)) ?? session.clusters[0];
-  return { cluster, path: rest.join("/").replace(/\/$/, ""), query: new URLSearchParams(location.search) };
+  const cluster = session.clusters.find((each) => encodeURIComponent(each.name) === name || each.name === name);
+  const strange = cluster ? "" : name;
+  return { cluster: cluster ?? session.clusters[0], strange, path: rest.join("/").replace(/\/$/, ""), query: new URLSearchParams(location.search) };
 }
 
 const base = (cluster) => `/${encodeURIComponent(cluster.name)}`;
 
 async function show(y = 0) {
   const turn = (shown += 1);
-  const { cluster, path, query } = place();
+  const { cluster, strange, path, query } = place();
   drawShell(cluster, path);
   page?.stop?.();
   page = null;
   problem.hidden = true;
   try {
-    const made = await make(cluster, path, query);
+    const made = strange ? nothing("There is no such cluster", `This console knows no cluster ${visible(strange)}.`, cluster) : await make(cluster, path, query);
     if (turn !== shown) {
       made.stop?.();
       return;
@@ -129,8 +130,11 @@ async function make(cluster, path, query) {
     };
     return (await chosen.load())(context);
   }
-  return { element: h("div", { class: "empty" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: base(cluster) }, "To the overview"))) };
+  return nothing("There is no such page", "", cluster);
 }
+
+const nothing = (what, more, cluster) => ({ element: h("div", { class: "empty" }, h("h1", {}, what), more && h("p", {}, more),
+  h("p", {}, h("a", { href: base(cluster) }, "To the overview"), session.clusters.length > 1 ? ` of ${visible(cluster.name)}` : "")) });
 
 function failed(error, cluster) {
   if (error.status === 401 && cluster.needs_login) {
@@ -255,7 +259,7 @@ async function jump() {
   if (document.querySelector("dialog[open]")) return;
   const { cluster } = place();
   const api = clusterApi(cluster.name);
-  const list = h("ul", { class: "jump", role: "listbox", "aria-label": "Found" });
+  const list = h("ul", { class: "jump", "aria-label": "Found" });
   const input = h("input", { type: "search", placeholder: "A topic or a group", "aria-label": "A topic or a group", autocomplete: "off" });
   const pages = NAV.map(([to, title]) => [title, to ? `${base(cluster)}/${to}` : base(cluster), "page"]);
   let asked = 0;
@@ -264,7 +268,7 @@ async function jump() {
     const turn = (asked += 1);
     const words = input.value.trim();
     const show = () => replace(list, [...pages, ...known].filter(([name]) => name.toLowerCase().includes(words.toLowerCase())).slice(0, 12)
-      .map(([name, to, kind]) => h("li", { role: "option" }, h("a", { href: to, onclick: () => dialog.close() }, h("span", {}, visible(name)), h("small", {}, kind)))));
+      .map(([name, to, kind]) => h("li", {}, h("a", { href: to, onclick: () => dialog.close() }, h("span", {}, visible(name)), h("small", {}, kind)))));
     show();
     try {
       const found = await api.get(`find?q=${encodeURIComponent(words)}`);
