@@ -329,6 +329,15 @@ def test_a_share_group_has_members_a_place_and_a_lag_and_is_moved(
     assert {"group": group, "lag": 40, "state": "Empty"} in visitor.get(f"topics/{topic}")["groups"]
     visitor.change("DELETE", f"{path}/offsets/{topic}", {"confirm": topic})
     assert visitor.get(path)["offsets"] == []
+    setting, configs = "share.auto.offset.reset", f"{path}/configs"
+    visitor.change("PATCH", configs, {"set": {setting: "earliest"}})
+
+    def own() -> dict[str, str]:
+        return {each["name"]: each["value"] for each in visitor.get(configs)["configs"] if each["is_own"]}
+
+    eventually(lambda: own() == {setting: "earliest"}, "it begins with the oldest record")
+    visitor.change("PATCH", configs, {"delete": [setting]})
+    eventually(lambda: own() == {}, "it is as it was")
     visitor.change("DELETE", path, {"confirm": group})
     assert row() == {}
 

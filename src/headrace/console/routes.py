@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from headrace.console.api import (
     brokers,
+    configs,
     groups,
     messages,
     overview,
@@ -43,8 +44,8 @@ ROUTES: Final = (
     ConsoleRoute("POST", "topics", topics.create_topic, "create topic"),
     ConsoleRoute("GET", "topics/{topic}", topics.topic),
     ConsoleRoute("DELETE", "topics/{topic}", topics.delete_topic, "delete topic"),
-    ConsoleRoute("GET", "topics/{topic}/configs", topics.topic_configs),
-    ConsoleRoute("PATCH", "topics/{topic}/configs", topics.alter_topic_configs, "alter configs of topic"),
+    ConsoleRoute("GET", "topics/{topic}/configs", configs.topic_configs),
+    ConsoleRoute("PATCH", "topics/{topic}/configs", configs.alter_topic_configs, "alter configs of topic"),
     ConsoleRoute("GET", "topics/{topic}/tiers", tiers.tiers),
     ConsoleRoute("POST", "topics/{topic}/partitions", topics.add_partitions, "add partitions to topic"),
     ConsoleRoute("POST", "topics/{topic}/delete-records", topics.delete_records, "delete records of topic"),
@@ -61,14 +62,18 @@ ROUTES: Final = (
     ConsoleRoute("GET", "groups", groups.groups),
     ConsoleRoute("GET", "groups/{group}", groups.group),
     ConsoleRoute("DELETE", "groups/{group}", groups.delete_group, "delete group"),
+    ConsoleRoute("GET", "groups/{group}/configs", configs.group_configs),
+    ConsoleRoute("PATCH", "groups/{group}/configs", configs.alter_group_configs, "alter configs of group"),
     ConsoleRoute("POST", "groups/{group}/plan", groups.plan),
     ConsoleRoute("POST", "groups/{group}/offsets", groups.reset, "reset offsets of group"),
     ConsoleRoute(
         "DELETE", "groups/{group}/offsets/{topic}", groups.delete_offsets, "delete offsets of group"
     ),
     ConsoleRoute("GET", "brokers", brokers.brokers),
-    ConsoleRoute("GET", "brokers/{broker}/configs", topics.broker_configs),
-    ConsoleRoute("PATCH", "brokers/{broker}/configs", topics.alter_broker_configs, "alter configs of broker"),
+    ConsoleRoute("GET", "brokers/{broker}/configs", configs.broker_configs),
+    ConsoleRoute(
+        "PATCH", "brokers/{broker}/configs", configs.alter_broker_configs, "alter configs of broker"
+    ),
     ConsoleRoute("GET", "reassignments", brokers.reassignments),
     ConsoleRoute("POST", "reassignments", brokers.reassign, "reassign partition"),
     ConsoleRoute("GET", "pipelines", pipelines.pipelines),

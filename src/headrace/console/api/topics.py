@@ -1,29 +1,17 @@
-"""Topics: the list, a topic with its partitions and groups, its settings, and changing all of that."""
+"""Topics: the list, a topic with its partitions and groups, and changing them."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
-from headrace.clients import ConfigEntry, OffsetSpec
+from headrace.clients import OffsetSpec
 from headrace.clients.errors import ClientError
 from headrace.console.cluster_picture import ClusterPicture, offsets_at
 from headrace.console.cluster_watch import ClusterWatch
 from headrace.console.course import rates_of
 from headrace.console.http_server import RefusedCallError
-from headrace.console.visit import Visit, names_in, number_of, text_of, texts_of
-from headrace.settings.topic import TOPIC
-
-_SOURCES: Final = {
-    1: "this topic",
-    2: "this broker",
-    3: "all brokers",
-    4: "the broker's file",
-    5: "default",
-    8: "this group",
-}
-_OF_TOPIC: Final = (1,)
-_OF_BROKER: Final = (2, 3)
+from headrace.console.visit import Visit, number_of, text_of, texts_of
 
 
 async def topics(visit: Visit) -> Any:
@@ -102,42 +90,6 @@ async def topic(visit: Visit) -> Any:
     }
 
 
-async def topic_configs(visit: Visit) -> Any:
-    entries = await visit.admin.describe_configs("topic", visit.arguments["topic"], docs=True)
-    return {"configs": [config_json(each, _OF_TOPIC) for each in entries]}
-
-
-async def broker_configs(visit: Visit) -> Any:
-    entries = await visit.admin.describe_configs("broker", visit.arguments["broker"], docs=True)
-    return {"configs": [config_json(each, _OF_BROKER) for each in entries]}
-
-
-async def alter_broker_configs(visit: Visit) -> Any:
-    """What a broker can change while it runs; with `for_all`, of all that have no value of their own."""
-    body = visit.request.json()
-    set_to, delete = texts_of(body, "set"), names_in(body, "delete")
-    for_all = body.get("for_all") is True
-    visit.details |= {"set": sorted(set_to), "delete": delete, "for_all": for_all}
-    # Kafka's name for all brokers is the empty one.
-    name = "" if for_all else visit.arguments["broker"]
-    await visit.admin.alter_configs("broker", name, set_to=set_to, delete=delete)
-    return await broker_configs(visit)
-
-
-def config_json(entry: ConfigEntry, own: tuple[int, ...]) -> dict[str, Any]:
-    """A setting as a row of a table, with what it means. Values that are secret never come here."""
-    known = TOPIC.get(entry.name)
-    return {
-        "name": entry.name,
-        "value": None if entry.sensitive else entry.value,
-        "source": _SOURCES.get(entry.source, "elsewhere"),
-        "is_own": entry.source in own,
-        "read_only": entry.read_only,
-        "sensitive": entry.sensitive,
-        "doc": entry.doc or (known.doc if known is not None else ""),
-    }
-
-
 async def create_topic(visit: Visit) -> Any:
     body = visit.request.json()
     name = text_of(body, "name")
@@ -161,15 +113,6 @@ async def delete_topic(visit: Visit) -> Any:
     await visit.admin.delete_topics(name)
     visit.watch.changed()
     return {"deleted": name}
-
-
-async def alter_topic_configs(visit: Visit) -> Any:
-    body = visit.request.json()
-    set_to, delete = texts_of(body, "set"), names_in(body, "delete")
-    visit.details |= {"set": sorted(set_to), "delete": delete}
-    await visit.admin.alter_configs("topic", visit.arguments["topic"], set_to=set_to, delete=delete)
-    visit.watch.changed()
-    return await topic_configs(visit)
 
 
 async def add_partitions(visit: Visit) -> Any:

@@ -6,8 +6,9 @@ import { ask, askByName, field, note } from "../dialogs.js";
 import { compact, count, plural } from "../format.js";
 import { plainTable } from "../table.js";
 import { stateBadge } from "./groups.js";
+import { settingsPanel } from "./settings.js";
 
-export async function group({ api, args, link, title, readOnly, go }) {
+export async function group({ api, args, link, title, readOnly, go, query, keep }) {
   const [name] = args;
   const path = `groups/${encodeURIComponent(name)}`;
   title(name);
@@ -45,6 +46,10 @@ export async function group({ api, args, link, title, readOnly, go }) {
       act: async () => { await api.remove(`${path}/offsets/${encodeURIComponent(topic)}`, { confirm: topic }); note(`Group ${name} has forgotten ${topic}.`); await refresh().catch(gone); } });
   }
 
+  const panel = settingsPanel({ load: () => api.get(`${path}/configs`), save: (body) => api.patch(`${path}/configs`, body), readOnly, address: { query, keep } });
+  const settings = h("details", { class: "settings-of-group" }, h("summary", {}, h("h2", {}, "Settings")), panel.element);
+  settings.addEventListener("toggle", () => { if (settings.open) panel.refresh().catch((error) => note(error.message, "bad")); });
+
   await refresh();
   const actions = readOnly ? [] : [
     h("button", { type: "button", class: "primary", onclick: () => resetDialog(api, path, name, found) }, "Reset offsets"),
@@ -58,7 +63,8 @@ export async function group({ api, args, link, title, readOnly, go }) {
       figures,
       h("section", { class: "card" }, h("h2", {}, "Lag over time"), chart.element),
       h("section", {}, h("h2", {}, "Offsets"), offsets),
-      h("section", {}, h("h2", {}, "Members"), members)),
+      h("section", {}, h("h2", {}, "Members"), members),
+      settings),
     refresh, start: () => chart.start(), stop: () => chart.stop(),
   };
 }

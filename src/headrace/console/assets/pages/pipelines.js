@@ -9,6 +9,7 @@ import { deadLetters } from "./letters.js";
 const [WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN] = [212, 62, 64, 18, 8];
 const CHARS = 25;
 const QUIET_MS = 60000;
+const FLOW_MS = 1200; // as in console.css
 
 export async function pipelines(context) {
   const { api, title, link } = context;
@@ -103,7 +104,9 @@ function draw({ nodes, edges, width, height }, found, link) {
     const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
     const bend = Math.max(24, (x2 - x1) / 2);
     const flows = (from.kind === "query" ? state.rate_out ?? state.rate_in : state.rate_in) > 0;
-    return svg("path", { class: `edge${flows ? " flows" : ""}`, d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` });
+    const line = svg("path", { class: `edge${flows ? " flows" : ""}`, d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` });
+    if (flows) line.style.animationDelay = `${-(performance.now() % FLOW_MS)}ms`; // it flows on where it was
+    return line;
   });
   const boxes = nodes.map((each) => {
     const feed = found.feeds[each.name];
