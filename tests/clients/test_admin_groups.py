@@ -43,6 +43,16 @@ from headrace.wire.schemas.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headrace.wire.schemas.streams_group_describe import (
+    Assignment,
+    Member,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from headrace.wire.schemas.streams_group_describe import DescribedGroup as StreamsGroup
 from tests.clients.scripted import ScriptedCluster
 
 AT = TopicPartition("t", 0)
@@ -57,6 +67,11 @@ def scripted() -> Iterator[ScriptedCluster]:
         missing = ConsumerGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         cluster.handlers["ConsumerGroupDescribe"] = lambda request, node: ConsumerGroupDescribeResponse(
             groups=[missing]
+        )
+        answer(
+            cluster,
+            "StreamsGroupDescribe",
+            StreamsGroupDescribeResponse(groups=[StreamsGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND)]),
         )
         yield cluster
 
@@ -117,6 +132,29 @@ class TestList:
 
 
 class TestDescribe:
+    def test_a_streams_group(self, scripted: ScriptedCluster) -> None:
+        """Its members read what their active tasks read."""
+        parts = [
+            Subtopology("0", ["t", "u"]),
+            Subtopology("1", repartition_source_topics=[TopicInfo("g-repartition")]),
+        ]
+        tasks = Assignment([TaskIds("0", [1]), TaskIds("1", [0])], [TaskIds("1", [5])])
+        member = Member("m", 3, client_id="c", client_host="/10.0.0.1", assignment=tasks)
+        group = StreamsGroup(
+            group_id="g", group_state="Stable", group_epoch=3, topology=Topology(0, parts), members=[member]
+        )
+        answer(scripted, "StreamsGroupDescribe", StreamsGroupDescribeResponse(groups=[group]))
+        with scripted.admin() as admin:
+            found = admin.describe_group("g")
+        assert (found.type, found.state, found.epoch, found.coordinator) == ("streams", "Stable", 3, 2)
+        (described,) = found.members
+        assert (described.host, described.epoch) == ("10.0.0.1", 3)
+        assert described.assignment == [
+            TopicPartition("g-repartition", 0),
+            TopicPartition("t", 1),
+            TopicPartition("u", 1),
+        ]
+
     def test_a_classic_group_of_an_older_broker(self, scripted: ScriptedCluster) -> None:
         del scripted.versions[CONSUMER_GROUP_DESCRIBE]
         scripted.versions[DESCRIBE_GROUPS] = (0, 5)

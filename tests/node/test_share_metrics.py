@@ -8,6 +8,7 @@ from headrace.wire.schemas.sync_group import SyncGroupRequest, SyncGroupRequestA
 from tests.node.test_metrics import LISTENER, scrape
 from tests.server.node_world import NodeWorld, simulated
 from tests.server.share_members import ACCEPT, REJECT, ShareMember, acquired, produce
+from tests.server.streams_members import StreamsMember
 from tests.server.test_share_fetch import set_group
 from tests.telemetry.scraping import labels
 
@@ -100,16 +101,22 @@ async def test_groups_by_kind_and_state(world: NodeWorld) -> None:
         topic_partitions=[],
     )
     assert (await modern.ask(heartbeat, 1)).error_code == 0
+    streams = await StreamsMember.connect(world, "streams")
+    assert (await streams.join("t")).error_code == 0
     found = await scrape(world)
     assert found[f"{GROUPS}group_count"] == {
         labels(protocol="classic"): 1,
         labels(protocol="consumer"): 1,
         labels(protocol="share"): 0,
+        labels(protocol="streams"): 1,
     }
     assert found[f"{GROUPS}classic_group_count"][labels(state="Stable")] == 1
     assert sum(found[f"{GROUPS}consumer_group_count"].values()) == 1
+    assert sum(found[f"{GROUPS}streams_group_count"].values()) == 1
+    members = found["kafka_consumergroup_members"]
+    assert members[labels(consumergroup="streams")] == 1
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsstable"] == {(): 1}
-    assert found["kafka_coordinator_group_groupmetadatamanager_numgroups"] == {(): 2}
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroups"] == {(): 3}
     assert found[f"{GROUPS}num_partitions"] == {labels(state="active"): 2, labels(state="loading"): 0}
 
 

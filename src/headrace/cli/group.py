@@ -19,7 +19,7 @@ from headrace.cli.options import choices_option, confirm, examples, json_option,
 from headrace.cli.output import lag_style, note, print_facts, print_json, print_json_rows, print_table
 from headrace.clients import Admin, GroupDescription, MemberDescription
 from headrace.clients.errors import ClientError, NoSuchGroupError, RefusedError
-from headrace.clients.internals.admin.groups import CLASSIC, CONSUMER, SHARE
+from headrace.clients.internals.admin.groups import CLASSIC, CONSUMER, SHARE, STREAMS
 
 # Kafka's GroupState and GroupType, of all kinds of groups that a cluster may have.
 _STATES: Final = (
@@ -68,7 +68,9 @@ group.add_command(delete_offsets)
     ),
 )
 @choices_option("--state", _STATES, "Only groups in this state, as Stable or Empty; may be repeated.")
-@choices_option("--type", _TYPES, "Only groups of this type, classic, consumer or share; may be repeated.")
+@choices_option(
+    "--type", _TYPES, "Only groups of this type, classic, consumer, share or streams; may be repeated."
+)
 @cluster_options
 @json_option
 def list_(
@@ -149,7 +151,7 @@ def _describe(admin: Admin, name: str) -> GroupDescription:
 def _describe_all(admin: Admin) -> list[GroupDescription]:
     """All groups there are; one that is deleted meanwhile is not among them."""
     found = []
-    for each in admin.list_groups(types=(CLASSIC, CONSUMER)):
+    for each in admin.list_groups(types=(CLASSIC, CONSUMER, STREAMS)):
         with contextlib.suppress(NoSuchGroupError):
             found.append(admin.describe_group(each.group_id))
     return found

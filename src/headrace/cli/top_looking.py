@@ -43,8 +43,8 @@ _WANTED: Final = (
     "process_",
 )
 
-# Others (streams) have offsets, and members that only their own kind of request would tell.
-_DESCRIBED: Final = ("classic", "consumer")
+# Others, of a newer Kafka, have offsets, and members that only their own kind of request would tell.
+_DESCRIBED: Final = ("classic", "consumer", "streams")
 _SHARE: Final = "share"
 
 Labels = Mapping[str, str]

@@ -247,7 +247,7 @@ class AsyncAdmin:
     async def describe_group(
         self, group_id: str, *, group_type: str | None = None
     ) -> groups.GroupDescription:
-        """A classic or consumer group and its members; NoSuchGroupError where there is none.
+        """A classic, consumer or streams group and its members; NoSuchGroupError where there is none.
 
         Where its type is known, as from `list_groups`, nothing is asked that would be refused.
         """

@@ -16,6 +16,7 @@ from headrace.coordinators.group.classic.classic_group import ClassicGroupState
 from headrace.coordinators.group.consumer.consumer_group import ConsumerGroupState
 from headrace.coordinators.group.shard import GroupCoordinatorShard
 from headrace.coordinators.group.share.share_group import ShareGroupState
+from headrace.coordinators.group.streams.streams_group import StreamsGroupState
 from headrace.server.broker_clients import BrokerClients
 from headrace.server.parts import Parts
 from headrace.telemetry.metrics.exposition import Families, labels_text
@@ -38,6 +39,7 @@ _STATES_OF: Final[dict[str, type[StrEnum]]] = {
     "classic": ClassicGroupState,
     "consumer": ConsumerGroupState,
     "share": ShareGroupState,
+    "streams": StreamsGroupState,
 }
 ASKED_AT_ONCE_MAX: Final = 2_000
 """Partitions in one request to a leader."""
@@ -91,6 +93,7 @@ class GroupStates:
         self._states["classic"].update(each.state for each in shard.classic.groups.values())
         self._states["consumer"].update(each.state for each in shard.consumer.groups.values())
         self._states["share"].update(each.state for each in shard.share.groups.values())
+        self._states["streams"].update(each.state for each in shard.streams.groups.values())
 
     def gather(self, families: Families) -> None:
         for kind, states in self._states.items():
@@ -114,8 +117,8 @@ def _add_sums(families: Families, group_id: str, sums: dict[str, list[int]]) -> 
 
 
 def _members(shard: GroupCoordinatorShard, group_id: str) -> int:
-    group = shard.consumer.groups.get(group_id) or shard.classic.groups.get(group_id)
-    return 0 if group is None else len(group.members)
+    kinds = shard.consumer.groups, shard.streams.groups, shard.classic.groups
+    return next((len(groups[group_id].members) for groups in kinds if group_id in groups), 0)
 
 
 def gather_transactions(families: Families, parts: Parts) -> Iterator[None]:

@@ -148,13 +148,15 @@ kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge
 kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge
     Classic groups that are being removed.
 kafka_server_group_coordinator_metrics_group_count  number  protocol
-    Groups that this node coordinates, by protocol: classic, consumer (KIP-848) or share (KIP-932).
+    Groups that this node coordinates, by protocol: classic, consumer (KIP-848), share or streams.
 kafka_server_group_coordinator_metrics_classic_group_count  number  state
     Classic groups, by state.
 kafka_server_group_coordinator_metrics_consumer_group_count  number  state
     Consumer groups of KIP-848, by state.
 kafka_server_group_coordinator_metrics_share_group_count  number  state
     Share groups, by state.
+kafka_server_group_coordinator_metrics_streams_group_count  number  state
+    Streams groups, by state.
 kafka_server_group_coordinator_metrics_num_partitions  gauge  state
     Partitions of __consumer_offsets that this node coordinates: active, or loading.
 headrace_transactional_ids  gauge  state

@@ -1,8 +1,9 @@
 """Groups, as an administrator sees them: who is in them, how far they have read, and moving that by hand.
 
 A list is gathered from all brokers, since each knows the groups that it coordinates; everything else is
-asked of the group's coordinator. Groups of both kinds are described in one form: a consumer group (KIP-848)
-is asked for first, and a classic one where there is none of that name. Offsets of a group without members may
+asked of the group's coordinator. Groups with offsets are described in one form, of whichever kind they are: a
+consumer group (KIP-848) is asked for first, then a streams group (KIP-1071), and a classic one where there is
+none of that name. Offsets of a group without members may
 be written by anyone, which is how they are reset; a group with members refuses, because these would overwrite
 them with their own.
 """
@@ -40,16 +41,18 @@ from headrace.wire.schemas.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from headrace.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from headrace.wire.schemas.streams_group_describe import StreamsGroupDescribeRequest
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 # From the next version on topics are named by ids; all that a group has committed is asked for, and the name
 # of a topic that was deleted meanwhile could not be told.
 _FETCH_LAST_WITH_NAMES: Final = offset_fetch.TOPIC_ID_SINCE - 1
-# A broker without the KIP-848 protocol, or with it turned off, has no consumer groups.
-_NO_CONSUMER_GROUP: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+# A broker without a kind's protocol, or with it turned off, has no groups of it.
+_NO_SUCH_KIND: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _DEAD: Final = "Dead"
 
 
@@ -57,20 +60,20 @@ class GroupListing(NamedTuple):
     """A group as `list_groups` names it, with the broker that coordinates it."""
 
     group_id: str
-    type: str  # classic, consumer, share, or one of a newer Kafka's
+    type: str  # classic, consumer, share, streams, or one of a newer Kafka's
     state: str
     protocol_type: str
     coordinator: int
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group, and the partitions it reads."""
+    """A member of a group, and the partitions it reads: of a streams group those of its active tasks."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
-    epoch: int | None  # of consumer groups
+    epoch: int | None  # of consumer and streams groups
     assignment: list[TopicPartition]
 
 
@@ -83,7 +86,7 @@ class GroupDescription(NamedTuple):
     protocol_type: str
     protocol: str  # how partitions are assigned
     coordinator: int
-    epoch: int | None  # of consumer groups
+    epoch: int | None  # of consumer and streams groups
     members: list[MemberDescription]
 
 
@@ -134,14 +137,19 @@ async def list_groups(
 async def describe_group(
     client: NetworkClient, group_id: str, *, group_type: str | None = None
 ) -> GroupDescription:
-    """A classic or consumer group and its members; NoSuchGroupError where there is none."""
+    """A classic, consumer or streams group and its members; NoSuchGroupError where there is none."""
     home = GroupHome(client, group_id)
+    kinds = (
+        (CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, _describe_consumer),
+        (STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, _describe_streams),
+    )
 
     async def ask() -> GroupDescription:
-        if group_type != CLASSIC and await home.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
-            described = await _describe_consumer(home)
-            if described is not None:
-                return described
+        for kind, key, describe in kinds:
+            if group_type in (None, kind) and await home.supports(key):
+                described = await describe(home)
+                if described is not None:
+                    return described
         return await _describe_classic(home)
 
     return await home.patiently(ask)
@@ -149,7 +157,7 @@ async def describe_group(
 
 async def _describe_consumer(home: GroupHome) -> GroupDescription | None:
     (group,) = (await home.ask(ConsumerGroupDescribeRequest(group_ids=[home.group_id]))).groups
-    if group.error_code in _NO_CONSUMER_GROUP:
+    if group.error_code in _NO_SUCH_KIND:
         return None
     home.check(group.error_code, f"cannot describe group {home.group_id!r}", group.error_message)
     members = [
@@ -173,6 +181,44 @@ async def _describe_consumer(home: GroupHome) -> GroupDescription | None:
         state=group.group_state,
         protocol_type=CONSUMER,
         protocol=group.assignor_name,
+        coordinator=await home.node(),
+        epoch=group.group_epoch,
+        members=sorted(members),
+    )
+
+
+async def _describe_streams(home: GroupHome) -> GroupDescription | None:
+    (group,) = (await home.ask(StreamsGroupDescribeRequest(group_ids=[home.group_id]))).groups
+    if group.error_code in _NO_SUCH_KIND:
+        return None
+    home.check(group.error_code, f"cannot describe group {home.group_id!r}", group.error_message)
+    parts = () if group.topology is None else group.topology.subtopologies or ()
+    sources = {
+        each.subtopology_id: [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+        for each in parts
+    }
+    members = [
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            host_of(each.client_host),
+            each.member_epoch,
+            sorted(
+                TopicPartition(topic, number)
+                for task in each.assignment.active_tasks
+                for topic in sources.get(task.subtopology_id, ())
+                for number in task.partitions
+            ),
+        )
+        for each in group.members
+    ]
+    return GroupDescription(
+        group_id=home.group_id,
+        type=STREAMS,
+        state=group.group_state,
+        protocol_type=STREAMS,
+        protocol="",
         coordinator=await home.node(),
         epoch=group.group_epoch,
         members=sorted(members),
