@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.clients import Admin, Consumer, Producer
+from headrace.clients import Admin, Consumer, Producer, ShareConsumer
 from headrace.clients.internals.client_metrics import MetricName
 from headrace.clients.internals.client_telemetry_reporter import telemetry_name
 from headrace.testing import Cluster
@@ -15,6 +15,7 @@ from tests.compat.clients.face import eventually
 from tests.telemetry.scraping import samples_of
 
 FETCH = "consumer-fetch-manager-metrics"
+SHARE = "consumer-share-fetch-manager-metrics"
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +65,38 @@ def test_clients_count_what_they_do(bootstrap: str) -> None:
         assert value(found, FETCH, "fetch-total") >= 1
 
 
+def test_a_share_consumer_counts_too(bootstrap: str) -> None:
+    with Admin(bootstrap_servers=bootstrap) as admin, Producer(bootstrap_servers=bootstrap) as producer:
+        admin.create_topic("jobs")
+        admin.alter_configs("group", "workers", set_to={"share.auto.offset.reset": "earliest"})
+        for _ in range(10):
+            producer.send("jobs", b"x" * 100)
+    with ShareConsumer(bootstrap_servers=bootstrap, group_id="workers", client_id="s") as consumer:
+        consumer.subscribe("jobs")
+        records = 0
+        while records < 10:
+            records += len(consumer.poll(60))
+        consumer.commit()
+        found = consumer.metrics()
+    assert {each.tags for each in found} == {(("client-id", "s"),)}
+    assert value(found, SHARE, "records-consumed-total") == records
+    assert value(found, SHARE, "bytes-consumed-total") > 1000
+    assert value(found, SHARE, "fetch-total") >= 1
+    assert value(found, SHARE, "acknowledgements-send-total") == records
+    assert value(found, SHARE, "acknowledgements-error-total") == 0
+    assert value(found, "consumer-share-metrics", "connection-count") >= 1
+
+
 def test_names_in_pushes() -> None:
-    names = [MetricName("record-send-total", "producer-metrics"), MetricName("fetch-total", FETCH)]
+    names = [
+        MetricName("record-send-total", "producer-metrics"),
+        MetricName("fetch-total", FETCH),
+        MetricName("fetch-total", SHARE),
+    ]
     assert [telemetry_name(each) for each in names] == [
         "org.apache.kafka.producer.record.send.total",
         "org.apache.kafka.consumer.fetch.manager.fetch.total",
+        "org.apache.kafka.consumer.share.fetch.manager.fetch.total",
     ]
 
 
@@ -85,7 +113,8 @@ def test_clients_push_what_is_subscribed_to(bootstrap: str, metrics_port: int) -
         return {own[each]["metric"]: rows[each] for each in rows if own[each]["client_id"] == client_id}
 
     with Admin(bootstrap_servers=bootstrap) as admin:
-        wanted = {"metrics": "org.apache.kafka.producer.record", "interval.ms": "100"}
+        shared = "org.apache.kafka.consumer.share.fetch.manager.fetch.total"
+        wanted = {"metrics": f"org.apache.kafka.producer.record,{shared}", "interval.ms": "100"}
         admin.alter_configs("client_metrics", "own", set_to=wanted)
         name = "org.apache.kafka.producer.record.send.total"
         silent = Producer(bootstrap_servers=bootstrap, client_id="silent", enable_metrics_push=False)
@@ -98,7 +127,10 @@ def test_clients_push_what_is_subscribed_to(bootstrap: str, metrics_port: int) -
             producer.send("t", b"x")
             producer.flush()
             eventually(lambda: shown("pushes").get(name) == 6.0, "deltas add up", 60)
-            assert all(each.startswith(wanted["metrics"]) for each in shown("pushes"))
+            assert all(each.startswith("org.apache.kafka.producer.record") for each in shown("pushes"))
+            with ShareConsumer(bootstrap_servers=bootstrap, group_id="g", client_id="takes") as consumer:
+                consumer.subscribe("t")
+                eventually(lambda: (consumer.poll(0.1), shared in shown("takes"))[1], "it pushes too", 60)
             assert shown("silent") == {}
         # A last push that came too early is refused: then it is forgotten after a minute.
         eventually(lambda: shown("pushes") == {}, "its last push has said that it ends", 120)

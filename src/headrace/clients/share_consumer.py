@@ -32,6 +32,7 @@ from headrace.clients.config import share_consumer_config
 from headrace.clients.errors import ClientError
 from headrace.clients.internals.arguments import names_of
 from headrace.clients.internals.background import SyncClient, calls, waits_for
+from headrace.clients.internals.client_metrics import MetricName
 from headrace.clients.internals.consumer.completed_fetch import Deserializer
 from headrace.clients.internals.environment import ClientEnvironment, system_environment
 from headrace.clients.internals.share.core import OnCommit, ShareConsumerCore, ShareRecord
@@ -126,6 +127,10 @@ class AsyncShareConsumer:
         """How long a record is held for this member; None before the first were fetched."""
         return self.core.lock_timeout_ms
 
+    def metrics(self) -> dict[MetricName, float]:
+        """What this consumer has done so far, by the names that Kafka's share consumer has for it."""
+        return self.core.metrics()
+
     async def close(self, timeout_ms: int = 30_000) -> None:
         """Send the acknowledgements, give back what is held, leave the group, and end."""
         await self.core.close(timeout_ms)
@@ -174,6 +179,7 @@ class ShareConsumer(SyncClient[AsyncShareConsumer]):
     acknowledge_arrow = calls(AsyncShareConsumer.acknowledge_arrow)
     commit = waits_for(AsyncShareConsumer.commit)
     on_commit = calls(AsyncShareConsumer.on_commit)
+    metrics = calls(AsyncShareConsumer.metrics)
 
     @property
     def subscription(self) -> set[str]:

@@ -43,6 +43,8 @@ class ClientMetrics:
     """The counters of one client, from its beginning on."""
 
     __slots__ = (
+        "acknowledgement_errors",
+        "acknowledgements_sent",
         "batches",
         "bytes_consumed",
         "bytes_sent",
@@ -68,6 +70,8 @@ class ClientMetrics:
         self.fetches = Latency()
         self.bytes_consumed = 0
         self.records_consumed = 0
+        self.acknowledgements_sent = 0
+        self.acknowledgement_errors = 0
 
     def of_producer(self, now_ms: float) -> Iterator[tuple[str, str, float]]:
         """Group, name and value of each."""
@@ -87,13 +91,23 @@ class ClientMetrics:
 
     def of_consumer(self, now_ms: float) -> Iterator[tuple[str, str, float]]:
         """The same for a consumer."""
-        passed_s = max(now_ms - self.made_ms, 1) / 1000
-        for name, value in (
-            ("records-consumed-total", self.records_consumed),
-            ("records-consumed-rate", self.records_consumed / passed_s),
-            ("bytes-consumed-total", self.bytes_consumed),
-            ("bytes-consumed-rate", self.bytes_consumed / passed_s),
-            ("fetch-total", self.fetches.count),
-            *self.fetches.values("fetch-latency"),
-        ):
+        for name, value in self._of_fetches(now_ms):
             yield "consumer-fetch-manager-metrics", name, float(value)
+
+    def of_share_consumer(self, now_ms: float) -> Iterator[tuple[str, str, float]]:
+        """The same for a share consumer; an acknowledgement is that of one record."""
+        for name, value in (
+            *self._of_fetches(now_ms),
+            ("acknowledgements-send-total", self.acknowledgements_sent),
+            ("acknowledgements-error-total", self.acknowledgement_errors),
+        ):
+            yield "consumer-share-fetch-manager-metrics", name, float(value)
+
+    def _of_fetches(self, now_ms: float) -> Iterator[tuple[str, float]]:
+        passed_s = max(now_ms - self.made_ms, 1) / 1000
+        yield "records-consumed-total", self.records_consumed
+        yield "records-consumed-rate", self.records_consumed / passed_s
+        yield "bytes-consumed-total", self.bytes_consumed
+        yield "bytes-consumed-rate", self.bytes_consumed / passed_s
+        yield "fetch-total", self.fetches.count
+        yield from self.fetches.values("fetch-latency")

@@ -16,6 +16,8 @@ from headrace.base.error_codes import RETRIABLE, ErrorCode
 from headrace.base.ids import NO_LEADER, NO_TOPIC_ID, TopicPartition
 from headrace.clients.config import ClientConfig
 from headrace.clients.errors import ClientError, ClosedError, RefusedError, TimedOutError, UnreachableError
+from headrace.clients.internals.client_metrics import MetricName
+from headrace.clients.internals.client_telemetry_reporter import ClientTelemetryReporter
 from headrace.clients.internals.consumer.completed_fetch import Deserializer
 from headrace.clients.internals.environment import ClientEnvironment
 from headrace.clients.internals.network_client import NetworkClient, Use
@@ -96,6 +98,8 @@ class ShareConsumerCore:
         value_deserializer: Deserializer | None,
     ) -> None:
         self._client = NetworkClient(environment, config)
+        self._metrics = self._client.metrics
+        self.reporter = ClientTelemetryReporter(self._client, self.metrics)
         self._environment = environment
         self._config = config
         self._key, self._value = key_deserializer, value_deserializer
@@ -168,6 +172,10 @@ class ShareConsumerCore:
             self.delivered.answer_all(AcknowledgeType.ACCEPT)
         return await self._send_answers()
 
+    def metrics(self) -> dict[MetricName, float]:
+        values = self._metrics.of_share_consumer(self._environment.now_ms())
+        return self._client.read_metrics("consumer-share-metrics", values)
+
     async def close(self, timeout_ms: int) -> None:
         """Send what was answered, give back the rest, leave."""
         if self._is_closed:
@@ -181,9 +189,11 @@ class ShareConsumerCore:
                 for session in self._sessions.values():
                     await self._close_session(session)
                 await self.membership.leave()
+                await self.reporter.push_last()
         except (TimeoutError, ClientError) as error:
             logger.warning("the share group goes on without this member when its session ends: %s", error)
         finally:
+            self.reporter.close()
             for session in self._sessions.values():
                 if session.fetching is not None:
                     session.fetching.cancel()
@@ -219,6 +229,7 @@ class ShareConsumerCore:
                 self._waiting.popleft()
             else:
                 rows.append(row)
+        self._metrics.records_consumed += len(rows)
         return rows
 
     def _next_row(self, fetch: AcquiredFetch) -> ShareRecord | None:
@@ -259,6 +270,7 @@ class ShareConsumerCore:
                 raise
             self._waiting.popleft()
             self.delivered.give(fetch.partition, columns.offsets)
+            self._metrics.records_consumed += len(columns.offsets)
             self.delivered.answer_gaps(fetch.partition, columns.gaps)
             batches += columns.batches
         return batches
@@ -271,6 +283,7 @@ class ShareConsumerCore:
         ]
         if ranges:
             records: Any = data.records  # read as a view of the frame
+            self._metrics.bytes_consumed += len(records)
             checks_crc = self._config.bool("check.crcs")
             self._waiting.append(AcquiredFetch(partition, records, ranges, checks_crc=checks_crc))
 
@@ -326,6 +339,7 @@ class ShareConsumerCore:
             self._tell(dict.fromkeys(answers, _lost(ErrorCode.SHARE_SESSION_NOT_FOUND)))
             answers = {}
         request = self._fetch_request(session, wanted, answers)
+        sent_ms = self._environment.now_ms()
         try:
             reply = await self._client.call(request, node=session.node, use=Use.FETCH)
         except (UnreachableError, TimedOutError) as error:
@@ -336,6 +350,7 @@ class ShareConsumerCore:
         if code is not ErrorCode.NONE:
             await self._refused(session, answers, RefusedError(code, "cannot fetch", reply.error_message))
             return
+        self._metrics.fetches.note(self._environment.now_ms() - sent_ms)
         session.went_on()
         session.known = set(wanted)
         self.lock_timeout_ms = reply.acquisition_lock_timeout_ms or self.lock_timeout_ms
@@ -380,6 +395,7 @@ class ShareConsumerCore:
                         data.acknowledge_error_code, f"acknowledge {partition}", told
                     )
                 refused = self._take_partition(partition, data) or refused
+        self._count(answers, outcome)
         self._tell(outcome)
         if refused is not None:
             raise refused
@@ -405,7 +421,9 @@ class ShareConsumerCore:
         """What the leader held is free again, and what was to be said of it may not have been heard."""
         session.reset()
         self._is_old = True
-        self._tell(dict.fromkeys(answers, error))
+        outcome: Outcome = dict.fromkeys(answers, error)
+        self._count(answers, outcome)
+        self._tell(outcome)
 
     def _assignment_changed(self) -> None:
         self._is_old = True
@@ -424,7 +442,9 @@ class ShareConsumerCore:
             async with session.turn:
                 answers = self.delivered.take(self.delivered.answered & session.known)
                 if answers:
-                    outcome |= await self._acknowledge(session, answers)
+                    told = await self._acknowledge(session, answers)
+                    self._count(answers, told)
+                    outcome |= told
         lost = self.delivered.take(self.delivered.answered)
         outcome |= dict.fromkeys(lost, _lost(ErrorCode.SHARE_SESSION_NOT_FOUND))
         self._tell(outcome)
@@ -459,6 +479,12 @@ class ShareConsumerCore:
                     told = data.error_message
                     outcome[partition] = RefusedError(data.error_code, f"acknowledge {partition}", told)
         return outcome
+
+    def _count(self, answers: Answers, outcome: Outcome) -> None:
+        for partition, of_records in answers.items():
+            self._metrics.acknowledgements_sent += len(of_records)
+            if outcome[partition] is not None:
+                self._metrics.acknowledgement_errors += len(of_records)
 
     def _tell(self, outcome: Outcome) -> None:
         """Nothing is silent: whoever does not listen reads of it in the log."""
