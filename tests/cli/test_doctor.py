@@ -17,7 +17,8 @@ from headrace.cli.main import cli
 from headrace.clients import Admin, Producer
 from headrace.log.checkpoints import encode_aborted, encode_offsets
 from headrace.log.transaction_index import AbortedTxn
-from headrace.records.batch import Record, build_batch
+from headrace.raft.snapshots import Snapshot, SnapshotId, encode_snapshot
+from headrace.records.batch import Record, batches, build_batch
 from headrace.testing import Cluster
 
 
@@ -205,9 +206,16 @@ def test_a_log_that_ends_before_what_it_was_known_to_reach_is_named(data: Path, 
 def test_room_that_was_reserved_is_no_damage(data: Path, segments: list[Path]) -> None:
     segments[2].write_bytes(segments[2].read_bytes() + bytes(500))
     assert findings(data) == []
-    segments[2].write_bytes(batches_of(range(8, 12)) + b"\1" * 500)
+    segments[2].write_bytes(batches_of(range(8, 12)) + bytes(500) + b"x")
     (found,) = findings(data)
     assert (found["level"], found["where"]) == ("warning", str(segments[2]))
+
+
+def test_zeros_in_a_closed_segment_are_damage(data: Path, segments: list[Path]) -> None:
+    write_checkpoint(data, "cleaner-offset-checkpoint", 8)
+    segments[0].write_bytes(bytes(500))
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(segments[0]))
 
 
 def test_a_partitions_folder_that_is_gone_is_named(data: Path, segments: list[Path]) -> None:
@@ -217,6 +225,48 @@ def test_a_partitions_folder_that_is_gone_is_named(data: Path, segments: list[Pa
     (found,) = findings(data)
     assert (found["level"], found["where"]) == ("error", str(data / "t-0"))
     assert "its log had at least 12 offsets" in found["what"]
+
+
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_checkpoint_that_is_gone_is_missed(data: Path, name: str) -> None:
+    (data / name).unlink()
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("warning", str(data / name))
+    assert "without it, " in found["advice"]
+
+
+def test_a_folder_that_has_lost_its_name_is_told_from_one_that_is_not_formatted(
+    data: Path, tmp_path: Path
+) -> None:
+    (data / "meta.properties").unlink()
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("error", str(data / "meta.properties"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (found,) = findings(empty)
+    assert (found["level"], found["what"]) == ("warning", "it is not formatted")
+
+
+def test_a_part_of_the_metadata_log_that_a_snapshot_has_is_a_warning(data: Path) -> None:
+    """And the rest, which only the log has, is looked at all the same."""
+    folder = data / "__cluster_metadata-0"
+    log = folder / f"{0:020}.log"
+    content = log.read_bytes()
+    at = [position for position, _ in batches(content)][2]
+    offset = int.from_bytes(content[at : at + 8], "big")
+    (folder / f"{offset:020}.log").write_bytes(content[at:])
+    log.write_bytes(content[: at - 5])
+    (found,) = findings(data)
+    assert "had committed records up to" in found["what"]
+    snapshot = Snapshot(SnapshotId(offset, 1), 0)
+    (folder / snapshot.id.file_name).write_bytes(encode_snapshot(snapshot, (), now_ms=0))
+    half_made = folder / (SnapshotId(offset + 1, 1).file_name + ".tmp")
+    half_made.touch()
+    files = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    (found,) = findings(data)
+    assert (found["level"], found["where"]) == ("warning", str(log))
+    assert "a snapshot has the same records" in found["advice"]
+    assert files == {path: path.stat().st_mtime_ns for path in data.rglob("*")}, "nothing is changed"
 
 
 def test_a_vote_that_is_gone_is_missed(data: Path) -> None:

@@ -1,10 +1,13 @@
 """A bit that flipped at rest is told from a torn end."""
 
+import random
+
 import pytest
 
 from headrace.base.errors import InvalidBytesError
-from headrace.raft.damage import refuse_damage
-from headrace.raft.snapshots import SnapshotId
+from headrace.raft.damage import settle_damage
+from headrace.raft.metadata_log import MetadataLog, log_settings
+from headrace.raft.snapshots import Snapshot, SnapshotId, encode_snapshot
 from headrace.records.batch import Record, batches, build_batch
 from headrace.testing.disk import VirtualDisk
 
@@ -34,7 +37,7 @@ def path(base):
 
 def is_refused(disk, snapshots=()):
     try:
-        refuse_damage(disk, FOLDER, snapshots)
+        settle_damage(disk, FOLDER, snapshots)
     except InvalidBytesError:
         return True
     return False
@@ -119,3 +122,41 @@ def test_a_lost_write_behind_a_snapshot_of_the_same_epoch_is_a_torn_end():
     torn = disk_with(bytes(len(FIRST)) + batch(10, 2))
     assert not is_refused(torn, [SnapshotId(0, 2)])
     assert is_refused(torn, [SnapshotId(0, 1)])
+
+
+def harmed(data):
+    """Each way in which a file of the first segment may be damaged, by what is left of it."""
+    yield None
+    for size in (0, 1, len(data) // 2, STARTS[1], len(data) - 1):
+        yield data[:size]
+    yield data[:100] + bytes(50) + data[150:]
+    yield data[:100] + bytes([data[100] ^ 1]) + data[101:]
+
+
+@pytest.mark.parametrize("snapshot", [SnapshotId(6, 2), SnapshotId(8, 2)])
+@pytest.mark.parametrize("left", list(harmed(FIRST)), ids=lambda left: f"{left and len(left)} bytes")
+def test_what_a_snapshot_stands_for_may_be_damaged(snapshot, left, caplog):
+    """And nothing is lost of what comes behind it."""
+    disk = disk_with(FIRST, SECOND)
+    for each in (SnapshotId(2, 1), snapshot):
+        disk.replace_file(f"{FOLDER}/{each.file_name}", encode_snapshot(Snapshot(each, 0), (), now_ms=0))
+    if left is None:
+        disk.remove(path(0))
+    else:
+        disk.replace_file(path(0), left)
+    disk.open(path(0).replace(".log", ".index"), create=True)
+    settings = log_settings(segment_bytes=1 << 20, segment_ms=1 << 40)
+    opened = MetadataLog.open(disk, "/data", settings, rng=random.Random(1), now_ms=0)
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (6, 10)
+    assert [header.base_offset for header, _ in opened.batches_between(6, 10)] == [6, 8]
+    if left is not None:
+        assert "has its records: the log begins at offset 6" in caplog.text
+        assert opened.snapshots == [snapshot]
+        assert not opened.needs_snapshot(8, 2)
+
+
+def test_a_segment_that_goes_on_behind_the_snapshot_is_refused_as_ever():
+    flipped = bytearray(FIRST)
+    flipped[100] ^= 1
+    assert is_refused(disk_with(bytes(flipped), SECOND), [SnapshotId(5, 2)])
+    assert not is_refused(disk_with(bytes(flipped), SECOND), [SnapshotId(6, 2)])

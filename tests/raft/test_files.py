@@ -13,7 +13,14 @@ from headrace.raft.messages import ElectionState
 from headrace.raft.metadata_log import make_durable_folder, read_bootstrap, renew_segments
 from headrace.raft.quorum_state import decode_state, encode_state, read_state
 from headrace.raft.records import by_epoch, control_batch, data_batches, read_control, read_data
-from headrace.raft.snapshots import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
+from headrace.raft.snapshots import (
+    Snapshot,
+    SnapshotId,
+    decode_snapshot,
+    encode_snapshot,
+    list_snapshots,
+    remove_half_made,
+)
 from headrace.raft.voters import Voter, VoterSet
 from headrace.records.batch import Record, build_batch, build_control_batch, read_header
 from headrace.testing.disk import Crash, VirtualDisk
@@ -149,6 +156,8 @@ def test_snapshots_are_found_by_their_names_and_leftovers_removed() -> None:
     )
     for name in names:
         disk.replace_file(f"/q/{name}", b"1")
+    assert list_snapshots(disk, "/q") == [ID, SnapshotId(30, 4)]
+    remove_half_made(disk, "/q")
     assert list_snapshots(disk, "/q") == [ID, SnapshotId(30, 4)]
     assert ID.file_name + ".part" not in disk.list("/q")
     assert ID.file_name == "00000000000000000007-0000000002.checkpoint"

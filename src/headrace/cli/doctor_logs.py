@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.cli.doctor_findings import Finding
-from headrace.cli.doctor_marks import txn_index_findings
-from headrace.log.batch_scan import OldFormatError, scan_headers
+from headrace.cli.doctor_txn_indexes import txn_index_findings
+from headrace.log.batch_scan import SCAN_BYTES, OldFormatError, scan_headers
 from headrace.log.checkpoints import decode_epochs, decode_partition_metadata
-from headrace.log.disk import Disk
+from headrace.log.disk import Disk, File
 from headrace.log.file_names import (
     LEADER_EPOCHS,
     LOG,
@@ -74,10 +74,11 @@ def log_findings(disk: Disk, folder: str, known: KnownOffsets) -> Iterator[Findi
     yield from txn_index_findings(disk, folder)
     yield from _lost_files(disk, folder, names, known.starts.get(partition, 0))
     segments = []
-    for base_offset in _bases(names, LOG):
+    bases = _bases(names, LOG)
+    for base_offset in bases:
         path = f"{folder}/{offset_name(base_offset)}{LOG}"
         try:
-            segments.append(_read_segment(disk, path, base_offset))
+            segments.append(_read_segment(disk, path, base_offset, is_active=base_offset == bases[-1]))
         except FileNotFoundError:
             continue  # a running node has deleted it
         except (OldFormatError, OSError) as error:
@@ -163,7 +164,7 @@ def _lost_files(disk: Disk, folder: str, names: list[str], start: int) -> Iterat
             yield Finding("error", f"{path}{LOG}", what, FETCH_AGAIN)
 
 
-def _read_segment(disk: Disk, path: str, base_offset: int) -> _Segment:
+def _read_segment(disk: Disk, path: str, base_offset: int, *, is_active: bool) -> _Segment:
     """As far as it is whole; FileNotFoundError, OldFormatError, OSError."""
     file = disk.open(path, writable=False)
     end_offset, newest_ms, damage, position, size = base_offset, 0, "", 0, disk.size(path)
@@ -175,11 +176,19 @@ def _read_segment(disk: Disk, path: str, base_offset: int) -> _Segment:
             newest_ms = max(newest_ms, 0 if damage else header.max_timestamp)
             position += header.size
     except InvalidBytesError as error:
-        is_reserve = not any(file.read(position, min(HEADER_BYTES, size - position)))
-        damage = damage or ("" if is_reserve else str(error))
+        if not is_active or not _is_reserve(file, position, size):
+            damage = damage or str(error)
     finally:
         file.close()
     return _Segment(path, base_offset, end_offset, newest_ms, damage)
+
+
+def _is_reserve(file: File, position: int, size: int) -> bool:
+    """Whether there is nothing but room for more batches (`preallocate`)."""
+    if size - position < HEADER_BYTES:
+        return False
+    pieces = range(position, size, SCAN_BYTES)
+    return not any(any(file.read(at, min(SCAN_BYTES, size - at))) for at in pieces)
 
 
 def _unreadable(path: str, error: Exception) -> Finding:

@@ -13,7 +13,7 @@ from headrace.base.errors import InvalidBytesError
 from headrace.base.ids import TopicPartition
 from headrace.cli.doctor_findings import Finding
 from headrace.cli.doctor_logs import KnownOffsets, gone_findings, log_findings
-from headrace.cli.doctor_marks import committed_findings
+from headrace.cli.doctor_metadata import metadata_findings
 from headrace.log.checkpoints import decode_offsets
 from headrace.log.disk import Disk
 from headrace.log.file_names import (
@@ -25,10 +25,10 @@ from headrace.log.file_names import (
     RECOVERY_POINTS,
     parse_partition_folder,
 )
+from headrace.log.log_directory import WITHOUT
 from headrace.log.meta_properties import MetaProperties, decode_meta_properties
 from headrace.node.announcements import settings_without_effect
 from headrace.node.secret_files import ExposedFiles, secret_files_of
-from headrace.raft.damage import refuse_damage
 from headrace.raft.metadata_log import read_bootstrap
 from headrace.raft.quorum_state import read_state
 from headrace.settings.broker_config import BrokerConfig
@@ -88,27 +88,36 @@ def _folder(
         )
         return
     yield from _room(folder)
+    parsed = [(name, parse_partition_folder(name)) for name in sorted(disk.list(folder))]
+    own = [name for name, each in parsed if each is not None and each.topic_partition != CLUSTER_METADATA]
+    yield from _identity(disk, folder, metas, has_run=bool(own) or disk.exists(f"{folder}/{RECOVERY_POINTS}"))
+    known = KnownOffsets(
+        starts=(yield from _checkpoint(disk, folder, LOG_STARTS, has_logs=bool(own))),
+        flushed=(yield from _checkpoint(disk, folder, RECOVERY_POINTS, has_logs=bool(own))),
+        high_watermarks=(yield from _checkpoint(disk, folder, HIGH_WATERMARKS, has_logs=bool(own))),
+        cleaned=(yield from _checkpoint(disk, folder, CLEANER_OFFSETS, has_logs=False)),
+    )
+    for name, each in parsed:
+        if name in own and each is not None and not each.state and disk.is_folder(f"{folder}/{name}"):
+            yield from log_findings(disk, f"{folder}/{name}", known)
+    yield from gone_findings(disk, folders, folder, known)
+
+
+def _identity(
+    disk: Disk, folder: str, metas: dict[str, MetaProperties], *, has_run: bool
+) -> Iterator[Finding]:
     path = f"{folder}/{META_PROPERTIES}"
     try:
         metas[folder] = decode_meta_properties(disk.read_file(path))
     except FileNotFoundError:
-        yield Finding(
-            "warning", folder, "it is not formatted", "`headrace format`, or start a node that is alone"
-        )
+        if has_run:
+            advice = "bring it back from a copy, or write it anew with the ids of the other folders"
+            yield Finding("error", path, "it is missing, though a node has run here", advice)
+        else:
+            advice = "`headrace format`, or start a node that is alone"
+            yield Finding("warning", folder, "it is not formatted", advice)
     except InvalidBytesError as error:
         yield Finding("error", path, f"it is damaged: {error}", "bring it back from a copy")
-    known = KnownOffsets(
-        starts=(yield from _checkpoint(disk, f"{folder}/{LOG_STARTS}")),
-        flushed=(yield from _checkpoint(disk, f"{folder}/{RECOVERY_POINTS}")),
-        high_watermarks=(yield from _checkpoint(disk, f"{folder}/{HIGH_WATERMARKS}")),
-        cleaned=(yield from _checkpoint(disk, f"{folder}/{CLEANER_OFFSETS}")),
-    )
-    for name in sorted(disk.list(folder)):
-        parsed = parse_partition_folder(name)
-        is_log = parsed is not None and not parsed.state and disk.is_folder(f"{folder}/{name}")
-        if is_log and name != str(CLUSTER_METADATA):
-            yield from log_findings(disk, f"{folder}/{name}", known)
-    yield from gone_findings(disk, folders, folder, known)
 
 
 def _room(folder: str) -> Iterator[Finding]:
@@ -122,20 +131,20 @@ def _room(folder: str) -> Iterator[Finding]:
         )
 
 
-def _checkpoint(disk: Disk, path: str) -> Generator[Finding, None, dict[TopicPartition, int]]:
+def _checkpoint(
+    disk: Disk, folder: str, name: str, *, has_logs: bool
+) -> Generator[Finding, None, dict[TopicPartition, int]]:
     """Its offsets; none where it is damaged, or not there."""
+    path = f"{folder}/{name}"
     try:
         return decode_offsets(disk.read_file(path))
     except FileNotFoundError:
-        return {}
+        what, advice = "it is missing, though there are partitions", "bring it back from a copy"
+        if has_logs:
+            yield Finding("warning", path, what, f"{advice}; without it, {WITHOUT[name]}")
     except InvalidBytesError as error:
-        yield Finding(
-            "warning",
-            path,
-            f"it is damaged: {error}",
-            "remove it: the next start takes longer, and reads the logs instead",
-        )
-        return {}
+        yield Finding("warning", path, f"it is damaged: {error}", f"remove it. Without it, {WITHOUT[name]}")
+    return {}
 
 
 def _identities(config: BrokerConfig, metas: dict[str, MetaProperties]) -> Iterator[Finding]:
@@ -161,15 +170,11 @@ def _quorum(disk: Disk, directory: str) -> Iterator[Finding]:
     folder = f"{directory}/{CLUSTER_METADATA}"
     if not disk.exists(folder):
         return
-    for look in (
-        lambda: read_bootstrap(disk, directory),
-        lambda: read_state(disk, folder),
-        lambda: refuse_damage(disk, folder),
-    ):
+    for look in (lambda: read_bootstrap(disk, directory), lambda: read_state(disk, folder)):
         try:
             look()
         except InvalidBytesError as error:
             what, _, advice = str(error).partition(". ")
             yield Finding("error", "metadata", what, advice or "bring the file back from a copy")
             return
-    yield from committed_findings(disk, folder)
+    yield from metadata_findings(disk, folder)

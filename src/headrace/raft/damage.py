@@ -14,51 +14,136 @@ the log is opened its batches are read, and a bad one is refused, for an operato
 
 Everything else is a torn end. So is a segment into which the one before it reaches: a log that was cut goes
 on in a new segment, and nobody was told of what is there before the cut is durable too.
+
+Damage to what a snapshot stands for loses nothing. Segments that end where the latest one does, or before,
+are kept for followers that lag; where one of them is not whole all of them go, for recovery would cut the log
+there, and lose what comes behind the snapshot.
 """
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
 
 from headrace.base.errors import InvalidBytesError
 from headrace.log.disk import Disk
-from headrace.log.file_names import LOG, parse_segment_file
+from headrace.log.file_names import LOG, SEGMENT_SUFFIXES, parse_segment_file
 from headrace.raft.snapshots import SnapshotId
 from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, crc_matches, read_header
+
+logger = logging.getLogger(__name__)
 
 MAGIC_AT: Final = 16
 CRC_FROM: Final = 21
 LENGTH_AT: Final = 8
+WITHOUT_IT: Final = (
+    "Bring back this file from a copy or another controller; without it the cluster's topics cannot be known"
+)
 # Of one byte at the end of what is summed: how a change of its bits changes the sum.
 _SHIFTS: Final = [crc32c(bytes([byte])) ^ crc32c(b"\0") for byte in range(256)]
 
 
-def refuse_damage(disk: Disk, folder: str, snapshots: Iterable[SnapshotId] = ()) -> None:
-    """InvalidBytesError where a batch of the log in `folder`, beside `snapshots`, was damaged at rest.
-    Blocks.
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """Where a log is not whole."""
+
+    path: str
+    at: int
+    offset: int
+    """Which the batch would have that is not there."""
+    what: str
+    is_torn: bool
+    """A crash may have left it so."""
+    is_replaced: bool
+    """A snapshot has all of the segment's records."""
+
+    def __str__(self) -> str:
+        return f"is damaged: of the batch at byte {self.at}, {self.what}"
+
+
+def settle_damage(disk: Disk, folder: str, snapshots: Sequence[SnapshotId] = ()) -> list[SnapshotId]:
+    """Make the log in `folder` ready to be opened; InvalidBytesError where a batch was damaged at rest.
+    Returns which `snapshots`, all of them whole, are left. Blocks.
     """
+    kept = list(snapshots)
+    found = find_damage(disk, folder, kept)
+    if found is not None and found.is_replaced:
+        kept = _drop_replaced(disk, folder, kept, found)
+        found = find_damage(disk, folder, kept)
+    if found is not None and not found.is_torn:
+        raise InvalidBytesError(f"{found.path} {found}. {WITHOUT_IT}")
+    return kept
+
+
+def _drop_replaced(
+    disk: Disk, folder: str, snapshots: list[SnapshotId], found: LogDamage
+) -> list[SnapshotId]:
+    """Remove all segments that the latest snapshot stands for, and older snapshots, behind which the log does
+    not go on then.
+    """
+    end_offset = snapshots[-1].end_offset
+    start = _first_kept(_segments(disk, folder), end_offset)
+    logger.warning(
+        "%s %s. The snapshot of offset %d has its records: the log begins at offset %d from now on.",
+        *(found.path, found, end_offset, start),
+    )
+    kept = [each for each in snapshots if each.end_offset >= start]
+    paths = [snapshot.file_name for snapshot in snapshots if snapshot not in kept]
+    for suffix in reversed(SEGMENT_SUFFIXES):  # an index without its log is told as a loss
+        for name in sorted(disk.list(folder)):
+            parsed = parse_segment_file(name)
+            if parsed is not None and parsed.suffix == suffix and parsed.base_offset < start:
+                paths.append(name)
+    for name in paths:
+        disk.remove(f"{folder}/{name}")
+    disk.sync_folder(folder)
+    return kept
+
+
+def _first_kept(segments: Iterable[tuple[int, str]], end_offset: int) -> int:
+    """Where the segment begins that goes on behind a snapshot."""
+    return max((base for base, _ in segments if base <= end_offset), default=0)
+
+
+def find_damage(disk: Disk, folder: str, snapshots: Sequence[SnapshotId] = ()) -> LogDamage | None:
+    """The first place where the log is not whole, and recovery would cut it. Blocks."""
     epochs = {snapshot.end_offset: snapshot.epoch for snapshot in snapshots}
+    segments = list(_segments(disk, folder))
+    known_to = max(epochs, default=-1)
+    first_kept = _first_kept(segments, known_to)
     expected_offset, epoch = -1, -1
-    for base_offset, path in _segments(disk, folder):
+    before: tuple[str, int] | None = None
+    for base_offset, path in segments:
         if base_offset < expected_offset:
-            return  # a power cut brought back what had been cut from the one before; recovery drops this one
+            return None  # a power cut brought back what had been cut from the one before; recovery drops this
+        if before is not None and expected_offset < base_offset:
+            what = f"nothing is there, and the next segment begins with offset {base_offset}"
+            is_replaced = base_offset <= known_to
+            return LogDamage(*before, expected_offset, what, is_torn=True, is_replaced=is_replaced)
         data = disk.read_file(path)
         expected_offset = max(expected_offset, base_offset)
         epoch = max(epoch, epochs.get(expected_offset, -1))
         at = 0
         while at < len(data):
             header = _whole_batch(data, at)
+            what, is_torn = "", False
             if header is None:
-                if _is_one_bit_off(data, at) or _has_later_epoch(data, at, expected_offset, epoch):
-                    raise _damaged(path, at, "its bytes are not those that were written")
-                return
-            if header.base_offset != expected_offset:
-                raise _damaged(path, at, f"it has offset {header.base_offset}, not {expected_offset}")
-            if header.leader_epoch < epoch:
-                raise _damaged(path, at, f"it has epoch {header.leader_epoch} after {epoch}")
+                what = "its bytes are not those that were written"
+                is_at_rest = _is_one_bit_off(data, at) or _has_later_epoch(data, at, expected_offset, epoch)
+                is_torn = not is_at_rest
+            elif header.base_offset != expected_offset:
+                what = f"it has offset {header.base_offset}, not {expected_offset}"
+            elif header.leader_epoch < epoch:
+                what = f"it has epoch {header.leader_epoch} after {epoch}"
+            if header is None or what:
+                is_replaced = base_offset < first_kept
+                return LogDamage(path, at, expected_offset, what, is_torn, is_replaced)
             expected_offset, epoch = header.next_offset, header.leader_epoch
             at += header.size
+        before = path, at
+    return None
 
 
 def _segments(disk: Disk, folder: str) -> Iterator[tuple[int, str]]:
@@ -66,13 +151,6 @@ def _segments(disk: Disk, folder: str) -> Iterator[tuple[int, str]]:
         parsed = parse_segment_file(name)
         if parsed is not None and parsed.suffix == LOG and not parsed.state:
             yield parsed.base_offset, f"{folder}/{name}"
-
-
-def _damaged(path: str, at: int, what: str) -> InvalidBytesError:
-    return InvalidBytesError(
-        f"{path} is damaged: of the batch at byte {at}, {what}. Bring back this file from a copy or another "
-        "controller; without it the cluster's topics cannot be known"
-    )
 
 
 def _whole_batch(data: bytes, at: int) -> BatchHeader | None:

@@ -21,7 +21,7 @@ from headrace.log.log_directory import is_marked
 from headrace.log.log_loader import open_log
 from headrace.log.storage import Storage, remove_paths
 from headrace.log.unified_log import UnifiedLog
-from headrace.raft.damage import refuse_damage
+from headrace.raft.damage import settle_damage
 from headrace.raft.messages import LogEnd
 from headrace.raft.records import BATCH_BYTES_MAX, read_control
 from headrace.raft.snapshots import (
@@ -29,8 +29,9 @@ from headrace.raft.snapshots import (
     SnapshotId,
     decode_snapshot,
     encode_snapshot,
-    list_snapshots,
     read_snapshot,
+    remove_half_made,
+    whole_snapshots,
 )
 from headrace.raft.voters import VoterSet, VoterSetHistory
 from headrace.records.batch import BatchHeader, batches
@@ -83,9 +84,15 @@ class MetadataLog:
         log leave a gap."""
         folder = f"{directory}/{CLUSTER_METADATA}"
         make_durable_folder(disk, folder)
-        snapshots, loaded = _latest_snapshot(disk, folder)
+        remove_half_made(disk, folder)
+
+        def on_damage(snapshot: SnapshotId, error: InvalidBytesError) -> None:
+            path = f"{folder}/{snapshot.file_name}"
+            logger.error("%s is damaged (%s): an older snapshot is read, and more of the log", path, error)
+
+        snapshots, loaded = whole_snapshots(disk, folder, on_damage)
         start = 0 if loaded is None else loaded.id.end_offset
-        refuse_damage(disk, folder, snapshots)
+        snapshots = settle_damage(disk, folder, snapshots)
         renew_segments(disk, folder, start)
         log = open_log(
             Storage(disk, rng), folder, CLUSTER_METADATA, config, now_ms=now_ms, topic_id=METADATA_TOPIC_ID
@@ -242,19 +249,6 @@ class MetadataLog:
         self._timestamps[snapshot.id] = snapshot.timestamp_ms
         voters = snapshot.voters or self.voters
         self.history = VoterSetHistory(kraft_version=snapshot.kraft_version, voters=voters)
-
-
-def _latest_snapshot(disk: Disk, folder: str) -> tuple[list[SnapshotId], Snapshot | None]:
-    """The latest snapshot that is whole, and all up to it; an older one may do, with more of the log."""
-    snapshots = list_snapshots(disk, folder)
-    while snapshots:
-        try:
-            return snapshots, read_snapshot(disk, folder, snapshots[-1])
-        except InvalidBytesError as error:
-            path = f"{folder}/{snapshots[-1].file_name}"
-            logger.error("%s is damaged (%s): an older snapshot is read, and more of the log", path, error)
-            snapshots.pop()
-    return [], None
 
 
 def make_durable_folder(disk: Disk, path: str) -> None:

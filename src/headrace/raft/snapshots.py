@@ -8,7 +8,7 @@ footer. A file without its footer, or with a batch whose CRC is wrong, is no sna
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -149,14 +149,29 @@ def _take_control(snapshot: Snapshot, messages: list[Any]) -> bool:
 
 
 def list_snapshots(disk: Disk, folder: str) -> list[SnapshotId]:
-    """The snapshots of a folder, oldest first; files of one that was never finished are removed."""
-    found = []
+    """The snapshots of a folder, oldest first."""
+    found = (_NAME.fullmatch(name) for name in disk.list(folder))
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+
+def whole_snapshots(
+    disk: Disk, folder: str, on_damage: Callable[[SnapshotId, InvalidBytesError], None]
+) -> tuple[list[SnapshotId], Snapshot | None]:
+    """The latest snapshot that is whole, and all up to it; an older one may do, with more of the log."""
+    snapshots = list_snapshots(disk, folder)
+    while snapshots:
+        try:
+            return snapshots, read_snapshot(disk, folder, snapshots[-1])
+        except InvalidBytesError as error:
+            on_damage(snapshots.pop(), error)
+    return [], None
+
+
+def remove_half_made(disk: Disk, folder: str) -> None:
+    """Remove what a process left that did not come to the end of writing a snapshot."""
     for name in disk.list(folder):
         if _PARTIAL.fullmatch(name):
             disk.remove(f"{folder}/{name}")
-        elif match := _NAME.fullmatch(name):
-            found.append(SnapshotId(int(match[1]), int(match[2])))
-    return sorted(found)
 
 
 def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
