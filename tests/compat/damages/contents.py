@@ -41,6 +41,7 @@ COMPACTED: Final = frozenset({"keyed", "__consumer_offsets", "__transaction_stat
 GROWING: Final = frozenset({"__consumer_offsets", "__transaction_state", "__remote_log_metadata"})
 START_MS: Final = 1_700_000_000_000
 STALL_SECONDS: Final = 30.0
+EARLY_END_SECONDS: Final = 3.0
 REFUSALS_MAX: Final = 12
 
 Place = tuple[str, int]
@@ -225,10 +226,24 @@ class _Progress:
         self._found = found
         self._refused = 0
         self._since = time.monotonic()
+        self.ends_early = False
 
     def take(self, row: Row) -> None:
         self.rows.append(row)
+        self.ends_early = False
         self.reach(row.offset + 1)
+
+    def meet_end(self, offset: int) -> None:
+        """The reader is told that there is no more. An open transaction, whose marker was lost, ends what is
+        committed for good; a leader that has just begun may not know all yet."""
+        self.reach(offset)
+        self.ends_early = not self.is_over
+
+    def give_up(self) -> None:
+        self._found.refusals.append(
+            f"{self.place[0]}-{self.place[1]} ends at {self.position}, not {self.end}"
+        )
+        self.is_over = True
 
     def reach(self, offset: int) -> None:
         if offset > self.position:
@@ -248,7 +263,8 @@ class _Progress:
 
     @property
     def is_stalled(self) -> bool:
-        return not self.is_over and time.monotonic() > self._since + STALL_SECONDS
+        seconds = EARLY_END_SECONDS if self.ends_early else STALL_SECONDS
+        return not self.is_over and time.monotonic() > self._since + seconds
 
 
 def _progress(found: Contents, expected: dict[Place, list[Row]]) -> dict[Place, _Progress]:
@@ -284,11 +300,13 @@ def _read_stock(
             if error is None and not reader.is_over:
                 reader.take(Row(message.offset(), message.key(), message.value()))
             elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-                reader.reach(message.offset())
+                reader.meet_end(message.offset())
             elif error is not None and not reader.is_over:
                 _go_on(consumer, reader, str(error))
         for reader in readers.values():
-            if reader.is_stalled:
+            if reader.is_stalled and reader.ends_early:
+                reader.give_up()
+            elif reader.is_stalled:
                 _go_on(consumer, reader, "no record and no error")
     consumer.close()
     return {place: reader.rows for place, reader in readers.items()}

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,10 +13,11 @@ from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.face import eventually
 from tests.compat.damages.contents import Contents, differences, fill, read, write
 from tests.compat.damages.harm import Harm, strike
-from tests.compat.damages.verdict import Outcome, Verdict, judge, judge_refusal
+from tests.compat.damages.verdict import Outcome, Verdict, judge, judge_refusal, lines_about
 
 CLEAN: Final = "clean"
 KILLED: Final = "killed"
+SEARCH_SECONDS: Final = 60.0
 SETTINGS: Final = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "100",
@@ -131,6 +133,8 @@ class SingleNode:
             found = judge_refusal(harm, said)
             return found if has_ended else Outcome(Verdict.SILENT, "it neither starts nor ends", found.lines)
         found = differences(self.before[state], read(broker.bootstrap, self.before[state]))
+        if found:
+            self._await_word(harm)
         crash = broker.exit_code
         if crash is None:
             broker.stop()
@@ -142,3 +146,13 @@ class SingleNode:
         if "Traceback" in said.partition("stopped after")[0]:
             return Outcome(Verdict.SILENT, "a traceback in place of a sentence")
         return judge(harm, found, said)
+
+    def _await_word(self, harm: Harm) -> None:
+        """Readers may come to a damaged batch before the node's own search (`log_scrubber`) does."""
+
+        def is_told() -> bool:
+            is_over = self.broker.exit_code is not None
+            return is_over or bool(lines_about(harm, self.log.read_text(errors="replace")))
+
+        with suppress(AssertionError):
+            eventually(is_told, "a line about the damage", SEARCH_SECONDS)
