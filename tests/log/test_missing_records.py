@@ -71,11 +71,22 @@ def test_who_reads_goes_on_behind_what_a_closed_segment_lost(logs, disk, said, l
     assert log.size_bytes == 15 * SIZE + whole * SIZE
 
 
-def test_nothing_is_said_of_a_log_that_is_whole(logs, said):
-    stop(filled(logs))
-    log = logs.open(clean=True, recovery_point=20, **SETTINGS)
+@pytest.mark.parametrize("count", [2, 20], ids=["a short one leaves fewer files", "a long one"])
+def test_nothing_is_said_of_a_log_that_is_whole(logs, said, count):
+    log = filled(logs, count)
+    stop(log)
+    log = logs.open(clean=True, recovery_point=count, **SETTINGS)
     assert (log.missing_from, log.lost_records) == (None, False)
-    assert "missing from" not in said()
+    assert log.leader_epoch_cache.entries() == [(0, 0)]
+    assert [line for line in said().splitlines() if "partition.metadata is missing" not in line] == []
+
+
+def test_epochs_that_a_log_should_have_beside_it_are_missed(logs, disk, said):
+    stop(filled(logs))
+    disk.remove(f"{logs.folder}/leader-epoch-checkpoint")
+    log = logs.open(clean=True, recovery_point=20, **SETTINGS)
+    assert "leader-epoch-checkpoint does not fit the log" in said()
+    assert log.leader_epoch_cache.entries() == [(0, 0)]
 
 
 @pytest.mark.parametrize("base_offset", [0, 5])

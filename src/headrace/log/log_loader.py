@@ -325,10 +325,11 @@ def _load_epochs(log: UnifiedLog, whole: int) -> None:
     batches."""
     path = f"{log.folder}/{LEADER_EPOCHS}"
     entries: list[tuple[int, int]] = []
+    is_left_out = False
     try:
         entries = decode_epochs(log.storage.disk.read_file(path))
     except FileNotFoundError:
-        pass  # a log without one is told below, if it has batches that have epochs
+        is_left_out = len(log.segments) == 1 and log.segments.active.is_short  # see flush.write_out
     except InvalidBytesError as error:
         logger.warning("%s is damaged (%s): epochs are read from the log's batches", path, error)
     log.leader_epoch_cache = LeaderEpochFileCache(entries)
@@ -339,7 +340,8 @@ def _load_epochs(log: UnifiedLog, whole: int) -> None:
         _doubt_epochs(log, segments[0])
     del segments[whole:]
     if any(segment.size for segment in segments) and not _epochs_fit(log, segments[-1]):
-        logger.warning("%s does not fit the log: epochs are read from its batches", path)
+        if not is_left_out:
+            logger.warning("%s does not fit the log: epochs are read from its batches", path)
         log.leader_epoch_cache.clear()
         for segment in segments:
             with contextlib.suppress(InvalidBytesError):  # recovery decides what to do about it
