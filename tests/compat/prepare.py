@@ -180,6 +180,23 @@ def chromium() -> tuple[Path, dict[str, str]]:
     return out / "usr/lib/chromium/chromium", {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 
+def kerberos() -> tuple[str, dict[str, str]]:
+    """Where Debian's KDC and its tools lie, for a PATH, and their environment's variables: the system's,
+    or its packages unpacked beside it, which start no service."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    if shutil.which("krb5kdc", path=path) is not None and shutil.which("kadmin.local", path=path) is not None:
+        return path, {}
+    _need(
+        "apt-get", "Debian or what is made from it, for its KDC; or `krb5kdc` and `kadmin.local` on the PATH"
+    )
+    _need("dpkg-deb", "dpkg")
+    out = _folder_of("kerberos", b"debian")
+    if not out.exists():
+        _build(out, lambda work: _unpack(work, _missing_packages("krb5-admin-server", work)))
+    libraries = [path for path in (out / "usr/lib").glob("*-linux-gnu*") if path.is_dir()]
+    return str(out / "usr/sbin"), {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+
+
 def _missing_packages(name: str, folder: Path) -> list[str]:
     """A package and all it needs that is not installed; nothing is installed by asking."""
     command = ["apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", name]
@@ -267,6 +284,7 @@ def main() -> None:
         "Hadoop's HDFS": hdfs_jars,
         "Debian's Prometheus (tests marked prometheus)": prometheus,
         "Debian's Chromium (tests marked chromium)": lambda: chromium()[0],
+        "Debian's KDC (tests marked kerberos)": lambda: Path(kerberos()[0]),
         "axe, which looks at pages' accessibility": axe,
         "the Go clients (tests marked golang)": go_program,
         "the Node clients (tests marked nodejs)": node_program,

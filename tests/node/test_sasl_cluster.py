@@ -67,9 +67,11 @@ def _count_logins(monkeypatch: pytest.MonkeyPatch) -> Counter[LoginConnection]:
     logins: Counter[LoginConnection] = Counter()
     plan = SaslChannelBuilder._plan
 
-    def counted(builder: SaslChannelBuilder, connection: LoginConnection, lifetime_ms: int) -> None:
+    def counted(
+        builder: SaslChannelBuilder, connection: LoginConnection, host: str, lifetime_ms: int
+    ) -> None:
         logins[connection] += 1
-        plan(builder, connection, lifetime_ms)
+        plan(builder, connection, host, lifetime_ms)
 
     monkeypatch.setattr(SaslChannelBuilder, "_plan", counted)
     return logins

@@ -17,6 +17,10 @@ from tests.security.certificates import LOCAL, Authority
 
 PASSWORD = "ssl.keystore.password=s3cret\n"
 JAAS = 'listener.name.sasl_plaintext.plain.sasl.jaas.config=a.PlainLoginModule required user_a="s3cret";\n'
+KRB5 = (
+    "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+    'keyTab="DIR/keytab" principal="a";\n'
+)
 PROVIDER = (
     "config.providers=file,dir\n"
     "config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
@@ -56,6 +60,7 @@ def exposed_by(folder: Path, text: str) -> list[str]:
         ("ssl.keystore.location=DIR/store.p12\n", ["store.p12"]),
         ("listener.name.x.ssl.keystore.location=DIR/key\n", ["key"]),
         ("rsm.config.kerberos.keytab=DIR/keytab\n", ["keytab"]),
+        (f"listener.name.x.gssapi.{KRB5}", ["server.properties", "keytab"]),
         (PROVIDER + "ssl.key.password=${file:DIR/secrets.properties:password}\n", ["secrets.properties"]),
         (PROVIDER + "ssl.key.password=${dir:DIR:plain}\n", ["plain"]),
         (PROVIDER + "broker.rack=${file:DIR/secrets.properties:password}\n", []),

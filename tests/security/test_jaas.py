@@ -36,7 +36,7 @@ def test_options_are_not_shown() -> None:
     [
         "com.sun.security.auth.module.JndiLoginModule",
         "com.sun.security.auth.module.LdapLoginModule",
-        "com.sun.security.auth.module.Krb5LoginModule",
+        "com.sun.security.auth.module.NTLoginModule",
         "org.apache.kafka.common.security.plain.PlainLoginModulE",
         "os.system",
     ],

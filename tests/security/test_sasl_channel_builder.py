@@ -52,7 +52,7 @@ class Scripted:
         self.is_open = False
 
 
-async def begin() -> SaslClient:
+async def begin(host: str) -> SaslClient:
     return PlainClient("alice", "secret")
 
 
@@ -71,7 +71,7 @@ DONE = SaslAuthenticateResponse(0, None, b"", 0)
 def test_a_login() -> None:
     async def script() -> None:
         connection = Scripted(HELLO, DONE)
-        await builder().authenticate(connection)
+        await builder().authenticate(connection, "host")
         assert connection.asked == [
             SaslHandshakeRequest("PLAIN"),
             SaslAuthenticateRequest(b"\0alice\0secret"),
@@ -85,11 +85,11 @@ def test_what_the_broker_refuses_is_told() -> None:
     async def script() -> None:
         other = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["SCRAM-SHA-256"])
         with pytest.raises(ApiError, match="offers SCRAM-SHA-256") as failure:
-            await builder().authenticate(Scripted(other))
+            await builder().authenticate(Scripted(other), "host")
         assert failure.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
         wrong = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "it is wrong")
         with pytest.raises(ApiError, match="it is wrong"):
-            await builder().authenticate(Scripted(HELLO, wrong))
+            await builder().authenticate(Scripted(HELLO, wrong), "host")
 
     run(script)
 
@@ -104,13 +104,13 @@ def test_a_broker_that_never_ends_the_exchange_is_left() -> None:
         def evaluate(self, challenge: bytes) -> bytes | None:
             return b"x"
 
-    async def endless() -> SaslClient:
+    async def endless(host: str) -> SaslClient:
         return Endless()
 
     async def script() -> None:
         builder = SaslChannelBuilder(PLAINTEXT, "PLAIN", endless, random.Random(1))
         with pytest.raises(ApiError, match="not through"):
-            await builder.authenticate(Scripted(HELLO, *[DONE] * STEPS_MAX))
+            await builder.authenticate(Scripted(HELLO, *[DONE] * STEPS_MAX), "host")
 
     run(script)
 
@@ -124,7 +124,7 @@ def test_the_client_logs_in_again_before_its_session_ends() -> None:
         short = SaslAuthenticateResponse(0, None, b"", 20_000)
         connection = Scripted(HELLO, *[short, HELLO] * 3, DONE)
         began = loop.time()
-        await builder().authenticate(connection)
+        await builder().authenticate(connection, "host")
         while connection.holds != ["hold", "release"] * 3:
             held = len(connection.holds)
             await asyncio.sleep(0.01)
@@ -145,7 +145,7 @@ def test_a_login_that_fails_the_second_time_ends_the_connection() -> None:
         short = SaslAuthenticateResponse(0, None, b"", 20)
         wrong = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "it is wrong now")
         connection = Scripted(HELLO, short, HELLO, wrong)
-        await builder().authenticate(connection)
+        await builder().authenticate(connection, "host")
         while connection.is_open:
             await asyncio.sleep(0)
         assert connection.holds == ["hold"]
@@ -159,7 +159,7 @@ def client(mechanism: str, **settings: str) -> Any:
 
 
 async def _begun(begin: Any) -> Any:
-    return await begin()
+    return await begin("host")
 
 
 def test_who_the_client_is_in_both_forms() -> None:
@@ -182,7 +182,7 @@ def provided(provide: Callable[[], Any], *more: Callable[[], Any]) -> list[bytes
     )
 
     async def log_in() -> list[bytes]:
-        return [(await begin()).first() for _ in range(1 + len(more))]
+        return [(await begin("host")).first() for _ in range(1 + len(more))]
 
     return asyncio.run(log_in())
 

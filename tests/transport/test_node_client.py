@@ -191,7 +191,7 @@ def test_closing_fails_what_waits_and_all_that_comes(place):
 
 
 class Refused(PlaintextChannelBuilder):
-    async def authenticate(self, connection):
+    async def authenticate(self, connection, host):
         raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the password is wrong")
 
 

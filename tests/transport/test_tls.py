@@ -56,7 +56,7 @@ class Tls:
     def client_socket(self, socket, host):
         return TlsSocket(socket, self.client, server_side=False, server_name=host)
 
-    async def authenticate(self, connection):
+    async def authenticate(self, connection, host):
         return None
 
     def principal_of(self, socket):

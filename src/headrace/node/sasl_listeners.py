@@ -2,8 +2,9 @@
 
 A setting holds for a mechanism of a listener (`listener.name.NAME.MECHANISM.`), for a listener, or for all of
 them, the first that is set. Users of PLAIN are in the listener's JAAS line, which can be replaced while the
-node runs; those of SCRAM in the metadata image; OAUTHBEARER's are whom the issuer's tokens name. A listener
-whose settings would let in nobody, or anybody, keeps the node from starting.
+node runs; those of SCRAM in the metadata image; OAUTHBEARER's are whom the issuer's tokens name, GSSAPI's
+whom the KDC knows (`kerberos_listener.py`). A listener whose settings would let in nobody, or anybody, keeps
+the node from starting.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from headrace.security.jwks_refresher import JwksRefresher
 from headrace.security.login import JAAS, check_mechanism, new_client, read_jaas
 from headrace.security.oauth_login import endpoint_token
 from headrace.security.sasl.jwt_validator import JwtValidator
-from headrace.security.sasl.mechanism import OAUTHBEARER, PLAIN, SaslClient, SaslServer
+from headrace.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SaslClient, SaslServer
 from headrace.security.sasl.oauthbearer import OAuthBearerServer
 from headrace.security.sasl.plain import PlainServer
 from headrace.security.sasl.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
@@ -100,6 +101,14 @@ class SaslListeners:
             return lambda: PlainServer(self._plain_users(listener))
         if mechanism == OAUTHBEARER:
             return self._oauth_server(listener)
+        if mechanism == GSSAPI:
+            # Most machines need no Kerberos.
+            from headrace.node.kerberos_listener import new_gssapi_server
+
+            def get(name: str) -> Value:
+                return mechanism_value(self._config, listener, GSSAPI, name)
+
+            return new_gssapi_server(get, jaas_setting(listener, GSSAPI))
         scram = SCRAM_MECHANISMS[mechanism]
         text = mechanism_value(self._config, listener, mechanism, JAAS)
         if isinstance(text, str) and text:
@@ -216,7 +225,7 @@ def mechanism_value(config: BrokerConfig, listener: str, mechanism: str, name: s
 
 def login_of_node(
     config: BrokerConfig, listener: str, rng: random.Random
-) -> tuple[str, Callable[[], Awaitable[SaslClient]]] | None:
+) -> tuple[str, Callable[[str], Awaitable[SaslClient]]] | None:
     """How this node logs in where it connects to that listener of others: the mechanism, and what begins a
     login. None where nodes do not talk to each other there. SettingError where it could not."""
     if listener in config.controller_listener_names:

@@ -15,10 +15,12 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from headrace.security.jaas import KEYTAB_OPTION, JaasError, parse_jaas
 from headrace.settings.broker_config import BrokerConfig, broker_setting
 from headrace.settings.definition import ConfigType
 from headrace.settings.names import listener_setting
 
+JAAS: Final = "sasl.jaas.config"
 KEYSTORE: Final = "ssl.keystore.location"
 
 _SECRET: Final = re.compile(r"password|secret|sas.?token|(account|access|private).?key$", re.IGNORECASE)
@@ -112,8 +114,18 @@ def files_with_secrets(
 
 
 def key_files(settings: Mapping[str, str]) -> list[str]:
-    """The files of private keys that settings name, also those of single listeners."""
-    return sorted({path for name, path in settings.items() if path and _names_keys(name)})
+    """The files of private keys that settings name, also those of single listeners, and in JAAS lines."""
+    named = {path for name, path in settings.items() if path and _names_keys(name)}
+    return sorted(named | {path for name, text in settings.items() for path in _keytabs(name, text)})
+
+
+def _keytabs(name: str, text: str) -> Iterator[str]:
+    if JAAS not in (name, listener_setting(name)):
+        return
+    with contextlib.suppress(JaasError):  # who uses the line says so
+        keytab = parse_jaas(text).options.get(KEYTAB_OPTION, "").removeprefix("FILE:")
+        if keytab:
+            yield keytab
 
 
 def _names_keys(name: str) -> bool:

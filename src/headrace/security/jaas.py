@@ -12,17 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from headrace.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
 LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     _PACKAGE + "plain.PlainLoginModule": (PLAIN,),
     _PACKAGE + "scram.ScramLoginModule": (SCRAM_SHA_256, SCRAM_SHA_512),
     _PACKAGE + "oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
+    "com.sun.security.auth.module.Krb5LoginModule": (GSSAPI,),
 }
 """The modules that are known, and the mechanisms that each is for."""
 
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+KEYTAB_OPTION: Final = "keyTab"
+"""The file with a principal's keys, of Kerberos."""
+
 USER_PREFIX: Final = "user_"
 """PLAIN's users on a server: `user_alice="password"`."""
 

@@ -3,7 +3,8 @@ sasl.password, or a function of the user's that is asked at each login, so that 
 the client runs.
 
 `new_client` gives what begins a login of the mechanism. For OAUTHBEARER it asks for a token: from a function
-of the user's, or from the provider's endpoint (`oauth_login.py`).
+of the user's, or from the provider's endpoint (`oauth_login.py`). For GSSAPI the KDC is asked for a ticket
+(`kerberos_login.py`).
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.security.jaas import JaasEntry, JaasError, parse_jaas
 from headrace.security.sasl import scram
-from headrace.security.sasl.mechanism import MECHANISMS, OAUTHBEARER, PLAIN, SaslClient, SaslError
+from headrace.security.sasl.mechanism import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, SaslClient, SaslError
 from headrace.security.sasl.oauthbearer import OAuthBearerClient
 from headrace.security.sasl.plain import PlainClient
 from headrace.security.sasl.scram import SCRAM_MECHANISMS, RandomBytes
@@ -42,8 +43,7 @@ def check_mechanism(mechanism: str, setting: str) -> None:
     """SettingError where this is no mechanism that there is."""
     if mechanism in MECHANISMS:
         return
-    why = "(Kerberos) is not built" if mechanism == "GSSAPI" else "is no SASL mechanism"
-    raise SettingError(setting, f"{mechanism} {why}: give one of {', '.join(MECHANISMS)}")
+    raise SettingError(setting, f"{mechanism} is no SASL mechanism: give one of {', '.join(MECHANISMS)}")
 
 
 def read_jaas(text: str, mechanism: str, setting: str = JAAS) -> JaasEntry:
@@ -67,13 +67,19 @@ def new_client(
     get_token: GetToken | None = None,
     get_credentials: GetCredentials | None = None,
     jaas_setting: str = JAAS,
-) -> Callable[[], Awaitable[SaslClient]]:
-    """What begins a login; SettingError at once where the settings, read by `get`, do not say who this is."""
+) -> Callable[[str], Awaitable[SaslClient]]:
+    """What begins a login at a host; SettingError at once where the settings, read by `get`, do not say who
+    this is."""
     if mechanism == OAUTHBEARER:
         return _oauth_client(get_token)
+    if mechanism == GSSAPI:
+        # Most machines need no Kerberos.
+        from headrace.security.kerberos_login import new_kerberos_client
+
+        return new_kerberos_client(get, jaas_setting)
     get_credentials = get_credentials or _fixed(_credentials(mechanism, get, jaas_setting))
 
-    async def begin() -> SaslClient:
+    async def begin(host: str) -> SaslClient:
         credentials = await get_credentials()
         if mechanism == PLAIN:
             return PlainClient(credentials.username, credentials.password)
@@ -129,13 +135,13 @@ def _credentials(mechanism: str, get: Callable[[str], Any], jaas_setting: str) -
     return Credentials(username, password)
 
 
-def _oauth_client(get_token: GetToken | None) -> Callable[[], Awaitable[SaslClient]]:
+def _oauth_client(get_token: GetToken | None) -> Callable[[str], Awaitable[SaslClient]]:
     if get_token is None:
         raise SettingError(
             "sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER needs it, or a function that gives tokens"
         )
 
-    async def begin() -> SaslClient:
+    async def begin(host: str) -> SaslClient:
         return OAuthBearerClient(await get_token())
 
     return begin

@@ -66,8 +66,8 @@ class SocketBuilder(Protocol):
     def principal_of(self, socket: Any) -> str: ...
 
 
-NewClient = Callable[[], Awaitable[SaslClient]]
-"""Begins an exchange; what it needs for that may have to be fetched (a token)."""
+NewClient = Callable[[str], Awaitable[SaslClient]]
+"""Begins an exchange with a host; what it needs for that may have to be fetched (a token, a ticket)."""
 
 
 class SaslChannelBuilder:
@@ -89,37 +89,37 @@ class SaslChannelBuilder:
     def principal_of(self, socket: Any) -> str:
         return self._below.principal_of(socket)
 
-    async def authenticate(self, connection: LoginConnection) -> None:
+    async def authenticate(self, connection: LoginConnection, host: str) -> None:
         """ApiError where the broker refuses, or is not the one that it says; OSError where it is gone."""
-        lifetime_ms = await self._exchange(connection)
-        self._plan(connection, lifetime_ms)
+        lifetime_ms = await self._exchange(connection, host)
+        self._plan(connection, host, lifetime_ms)
 
-    def _plan(self, connection: LoginConnection, lifetime_ms: int) -> None:
+    def _plan(self, connection: LoginConnection, host: str, lifetime_ms: int) -> None:
         if lifetime_ms <= 0:
             return
         after_s = lifetime_ms / 1000 * self._rng.uniform(*AGAIN_AFTER)
-        asyncio.get_running_loop().call_later(after_s, self._log_in_again, connection)
+        asyncio.get_running_loop().call_later(after_s, self._log_in_again, connection, host)
 
-    def _log_in_again(self, connection: LoginConnection) -> None:
+    def _log_in_again(self, connection: LoginConnection, host: str) -> None:
         if connection.is_open:
-            task = asyncio.get_running_loop().create_task(self._authenticate_again(connection))
+            task = asyncio.get_running_loop().create_task(self._authenticate_again(connection, host))
             self._again.add(task)
             task.add_done_callback(self._again.discard)
 
-    async def _authenticate_again(self, connection: LoginConnection) -> None:
+    async def _authenticate_again(self, connection: LoginConnection, host: str) -> None:
         connection.hold_requests()
         try:
-            self._plan(connection, await self._exchange(connection))
+            self._plan(connection, host, await self._exchange(connection, host))
             connection.release_requests()
         except (OSError, ApiError) as error:
             if connection.is_open:
                 logger.warning("%r: logging in again failed, a new connection is made: %s", connection, error)
                 connection.close(f"logging in again failed: {error}")
 
-    async def _exchange(self, connection: LoginConnection) -> int:
+    async def _exchange(self, connection: LoginConnection, host: str) -> int:
         """Prove who this is; milliseconds until that must be done again, 0 for never."""
         try:
-            client = await self._new_client()
+            client = await self._new_client(host)
             await self._shake_hands(connection)
             return await _prove(connection, client)
         except SaslError as error:

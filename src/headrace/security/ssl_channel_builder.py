@@ -85,7 +85,7 @@ class SslChannelBuilder:
         except ValueError as error:
             raise TlsError(f"TLS: {host!r} is no name that a certificate could be for: {error}") from error
 
-    async def authenticate(self, connection: ClientConnection) -> None:
+    async def authenticate(self, connection: ClientConnection, host: str) -> None:
         """The handshake has done all that there is to do."""
 
     def principal_of(self, socket: Socket) -> str:

@@ -33,16 +33,20 @@ sasl.jaas.config  password null  per-broker
     Login module and its options, in the form of a JAAS file.
 sasl.kerberos.kinit.cmd  string /usr/bin/kinit  per-broker
     Path of kinit.
+    No effect: no program is run; tickets come of the keytab, or are in a cache.
 sasl.kerberos.min.time.before.relogin  long 60000  per-broker
     Milliseconds between two attempts to renew a Kerberos login.
+    No effect: new tickets are had when a login needs them.
 sasl.kerberos.principal.to.local.rules  list DEFAULT  per-broker
     How a Kerberos name becomes a user's name.
 sasl.kerberos.service.name  string null  per-broker
-    Kerberos name of the service.
+    Kerberos name of the service: the first part of the brokers' principal.
 sasl.kerberos.ticket.renew.jitter  double 0.05  per-broker
     Share by which the time of renewal varies by chance.
+    No effect: new tickets are had when a login needs them.
 sasl.kerberos.ticket.renew.window.factor  double 0.8  per-broker
     Share of a ticket's life after which it is renewed.
+    No effect: the system's library has new ones when half of it is over.
 sasl.login.callback.handler.class  class null
     Class behind the node's own logins.
     No effect: a Java class cannot be loaded here.
@@ -133,13 +137,17 @@ sasl.server.max.receive.size  int 524288
 SASL_OF_CLIENTS: Final[dict[str, Setting]] = joined(
     read_table("""
 sasl.mechanism  string GSSAPI
-    How this client logs in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+    How this client logs in: GSSAPI, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
 sasl.mechanisms  string null
     The same, as librdkafka names it.
 sasl.credentials.provider  string null
     A function of Python's that gives user and password, as two texts, whenever this client logs in.
 sasl.oauthbearer.token.provider  string null
     A function of Python's that gives a token whenever one is needed, in place of a provider's endpoint.
+sasl.kerberos.keytab  string null
+    A file with the keys of sasl.kerberos.principal, for GSSAPI, where there is no sasl.jaas.config.
+sasl.kerberos.principal  string null
+    Who this client is to Kerberos; without a keytab the system's ticket cache says so (kinit).
 sasl.username  string null
     Who this client is, for PLAIN and SCRAM, where there is no sasl.jaas.config.
 sasl.password  password null
@@ -149,6 +157,11 @@ sasl.password  password null
         name: BROKER_SASL[name]
         for name in (
             "sasl.jaas.config",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.service.name",
+            "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.ticket.renew.window.factor",
             "sasl.oauthbearer.client.credentials.client.id",
             "sasl.oauthbearer.client.credentials.client.secret",
             "sasl.oauthbearer.scope",

@@ -53,7 +53,6 @@ NOT_YET: Final = {
     "offsets.topic.compression.codec": _DEFAULTS,
     "replica.socket.receive.buffer.bytes": "the system sizes the buffers of a follower's connection.",
     "replication.quota.": _BURST,
-    "sasl.kerberos.": "GSSAPI is not built: its library has no wheels.",
     "sasl.login.": _DEFAULTS,
     "sasl.oauthbearer.assertion.": "assertions are not built yet: give a client's id and secret.",
     "sasl.oauthbearer.jwks.endpoint.retry.": _DEFAULTS,

@@ -27,8 +27,9 @@ class ChannelBuilder(Protocol):
         """Around one that is connected to this host; OSError where that cannot be."""
         ...
 
-    async def authenticate(self, connection: ClientConnection) -> None:
-        """Prove who this client is, before anything else is asked; OSError or ApiError where that fails."""
+    async def authenticate(self, connection: ClientConnection, host: str) -> None:
+        """Prove to this host who the client is, before anything else is asked; OSError or ApiError where that
+        fails."""
         ...
 
     def principal_of(self, socket: Socket) -> str:
@@ -45,7 +46,7 @@ class PlaintextChannelBuilder:
     def client_socket(self, socket: Socket, host: str) -> Socket:
         return socket
 
-    async def authenticate(self, connection: ClientConnection) -> None:
+    async def authenticate(self, connection: ClientConnection, host: str) -> None:
         return None
 
     def principal_of(self, socket: Socket) -> str:

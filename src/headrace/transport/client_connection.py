@@ -340,7 +340,7 @@ async def connect(
         loop, socket, memory=memory, client_id=client_id, limits=limits, on_close=on_close, serving=serving
     )
     try:
-        await channel_builder.authenticate(connection)
+        await channel_builder.authenticate(connection, server_name)
     except BaseException:
         connection.close()
         raise

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -96,7 +97,24 @@ func secureSarama(config *sarama.Config) *sarama.Config {
 		return &saramaScram{hash: hash}
 	}
 	config.Net.SASL.TokenProvider = saramaToken(given.Password)
+	if given.Mechanism == sarama.SASLTypeGSSAPI {
+		config.Net.SASL.GSSAPI = kerberos(given)
+	}
 	return config
+}
+
+// kerberos is a login by keys: the user is a whole principal, the password names the file.
+func kerberos(given *security) sarama.GSSAPIConfig {
+	user, realm, _ := strings.Cut(given.Username, "@")
+	return sarama.GSSAPIConfig{
+		AuthType:           sarama.KRB5_KEYTAB_AUTH,
+		KeyTabPath:         given.Password,
+		KerberosConfigPath: os.Getenv("KRB5_CONFIG"),
+		ServiceName:        "kafka",
+		Username:           user,
+		Realm:              realm,
+		DisablePAFXFAST:    true,
+	}
 }
 
 // saramaScram joins sarama and the SCRAM library that its own examples use: it has none itself.
