@@ -162,8 +162,11 @@ def test_a_new_group_waits_for_more_members() -> None:
     world = StreamsWorld(replace(AT_ONCE, initial_rebalance_delay_ms=3_000))
     first = world.join("a")
     assert (first.active_tasks, statuses(first), first.heartbeat_interval_ms) == ([], [5], 3_000)
+    assert first.member_epoch == 1, "in epoch 0 its next heartbeat would be one that joins"
     world.pass_time(1_000)
     assert world.join("b").active_tasks == []
+    waits = world.beat("a")
+    assert (waits.member_epoch, waits.active_tasks, statuses(waits)) == (1, None, [5])
     world.pass_time(2_000)
     world.beat_all()
     assert world.active == {"a": {"0": {0, 2}}, "b": {"0": {1, 3}}}

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.coordinators.coordinator_shard import CoordinatorRecord
 from headrace.coordinators.group.streams.member import StreamsGroupMember, StreamsMemberState, UserEndpoint
-from headrace.coordinators.group.streams.streams_group import StreamsGroup
+from headrace.coordinators.group.streams.streams_group import INITIAL_EPOCH, StreamsGroup
 from headrace.coordinators.group.streams.tasks import Tasks, TasksTuple, TasksTupleWithEpochs, TasksWithEpochs
 from headrace.coordinators.group.streams.topology import StreamsTopology
 from headrace.wire.schemas import streams_group_records as wire
@@ -222,7 +222,7 @@ class StreamsGroups:
     ) -> None:
         if value is None:
             if (known := self.by_id.get(key.group_id)) is not None:
-                known.assignment_epoch = 0
+                known.assignment_epoch = INITIAL_EPOCH
                 known.target_assignment.clear()
             return
         assert isinstance(value, wire.StreamsGroupTargetAssignmentMetadataValue)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from headrace.base.error_codes import ErrorCode
 from headrace.coordinators.group.streams.current_assignment import FreeTasks
@@ -25,6 +26,10 @@ from headrace.coordinators.group.streams.tasks import NOTHING, TaskId, Tasks, Ta
 from headrace.coordinators.group.streams.topology import StreamsTopology
 from headrace.wire.schemas import streams_group_describe as wire
 from headrace.wire.schemas.offset_commit import MEMBER_EPOCH_SINCE
+
+INITIAL_EPOCH: Final = 1
+"""Of a group and its assignment before the first one. A member is never in epoch 0, which means to join:
+while a new group waits for more members, those that are there are in this one."""
 
 
 class StreamsGroupState(StrEnum):
@@ -87,11 +92,11 @@ class StreamsGroup:
     """Members, topology and targets. The last five fields are not in the log."""
 
     id: str
-    epoch: int = 1
+    epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
     validated_topology_epoch: int = 0
     assignment_configs: Mapping[str, str] = field(default_factory=dict)
-    assignment_epoch: int = 0
+    assignment_epoch: int = INITIAL_EPOCH
     topology: StreamsTopology | None = None
     members: dict[str, StreamsGroupMember] = field(default_factory=dict)
     target_assignment: dict[str, TasksTuple] = field(default_factory=dict)
