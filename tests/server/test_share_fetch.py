@@ -156,3 +156,44 @@ async def test_there_are_so_many_sessions_and_no_more(world: NodeWorld) -> None:
     one, two = [await ShareMember.connect(world, member_id=each) for each in ("m1", "m2")]
     assert (await one.fetch(max_wait_ms=0)).error_code == 0
     assert (await two.fetch(max_wait_ms=0)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+@simulated()
+async def test_what_comes_back_rests_longer_each_time_and_does_not_keep_others_waiting(
+    world: NodeWorld,
+) -> None:
+    topic = (await world.create_topic("t", configs={"retention.ms": "-1"}), 0)
+    await set_group(world, "share.auto.offset.reset", "earliest")
+    await set_group(world, "headrace.share.retry.backoff.ms", "10000")
+    await produce(world, "t", b"a", b"b", together=False)
+    member = await ShareMember.connect(world)
+    await member.join("t")
+    assert acquired(await member.fetch(max_records=1)) == [(0, 0, 1)]
+    for count in (1, 2):
+        await member.acknowledge({topic: [(0, 0, [RELEASE])]})
+        rests_ms = 10_000 * 2 ** (count - 1)
+        reply = await member.fetch(max_wait_ms=int(rests_ms * 0.7))
+        assert acquired(reply) == ([(1, 1, 1)] if count == 1 else [])
+        assert acquired(await member.fetch(max_wait_ms=rests_ms)) == [(0, 0, count + 1)]
+    await member.acknowledge({topic: [(0, 1, [ACCEPT])]})
+    assert member_holds_nothing(world)
+
+
+@simulated(group_share_partition_max_record_locks="100", group_share_min_partition_max_record_locks="100")
+async def test_what_rests_leaves_room_in_the_window(world: NodeWorld) -> None:
+    topic = (await world.create_topic("t", configs={"retention.ms": "-1"}), 0)
+    await set_group(world, "share.auto.offset.reset", "earliest")
+    await set_group(world, "headrace.share.retry.backoff.ms", "600000")
+    await produce(world, "t", *(b"%d" % number for number in range(300)), together=False)
+    member = await ShareMember.connect(world)
+    await member.join("t")
+    begin = 0
+    while begin < 300:
+        ((first, last, _),) = acquired(await member.fetch(max_records=100, share_acquire_mode=1))
+        assert first == begin
+        await member.acknowledge({topic: [(first, last, [RELEASE])]})
+        begin = last + 1
+
+
+def member_holds_nothing(world: NodeWorld) -> bool:
+    return all(led.core.in_flight() == 0 for led in world.node.parts.share_groups.manager)

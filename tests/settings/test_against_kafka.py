@@ -40,8 +40,10 @@ OURS_ALONE = {
     "headrace.slow.request.ms",
     "ssl.crl.location",
 }
-# Of Kafka 4.4; the facts are of 4.3.
+# Of Kafka 4.4, and our own of groups; the facts are of 4.3.
 NEWER = {
+    "headrace.share.retry.backoff.max.ms",
+    "headrace.share.retry.backoff.ms",
     "errors.deadletterqueue.auto.create.topics.enable",
     "errors.deadletterqueue.copy.record.enable",
     "errors.deadletterqueue.group.enable",

@@ -16,6 +16,10 @@ errors.deadletterqueue.copy.record.enable  boolean false
     Whether key, value and headers of a share group's dead record go to its dead-letter queue, too.
 errors.deadletterqueue.topic.name  string ""
     Topic for the records that a share group rejected or gave up; none where it is empty.
+headrace.share.retry.backoff.max.ms  int 60000  0..
+    Most milliseconds that a record of a share group rests before it is handed out again.
+headrace.share.retry.backoff.ms  int 0  0..
+    Milliseconds that a record rests when it came back, give or take a fifth; twice as many each further time.
 share.assignment.interval.ms  int 1000  0..  < group.share.assignment.interval.ms
     Milliseconds between two assignments of the share group.
 share.auto.offset.reset  string latest  offset-reset

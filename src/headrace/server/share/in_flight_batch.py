@@ -37,6 +37,7 @@ class InFlightBatch:
         "last",
         "member_id",
         "next_state",
+        "not_before_ms",
         "state",
         "together",
         "was_rejected",
@@ -52,6 +53,7 @@ class InFlightBatch:
         self.next_state: RecordState | None = None
         self.together: range | None = None
         self.was_rejected = False
+        self.not_before_ms = 0  # nobody gets it before; 0 where there is nothing to wait for
 
     def __repr__(self) -> str:
         return f"<{self.first}-{self.last} {self.state.name} x{self.delivery_count} {self.member_id}>"
@@ -61,7 +63,12 @@ class InFlightBatch:
 
     @property
     def is_free(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.next_state is None
+        return self.state is RecordState.AVAILABLE and self.next_state is None and not self.not_before_ms
+
+    @property
+    def is_paused(self) -> bool:
+        """It came back, and rests before it is handed out again."""
+        return self.state is RecordState.AVAILABLE and self.not_before_ms > 0
 
     @property
     def state_to_be(self) -> RecordState:
@@ -94,9 +101,7 @@ class InFlightBatch:
         )
 
     def _came_back_as(self, other: InFlightBatch) -> bool:
-        return (self.delivery_count, self.together, self.was_rejected, self.member_id) == (
-            other.delivery_count,
-            other.together,
-            other.was_rejected,
-            other.member_id,
-        )
+        return self._history() == other._history()
+
+    def _history(self) -> tuple[object, ...]:
+        return self.delivery_count, self.together, self.was_rejected, self.member_id, self.not_before_ms

@@ -71,6 +71,7 @@ class ShareGroupParts:
             sessions_max=config.int("group.share.max.share.sessions"),
             clock=world.clock,
             loop=world.loop,
+            rng=world.rng,
             purgatory=purgatory,
         )
 

@@ -189,9 +189,18 @@ class SharePartition(ShareWindow):
         return self._end_locks(over, delivery_count_limit, given_up)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next lock ends."""
-        held = (batch.deadline_ms for batch in self if batch.state is RecordState.ACQUIRED)
-        return min(held, default=None)
+        """When the next lock or rest ends."""
+        held = [batch.deadline_ms for batch in self if batch.state is RecordState.ACQUIRED]
+        return min(held + [batch.not_before_ms for batch in self if batch.is_paused], default=None)
+
+    def end_rests(self, now_ms: int) -> bool:
+        """Whether records have rested long enough by now."""
+        over = [batch for batch in self if batch.is_paused and batch.not_before_ms <= now_ms]
+        for batch in over:
+            batch.not_before_ms = 0
+        if over:
+            self.join()
+        return bool(over)
 
     def _end_locks(
         self, batches: Iterable[InFlightBatch], delivery_count_limit: int, given_up: RecordState

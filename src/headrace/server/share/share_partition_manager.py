@@ -8,6 +8,7 @@ next, all of it in one.
 
 import asyncio
 import logging
+import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -28,6 +29,7 @@ from headrace.server.share.in_flight_batch import Acquired, RecordState
 from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
 from headrace.server.share.share_sessions import ShareSessionCache
 from headrace.telemetry.metrics.share_group_metrics import ShareGroupMetrics
+from headrace.transport.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class SharePartitionManager:
         sessions_max: int,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
         purgatory: Purgatory,
     ) -> None:
         self.sessions = ShareSessionCache(sessions_max)
@@ -90,6 +93,7 @@ class SharePartitionManager:
         self._dead_letters = dead_letters
         self._clock = clock
         self._loop = loop
+        self._rng = rng
         self._purgatory = purgatory
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
         self._loading: dict[SharePartitionKey, int] = {}
@@ -219,6 +223,7 @@ class SharePartitionManager:
         except ApiError as error:
             done(error.code, error.message)
             return
+        self._let_rest(led, transition)
         for answer in answers:
             self.metrics.note_acknowledged(*answer)
         if not transition:
@@ -234,11 +239,27 @@ class SharePartitionManager:
                 self._dead_letters.look_at(self, led)
             else:
                 led.core.roll_back(transition)
+                for batch in transition:
+                    batch.not_before_ms = 0
                 self._locks.add(led, self._clock.monotonic_ms())
                 told = _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
                 done(told, f"the share coordinator answers {error.name}")
 
         self._write(led, _Write(changes_of(transition), written))
+
+    def _let_rest(self, led: LedSharePartition, transition: Transition) -> None:
+        """Before records are handed out again they rest, longer each time, where the group wants that. All
+        that come back together rest as long, and stay together."""
+        config = self.configs.of(led.core.key.group_id)
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
+        until_ms: dict[int, int] = {}
+        for batch in transition:
+            if batch.next_state is RecordState.AVAILABLE and config.retry_backoff_ms > 0:
+                count = batch.delivery_count
+                if count not in until_ms:
+                    until_ms[count] = self._clock.monotonic_ms() + int(backoff.wait_ms(count))
+                    self._locks.add(led, until_ms[count])
+                batch.not_before_ms = until_ms[count]
 
     def release_session(self, group_id: str, member_id: str, keys: Iterable[SharePartitionKey]) -> None:
         """A member is gone: what it holds goes to others."""
@@ -273,7 +294,10 @@ class SharePartitionManager:
         limit, given_up = self._end_of_deliveries(led.core.key.group_id)
         expired = led.core.expire(self._clock.monotonic_ms(), limit, given_up)
         led.lock_timeouts += sum(map(len, expired))
+        self._let_rest(led, expired)
         self._take_back(led, expired)
+        if led.core.end_rests(self._clock.monotonic_ms()):
+            self._purgatory.notify(led.core.key)
         deadline_ms = led.core.next_deadline_ms()
         if deadline_ms is not None:
             self._locks.add(led, max(deadline_ms, self._clock.monotonic_ms() + 1))

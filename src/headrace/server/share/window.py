@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from headrace.server.share.in_flight_batch import TERMINAL, InFlightBatch, RecordState
+
+RANGES_MAX: Final = 20_000
+"""What a window may be cut into: records that rest do not count as handed out, and could be any number. It is
+walked through by each fetch, which takes a millisecond then."""
 
 
 class ShareWindow:
@@ -27,11 +32,15 @@ class ShareWindow:
         return self.end_offset + 1
 
     def may_acquire(self, locks_max: int) -> bool:
-        return self.next_fetch_offset() <= self.end_offset or self.in_flight() < locks_max
+        if self.next_fetch_offset() <= self.end_offset:
+            return True
+        return self.in_flight() < locks_max and len(self._batches) < RANGES_MAX
 
     def in_flight(self) -> int:
-        """How many records are handed out or wait to be handed out again."""
-        return sum(len(batch) for batch in self._batches if batch.state not in TERMINAL)
+        """How many records are handed out or wait to be handed out again; what rests is not among them."""
+        return sum(
+            len(batch) for batch in self._batches if batch.state not in TERMINAL and not batch.is_paused
+        )
 
     def append(self, batch: InFlightBatch) -> None:
         assert batch.first == self.end_offset + 1, f"{batch} leaves a hole behind {self.end_offset}"
@@ -88,6 +97,7 @@ class ShareWindow:
         rest = InFlightBatch(at, batch.last, batch.state, batch.delivery_count)
         rest.member_id, rest.deadline_ms = batch.member_id, batch.deadline_ms
         rest.together, rest.was_rejected = batch.together, batch.was_rejected
+        rest.not_before_ms = batch.not_before_ms
         batch.last = at - 1
         self._batches.insert(bisect_right(self._batches, batch.first, key=_first), rest)
         return rest

@@ -32,6 +32,8 @@ class ShareGroupConfig:
     initialize_retry_ms: int = 30_000
     dead_letter_topic: str = ""
     copies_dead_records: bool = False
+    retry_backoff_ms: int = 0
+    retry_backoff_max_ms: int = 60_000
 
 
 _HEARTBEAT: Final = OwnNumber(
@@ -107,6 +109,8 @@ class ShareGroupConfigManager:
             may_renew=_text(own, "share.renew.acknowledge.enable").lower() == "true",
             initialize_retry_ms=config.int("group.share.initialize.retry.interval.ms"),
             dead_letter_topic=_text(own, "errors.deadletterqueue.topic.name"),
+            retry_backoff_ms=_number(own, "headrace.share.retry.backoff.ms"),
+            retry_backoff_max_ms=_number(own, "headrace.share.retry.backoff.max.ms"),
             copies_dead_records=_text(own, "errors.deadletterqueue.copy.record.enable").lower() == "true",
         )
 
@@ -120,3 +124,7 @@ def _text(own: Mapping[str, str], name: str) -> str:
         except SettingError:
             pass  # written by a version that knew more
     return str(GROUP[name].default)
+
+
+def _number(own: Mapping[str, str], name: str) -> int:
+    return int(_text(own, name))
