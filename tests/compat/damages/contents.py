@@ -43,6 +43,7 @@ START_MS: Final = 1_700_000_000_000
 STALL_SECONDS: Final = 30.0
 EARLY_END_SECONDS: Final = 3.0
 REFUSALS_MAX: Final = 12
+STALLS_MAX: Final = 2
 
 Place = tuple[str, int]
 T = TypeVar("T")
@@ -227,6 +228,7 @@ class _Progress:
         self._refused = 0
         self._since = time.monotonic()
         self.ends_early = False
+        self._stalls = 0
 
     def take(self, row: Row) -> None:
         self.rows.append(row)
@@ -266,6 +268,15 @@ class _Progress:
         seconds = EARLY_END_SECONDS if self.ends_early else STALL_SECONDS
         return not self.is_over and time.monotonic() > self._since + seconds
 
+    def stall(self) -> int | None:
+        """The same as `refuse`, without a word from the client: one that does not go on behind that twice
+        does not either."""
+        self._stalls += 1
+        if self.ends_early or self._stalls > STALLS_MAX:
+            self.give_up()
+            return None
+        return self.refuse("no record and no error")
+
 
 def _progress(found: Contents, expected: dict[Place, list[Row]]) -> dict[Place, _Progress]:
     return {
@@ -302,18 +313,15 @@ def _read_stock(
             elif error is not None and error.code() == KafkaError._PARTITION_EOF:
                 reader.meet_end(message.offset())
             elif error is not None and not reader.is_over:
-                _go_on(consumer, reader, str(error))
+                _seek(consumer, reader, reader.refuse(str(error)))
         for reader in readers.values():
-            if reader.is_stalled and reader.ends_early:
-                reader.give_up()
-            elif reader.is_stalled:
-                _go_on(consumer, reader, "no record and no error")
+            if reader.is_stalled:
+                _seek(consumer, reader, reader.stall())
     consumer.close()
     return {place: reader.rows for place, reader in readers.items()}
 
 
-def _go_on(consumer: Consumer, reader: _Progress, why: str) -> None:
-    following = reader.refuse(why)
+def _seek(consumer: Consumer, reader: _Progress, following: int | None) -> None:
     if following is None:
         return
     try:
@@ -343,10 +351,9 @@ def _read_own(bootstrap: str, found: Contents, expected: dict[Place, list[Row]])
                 for record in records:
                     reader.take(Row(record.offset, record.key, record.value))
                 reader.reach(consumer.position(partition))
-                if reader.is_stalled:
-                    following = reader.refuse("no record and no error")
-                    if following is not None:
-                        consumer.seek(partition, following)
+                following = reader.stall() if reader.is_stalled else None
+                if following is not None:
+                    consumer.seek(partition, following)
     return {place: reader.rows for place, reader in readers.items()}
 
 
