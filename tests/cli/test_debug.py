@@ -109,7 +109,9 @@ def test_a_cluster_is_packed(tmp_path: Path) -> None:
     }
     with Cluster(settings=settings) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            admin.create_topic("orders")
+            admin.create_topic("orders", configs={"retention.ms": "60000"})
+            admin.create_topic("plain")
+            admin.alter_client_quotas({"client-id": "greedy"}, set_to={"producer_byte_rate": 5})
         with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             producer.send("orders", b"record-of-a-topic").result(30)
         words = ["-b", cluster.bootstrap_servers, "--metrics", f"127.0.0.1:{port}"]
@@ -118,6 +120,8 @@ def test_a_cluster_is_packed(tmp_path: Path) -> None:
     for secret in NEVER:
         assert secret not in everything
     assert json.loads(found["cluster/topics.json"])[0]["name"] == "orders"
+    assert json.loads(found["cluster/topic-settings.json"]) == {"orders": {"retention.ms": "60000"}}
+    assert json.loads(found["cluster/quotas.json"])[0]["entity"] == {"client-id": "greedy"}
     assert json.loads(found["cluster/broker-1-settings.json"])["node.id"] == "1"
     assert json.loads(found["cluster/top.json"])["topics"][0]["end_offsets"] == 1
     assert json.loads(found["cluster/doctor.json"]) is not None

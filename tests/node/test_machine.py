@@ -37,8 +37,8 @@ def test_a_node_for_every_two_cores(cores: int, nodes: int) -> None:
 
 def test_cores_that_no_node_uses_are_told() -> None:
     assert note_of_unused(1, 16) == (
-        "this machine has 16 cores, of which one node uses some 2: unless other nodes run here, `--nodes auto` "
-        "runs 8 in a new folder (docs/operations.md, Sizing)"
+        "this machine has 16 cores, of which one node uses some 2: unless other nodes run here, "
+        "`--nodes auto` runs 8 in a new folder (docs/operations.md, Sizing)"
     )
 
 

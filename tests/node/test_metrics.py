@@ -313,6 +313,9 @@ def test_https(tmp_path: Path) -> None:
         told = json.loads(CliRunner().invoke(cli, [*words, "--metrics-ca", str(ca)]).output)
         assert told["notes"] == []
         assert told["requests"]
+        bundle = ["debug", "bundle", "--no-cluster", "-o", str(tmp_path / "b.tar.gz"), "--json", *words[-4:]]
+        told = json.loads(CliRunner().invoke(cli, [*bundle, "--metrics-ca", str(ca)]).stdout)
+        assert told["missing"] == []
         stranger = json.loads(CliRunner().invoke(cli, words).output)
         assert "certificate" in stranger["notes"][0].lower()
 

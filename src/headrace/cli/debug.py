@@ -30,13 +30,16 @@ from headrace.cli.connecting import cluster_options, open_admin
 from headrace.cli.options import examples, json_option
 from headrace.cli.output import human_bytes, note, print_json
 from headrace.cli.redaction import HIDDEN, Redaction
-from headrace.cli.top_looking import SCRAPE_BYTES_MAX, SCRAPE_S, Looker, MetricsAddress
+from headrace.cli.top_looking import SCRAPE_BYTES_MAX, SCRAPE_S, Looker, MetricsAddress, trusting
 from headrace.clients import Admin
 
 LOG_BYTES_MAX: Final = 10 << 20
 """Of each log file, from its end."""
 FILE_BYTES_MAX: Final = 1 << 20
 LISTED_MAX: Final = 200_000
+TOPICS_MAX: Final = 1_000
+"""Whose own settings are asked for, each with a request."""
+OF_TOPIC: Final = 1  # DYNAMIC_TOPIC_CONFIG: set for the topic itself
 PATIENCE_MS: Final = 10_000
 PACKAGES: Final = ("headrace", "uvloop", "numpy", "numba", "cramjam", "zstandard", "cryptography", "pyspark")
 PROPERTIES: Final = ".properties"
@@ -135,6 +138,12 @@ class Bundle:
     metavar="TOKEN",
     help="What /metrics asks for.",
 )
+@click.option(
+    "--metrics-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The authority (PEM) that the certificates of https:// addresses are from.",
+)
 @click.option("--no-cluster", is_flag=True, help="Ask no broker.")
 @cluster_options
 @json_option
@@ -145,6 +154,7 @@ def bundle(
     logs: tuple[Path, ...],
     addresses: tuple[str, ...],
     metrics_token: str,
+    metrics_ca: str | None,
     no_cluster: bool,
     bootstrap: str,
     request_timeout_ms: int,
@@ -175,7 +185,7 @@ def bundle(
                 packed.add(f"logs/{_flat(log)}", _end_of(log))
         for address in addresses:
             with packed.part(f"metrics of {address}"):
-                packed.add(f"metrics/{_flat(Path(address))}.txt", _scrape(address, metrics_token))
+                packed.add(f"metrics/{_flat(Path(address))}.txt", _scrape(address, metrics_token, metrics_ca))
         if not no_cluster:
             _add_cluster(packed, bootstrap, min(request_timeout_ms, PATIENCE_MS))
         packed.add("README.txt", _readme(packed))
@@ -301,10 +311,11 @@ def _end_of(log: Path) -> str:
     return f"(the last {human_bytes(LOG_BYTES_MAX)} of {human_bytes(size)})\n{text.partition(chr(10))[2]}"
 
 
-def _scrape(address: str, token: str) -> str:
+def _scrape(address: str, token: str, ca_file: str | None) -> str:
     url = MetricsAddress.parse(address).url
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    with urllib.request.urlopen(request, timeout=SCRAPE_S) as answer:
+    tls = trusting(ca_file) if ca_file else None
+    with urllib.request.urlopen(request, timeout=SCRAPE_S, context=tls) as answer:
         text: bytes = answer.read(SCRAPE_BYTES_MAX)
     return text.decode(errors="replace")
 
@@ -319,6 +330,8 @@ def _add_cluster(packed: Bundle, bootstrap: str, timeout_ms: int) -> None:
             "cluster": found._asdict,
             "quorum": lambda: admin.describe_quorum()._asdict(),
             "topics": lambda: _rows(admin.describe_topics([each.name for each in admin.list_topics()])),
+            "topic-settings": lambda: _topic_settings(packed, admin),
+            "quotas": lambda: _rows(admin.describe_client_quotas()),
             "doctor": lambda: _rows(look_at_cluster(admin, bootstrap)),
             "top": lambda: figures(Looker(admin).look(), None).as_json(),
             "transactions": lambda: _rows(admin.list_transactions()),
@@ -334,6 +347,18 @@ def _add_cluster(packed: Bundle, bootstrap: str, timeout_ms: int) -> None:
 def _broker_settings(admin: Admin, node_id: int) -> dict[str, str | None]:
     found = admin.describe_configs("broker", str(node_id))
     return {each.name: HIDDEN if each.sensitive else each.value for each in found}
+
+
+def _topic_settings(packed: Bundle, admin: Admin) -> dict[str, dict[str, str | None]]:
+    """What was set for topics themselves; those of brokers hold for the rest."""
+    names = [each.name for each in admin.list_topics()]
+    if len(names) > TOPICS_MAX:
+        packed.missing.append(f"settings of topics: all but those of the first {TOPICS_MAX}")
+    found = {}
+    for name in names[:TOPICS_MAX]:
+        settings = admin.describe_configs("topic", name)
+        found[name] = {each.name: each.value for each in settings if each.source == OF_TOPIC}
+    return {name: own for name, own in found.items() if own}
 
 
 def _rows(found: Iterable[Any]) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ class Looker:
         self._admin = admin
         self._addresses = list(addresses)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._tls = _trusting(ca_file) if ca_file else None
+        self._tls = trusting(ca_file) if ca_file else None
         self._now_s = now_s
 
     def look(self) -> Look:
@@ -212,7 +212,7 @@ class Looker:
         look.scrapes.append(Scrape(address.url, self._now_s(), node_id, samples))
 
 
-def _trusting(ca_file: str) -> Any:
+def trusting(ca_file: str) -> Any:
     """The TLS of a client that trusts this authority alone."""
     from headrace.clients.config import ADMIN, ClientConfig
     from headrace.security.ssl_engine_factory import load_engines
