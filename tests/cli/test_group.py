@@ -98,6 +98,22 @@ def changes(run: Run, *words: str) -> list[tuple[int, int | None, int]]:
     return [(each["partition"], each["from"], each["to"]) for each in shown["changes"]]
 
 
+def test_top_tells_them_of_any_kafka(bootstrap: str, topic: str, group: str) -> None:
+    commit(bootstrap, group, topic, {0: 3})
+    done = CliRunner().invoke(cli, ["top", "--once", "--interval", "0s", "--json", "-b", bootstrap])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["notes"] == []
+    [broker] = told["brokers"]
+    assert (broker["state"], broker["busy"]) == ("controller", None)
+    assert broker["leaders"] == sum(each["partitions"] for each in told["topics"])
+    assert broker["size_bytes"] > 0
+    [found] = [each for each in told["topics"] if each["topic"] == topic]
+    assert (found["partitions"], found["end_offsets"], found["under_replicated"]) == (2, 2 * RECORDS, 0)
+    [own] = [each for each in told["groups"] if each["group"] == group]
+    assert (own["type"], own["state"], own["members"], own["lag"]) == ("classic", "Empty", 0, RECORDS - 3)
+
+
 class TestListAndDescribe:
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     def test_a_group_with_a_member(

@@ -1,4 +1,7 @@
-"""`headrace top`: what it tells of a cluster, what keys do, and how it looks in a terminal."""
+"""`headrace top`: what it tells of a cluster, what keys do, and how it looks in a terminal.
+
+What it tells of Apache Kafka is in test_group.py, which has one that runs.
+"""
 
 import fcntl
 import io
@@ -11,7 +14,6 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -38,7 +40,6 @@ from headrace.clients.internals.admin.topics import TopicPartitionInfo
 from headrace.testing import Cluster
 from headrace.transport.system_network import free_ports
 from tests.compat.clients.face import eventually
-from tests.compat.stock_kafka import EITHER, running_either
 
 METRICS = """
 kafka_broker_info{id="1",address="a:1"} 1.0
@@ -253,35 +254,6 @@ def test_a_cluster_that_does_not_answer_is_said() -> None:
     assert "no broker answers" in "\n".join(line.plain for line in first)
     later = draw(Screen(), two_looks(), width=120, height=24, problem="no broker answers")
     assert "no broker answers" in later[1].plain
-
-
-@pytest.fixture(scope="module", params=EITHER)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_either(request.param, tmp_path_factory, {"offsets.topic.num.partitions": "1"}) as bootstrap:
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            admin.create_topic("orders", partitions=2)
-            with Producer(bootstrap_servers=bootstrap) as producer:
-                producer.send("orders", b"x", partition=0)
-                producer.flush()
-            places = {TopicPartition("orders", each): OffsetAndMetadata(0) for each in range(2)}
-            admin.alter_group_offsets("billing", places)
-        yield bootstrap
-
-
-def test_any_kafka_is_told_once_as_json(bootstrap: str) -> None:
-    words = ["top", "--once", "--interval", "0s", "--json", "-b", bootstrap]
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.output)
-    assert told["notes"] == []
-    [broker] = told["brokers"]
-    assert (broker["state"], broker["busy"]) == ("controller", None)
-    assert broker["leaders"] == 3
-    assert broker["size_bytes"] > 0
-    [orders] = [each for each in told["topics"] if each["topic"] == "orders"]
-    assert (orders["partitions"], orders["end_offsets"], orders["under_replicated"]) == (2, 1, 0)
-    [group] = told["groups"]
-    assert (group["group"], group["lag"], group["state"], group["members"]) == ("billing", 1, "Empty", 0)
 
 
 def _make_groups(cluster: Cluster, stack: ExitStack) -> None:
