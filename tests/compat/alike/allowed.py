@@ -124,9 +124,9 @@ ALLOWED: Final = (
     ),
     Allowed(
         "tasks again",
-        r"^it moved, StreamsGroupHeartbeat",
+        r"^(it moved|m1 has not heard|m1 goes on), StreamsGroupHeartbeat",
         r"(active|standby|warmup)_tasks$",
-        "who comes with the epoch before has lost an answer: it hears again which tasks it has",
+        "who comes with the epoch before or with other tasks has lost an answer: it hears again what it has",
     ),
     Allowed(
         "hangs up",

@@ -130,6 +130,21 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     assert world.ask("a", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH, "it does not say what it has"
 
 
+def test_an_answer_that_was_lost_in_the_same_epoch_is_given_again() -> None:
+    """To close tasks, or that some have become free: neither changes the member's epoch."""
+    world = StreamsWorld()
+    world.join("a")
+    world.join("b")
+    lost = world.ask("a", 2)
+    assert (lost.member_epoch, lost.active_tasks) == (2, [TaskIds("0", [0, 1])])
+    assert world.beat("a").active_tasks == lost.active_tasks
+    assert world.beat("a").member_epoch == 3
+    freed = world.ask("b", 3)
+    assert (freed.member_epoch, freed.active_tasks) == (3, [TaskIds("0", [2, 3])])
+    assert world.beat("b").active_tasks == freed.active_tasks
+    assert world.beat("b").active_tasks is None
+
+
 def test_a_member_that_joins_again_is_told_all_it_has() -> None:
     world = StreamsWorld()
     world.join("a")

@@ -321,7 +321,7 @@ async def two_members(session: Session) -> None:
     await two.join()
     await session.ask("m2 waits", describe(session, "two"))
     await session.ask("m1 has no news", beat(session, "two", "m1", one.epoch))
-    await session.ask("m1 goes on", beat(session, "two", "m1", one.epoch, [("0", [0, 1, 2])]))
+    await session.ask("m1 has not heard", beat(session, "two", "m1", one.epoch, [("0", [0, 1, 2])]))
     await session.ask("m1 is closing", describe(session, "two"))
     kept = await session.ask("m1 has closed one", beat(session, "two", "m1", one.epoch, [("0", [0, 1])]))
     one.take(kept)

@@ -206,13 +206,10 @@ class StreamsGroupManager:
         self._schedule_session_timeout(group.id, after.id)
         if (before.epoch, before.state) != (after.epoch, after.state):
             self._schedule_rebalance_timeout(group.id, after)
-        told = (
-            request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
-            or before.assigned != after.assigned
-            or request.member_epoch != before.epoch  # the answer before was lost: say it all again
-        )
-        if told and after.user_endpoint is not None:
+        is_new = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or before.assigned != after.assigned
+        if is_new and after.user_endpoint is not None:
             group.endpoint_epoch += 1
+        told = is_new or _has_lost_an_answer(request, before, after)
         reply = self._reply(update, after, request, told=told)
         assert reply.status is not None
         reply.status += _statuses(update, after, delay)
@@ -426,6 +423,16 @@ def _note_shutdown(group: StreamsGroup, member_id: str) -> None:
     if group.shutdown_member_id is None:
         logger.info("streams group %s: member %s asks for a shutdown of all", group.id, member_id)
         group.shutdown_member_id = member_id
+
+
+def _has_lost_an_answer(
+    request: StreamsGroupHeartbeatRequest, before: StreamsGroupMember, after: StreamsGroupMember
+) -> bool:
+    """Whether it may not know its tasks: it comes with the epoch before, or says that it has others. A client
+    says what it has when that changed, and after a request that failed."""
+    owned = owned_by_client(request)
+    has_others = owned is not None and owned != after.assigned.without_epochs()
+    return request.member_epoch != before.epoch or has_others
 
 
 def _statuses(update: StreamsGroupUpdate, member: StreamsGroupMember, delay: str) -> list[Status]:
