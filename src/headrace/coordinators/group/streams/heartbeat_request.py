@@ -149,7 +149,11 @@ def owned_by_client(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
 
 
 def _tasks(ids: Sequence[TaskIds]) -> dict[str, frozenset[int]]:
-    return {each.subtopology_id: frozenset(each.partitions) for each in ids if each.partitions}
+    tasks: dict[str, frozenset[int]] = {}
+    for each in ids:
+        if each.partitions:  # a subtopology may be named twice
+            tasks[each.subtopology_id] = tasks.get(each.subtopology_id, frozenset()).union(each.partitions)
+    return tasks
 
 
 def check_tasks(request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology) -> None:
