@@ -62,6 +62,7 @@ def node_files(tmp_path: Path) -> tuple[Path, Path, Path]:
         "meta.properties": "version=1\ncluster.id=abc\nnode.id=1\n",
         "t-0/00000000000000000000.log": "record-of-a-topic",
         "recovery-point-offset-checkpoint": "0\n1\nt 0 17\n",
+        ".headrace_uncleanable": '{"version": 0, "partitions": []}',
         "security/admin.properties": 'sasl.jaas.config=x required password="generated-Pa55";\n',
         "security/ca.key": key,
         "server.log": "",
@@ -98,6 +99,7 @@ def test_no_secret_is_packed(tmp_path: Path) -> None:
     [name] = [each for each in found if each.startswith("folders/")]
     assert "t-0/00000000000000000000.log" in found[name]
     assert [each for each in found if each.endswith("recovery-point-offset-checkpoint")]
+    assert [each for each in found if each.endswith(".headrace_uncleanable")]
     assert "Nothing was left out." in found["README.txt"]
 
 

@@ -53,6 +53,7 @@ SMALL_FILES: Final = frozenset(
         "log-start-offset-checkpoint",
         "cleaner-offset-checkpoint",
         ".kafka_cleanshutdown",
+        ".headrace_uncleanable",
     }
 )
 
