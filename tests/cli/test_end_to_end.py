@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -319,39 +320,24 @@ def test_a_nodes_address_its_log_and_its_failure_as_json(tmp_path: Path) -> None
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    node = start(tmp_path / "a")
-    assert node.stdout is not None
-    port = node.stdout.readline().rpartition(":")[2].strip()
-    try:
-        command = [HEADRACE, "start", "--port", port, "--data", str(tmp_path / "b")]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    finally:
-        node.terminate()
-        node.communicate(timeout=90)
-    assert second.returncode == 1
-    assert "choose another port with --port" in second.stderr
-    assert "Traceback" not in second.stderr
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        command = [HEADRACE, "start", "--port", str(other.getsockname()[1]), "--data", str(tmp_path)]
+        node = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert node.returncode == 1
+    assert "choose another port with --port" in node.stderr
+    assert "Traceback" not in node.stderr
 
 
-def test_ctrl_c_ends_a_consumer_without_a_word(tmp_path: Path) -> None:
-    node = start(tmp_path)
-    assert node.stdout is not None
-    address = node.stdout.readline().partition(": ")[2].strip()
-    try:
-        subprocess.run([HEADRACE, "topic", "create", "t", "-b", address], check=True, capture_output=True)
-        subprocess.run(
-            [HEADRACE, "produce", "t", "-b", address], check=True, capture_output=True, input=b"x\n"
-        )
-        follow = [HEADRACE, "consume", "t", "-b", address, "--from-beginning", "--follow"]
-        consumer = subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert consumer.stdout is not None
-        assert consumer.stdout.readline() == "x\n"
-        consumer.send_signal(signal.SIGINT)
-        rest, said = consumer.communicate(timeout=90)
-        assert (consumer.returncode, rest, said) == (130, "", "")
-    finally:
-        node.terminate()
-        node.communicate(timeout=90)
+def test_ctrl_c_ends_a_consumer_without_a_word(broker: Broker, run: Run) -> None:
+    run("topic", "create", "followed")
+    run("produce", "followed", input="x\n")
+    follow = [HEADRACE, "consume", "followed", "-b", broker.bootstrap, "--from-beginning", "--follow"]
+    consumer = subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline() == "x\n"
+    consumer.send_signal(signal.SIGINT)
+    rest, said = consumer.communicate(timeout=90)
+    assert (consumer.returncode, rest, said) == (130, "", "")
 
 
 def test_a_reassignment_of_one_broker(run: Run, tmp_path: Path) -> None:
