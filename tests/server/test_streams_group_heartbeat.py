@@ -46,6 +46,20 @@ async def test_internal_topics_are_made_and_then_there_are_tasks(world: NodeWorl
     assert (quiet.active_tasks, quiet.status) == (None, [])
 
 
+@simulated()
+async def test_with_default_settings_a_group_waits_for_members_first(world: NodeWorld) -> None:
+    await world.create_topic("in", 2)
+    one, two = [await StreamsMember.connect(world, member_id=each) for each in ("m1", "m2")]
+    for member in (one, two):
+        assert statuses(await member.join("in = kept")) == [5, 3]
+    while not (one.active and two.active):
+        await world.pass_time(500)
+        for member in (one, two):
+            reply = await member.heartbeat()
+            assert reply.error_code == 0, reply
+    assert sorted(each.partitions for each in one.active + two.active) == [[0], [1]]
+
+
 @simulated(**AT_ONCE)
 async def test_why_a_topic_cannot_be_made_is_told_until_it_can(world: NodeWorld) -> None:
     """Two changelogs whose names differ in a dot would have the same metrics."""
