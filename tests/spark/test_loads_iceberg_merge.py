@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from headrace.spark.loads import iceberg_merge
+from headrace.spark.loads import iceberg_files, iceberg_merge
+from headrace.spark.loads.compaction import compact
 from headrace.spark.loads.iceberg_table import IcebergLoadTable
 from headrace.spark.loads.tables import LoadBatch
 from headrace.spark.loads.upserts import Upsert
@@ -131,24 +133,71 @@ def test_a_key_of_two_columns_is_a_key_by_both(tmp_path: Path) -> None:
     ]
 
 
+def test_files_of_merges_are_joined_by_the_columns_ids(merged: Merged) -> None:
+    """Avro would not have these names; one column is wider, one was not there."""
+    schema = pa.schema([("id", pa.int32()), ("n", pa.int32()), ("of whom?", pa.string())])
+    merged.merge([{"id": 1, "n": 1, "of whom?": "x"}, {"id": 2, "n": 1, "of whom?": "y"}], schema=schema)
+    more = pa.schema([("id", pa.int64()), ("n", pa.int32()), ("of whom?", pa.string()), ("é", pa.float64())])
+    merged.merge([{"id": 2**40, "n": 2, "of whom?": "z", "é": 0.5}], [{"id": 2}], more)
+    before = sorted(merged.loaded.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+    assert len(before) == len(merged.files()) == 2
+    assert compact("iceberg", str(merged.path)) == (2, 1)
+    (joined,) = merged.files()
+    found = merged.loaded.scan().to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == before
+    assert compact("iceberg", str(merged.path)) is None
+    merged.merge([{"id": 1, "n": 3, "of whom?": "w", "é": 1.5}], schema=more)
+    assert joined not in merged.files()
+    assert sorted(row["of whom?"] for row in merged.loaded.scan().to_arrow().to_pylist()) == ["w", "z"]
+
+
+def test_nulls_stay_nulls_however_often_a_file_is_written_anew(merged: Merged) -> None:
+    """Read by Arrow alone: pyiceberg's own reader shows a list or map of structs that is null as empty."""
+    inner = pa.list_(pa.field("element", pa.struct([("z", pa.int32())])))
+    pair = pa.struct([("x", pa.int32()), ("y", inner)])
+    kinds = {"list": pa.list_(pa.field("element", pair)), "map": pa.map_(pa.string(), pair), "pair": pair}
+    schema = pa.schema([("id", pa.int64()), *kinds.items()])
+    full = {"x": 1, "y": [{"z": 1}, None]}
+    rows: list[dict[str, Any]] = [
+        {"id": 0, "list": None, "map": None, "pair": None},
+        {"id": 1, "list": [], "map": [], "pair": {"x": None, "y": None}},
+        {"id": 2, "list": [None, full], "map": [("k", None), ("l", full)], "pair": full},
+    ]
+    merged.merge([*rows, {"id": 3}], schema=schema)
+    # A field more in each struct, so that what is kept is projected too.
+    wider = pa.struct([*pair, ("w", pa.int32())])
+    kinds = {"list": pa.list_(pa.field("element", wider)), "map": pa.map_(pa.string(), wider), "pair": wider}
+    merged.merge([{"id": 4}], [{"id": 3}], pa.schema([("id", pa.int64()), *kinds.items()]))
+    assert compact("iceberg", str(merged.path)) is not None
+    (file,) = merged.files()
+    found = pq.read_table(file.removeprefix("file://")).to_pylist()
+    full = {**full, "w": None}
+    assert sorted(found, key=lambda row: int(row["id"])) == [
+        {"id": 0, "list": None, "map": None, "pair": None},
+        {"id": 1, "list": [], "map": [], "pair": {"x": None, "y": None, "w": None}},
+        {"id": 2, "list": [None, full], "map": [("k", None), ("l", full)], "pair": full},
+        {"id": 4, "list": None, "map": None, "pair": None},
+    ]
+
+
 def test_a_commit_that_came_too_late_leaves_no_file(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
     merged.merge(numbered(0, 4))
     other = Merged(merged.path)
-    write = iceberg_merge.Files.write
+    write = iceberg_files.Files.write
     written: list[Any] = []
 
-    def overtaken(files: iceberg_merge.Files, rows: Any) -> tuple[Any, ...]:
+    def overtaken(files: iceberg_files.Files, rows: Any) -> tuple[Any, ...]:
         made = write(files, rows)
         written.extend(made)
         if len(written) == 1:  # the rest of a file that the other commit takes away
             changes = pa.Table.from_pylist(numbered(0, 1, 7), SCHEMA)
             nobody = pa.Table.from_pylist([], SCHEMA)
-            monkeypatch.setattr(iceberg_merge.Files, "write", write)
+            monkeypatch.setattr(iceberg_files.Files, "write", write)
             other.table.merge(LoadBatch("b" * 32, 0), Upsert(changes, nobody, ("id",)))
-            monkeypatch.setattr(iceberg_merge.Files, "write", overtaken)
+            monkeypatch.setattr(iceberg_files.Files, "write", overtaken)
         return made
 
-    monkeypatch.setattr(iceberg_merge.Files, "write", overtaken)
+    monkeypatch.setattr(iceberg_files.Files, "write", overtaken)
     before = merged.files_on_disk()
     merged.merge(numbered(1, 2, 1))
     assert merged.rows() == [(0, 7), (1, 1), (2, 0), (3, 0)]

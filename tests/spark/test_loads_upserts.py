@@ -9,6 +9,7 @@ import pytest
 
 from headrace.clients import Producer
 from headrace.spark.loads.batches import BatchWriter, TableTarget
+from headrace.spark.loads.compaction import compact
 from headrace.spark.loads.tables import LoadBatch, LoadError, open_table
 from headrace.spark.loads.upserts import Upsert
 from headrace.testing import Cluster
@@ -78,6 +79,18 @@ def test_batches_of_changes_come_once(kind: str, spark: "SparkSession", tmp_path
     with pytest.raises(LoadError, match=r"1 rows have no id.*WHERE id IS NOT NULL"):
         again.write(changes((None, 1, False)), 2)
     assert not list((tmp_path / "table" / "_headrace" / "upserts").glob("*-*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_are_joined_between_batches(kind: str, spark: "SparkSession", tmp_path: Path) -> None:
+    """Not beside them: a batch that comes while files are joined would be refused."""
+    target = TableTarget(kind, str(tmp_path / "table"), key=("id",), compact=2)
+    writer = BatchWriter(target, load_id="a" * 32)
+    for number in range(2):
+        writer(spark.createDataFrame([(number, number)], "id INT, n INT").coalesce(1), number)
+    assert writer._compaction is None
+    assert compact(kind, str(tmp_path / "table")) is None, "there is one file"
+    assert read_back(kind, tmp_path / "table") == [{"id": 0, "n": 0}, {"id": 1, "n": 1}]
 
 
 def test_a_feed_as_a_table(

@@ -202,7 +202,7 @@ GOOD = ["in a: feed t", "out: feed u"]
         (["in a: feed t", "out: delta d", "  schema: loose"], 3, "schema is evolve or strict"),
         (["in a: feed t", "out: delta d", "  files: none"], 3, "a number above 0"),
         (["in a: feed t", "out: delta d", "  compact: often"], 3, "a number above 0"),
-        (["in a: feed t", "out: parquet d", "  compact: 8"], 3, "only added to a Delta or Iceberg"),
+        (["in a: feed t", "out: parquet d", "  compact: 8"], 3, "joined in a Delta or Iceberg table"),
         (["in a: feed t", "  avro: registry", "out: feed u"], 2, "say where the registry is"),
         (["registry: r", "in a: feed t", "  avro: registry version x", "out: feed u"], 3, "a number"),
         (["registry: r", "in a: feed t", "  avro: registry subject", "out: feed u"], 3, "write it as"),

@@ -36,7 +36,8 @@ class TableTarget:
     key: tuple[str, ...] = ()
     """Columns by which rows replace those that are there: see `upserts`."""
     compact: int | None = None
-    """How many small files are joined into large ones beside the batches; None leaves them."""
+    """How many small files are joined into large ones, beside the batches or, with a key, between them; None
+    leaves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class BatchWriter:
         if self._tell is not None:
             self._tell(loaded)
         if self._target.compact is not None and loaded.is_new:
-            self._joined(self._target.compact).look()
+            self._join_small_files(self._target.compact)
 
     def close(self) -> None:
         """No more batches: files that are being joined now are the last."""
@@ -84,15 +85,18 @@ class BatchWriter:
             self._compaction.close()
             self._compaction = None
 
-    def _joined(self, least: int) -> "CompactionThread":
-        if self._compaction is None:
-            from headrace.spark.loads.compaction import CompactionThread
+    def _join_small_files(self, least: int) -> None:
+        from headrace.spark.loads.compaction import CompactionThread, compact_if_possible
 
-            assert self._table is not None, "a batch was written"
-            folder, _ = self._table
-            place = self._target.path if is_in_catalog(self._target.path) else folder.location
+        assert self._table is not None, "a batch was written"
+        folder, _ = self._table
+        place = self._target.path if is_in_catalog(self._target.path) else folder.location
+        if self._target.key:  # beside a merge, one of the two would be refused
+            compact_if_possible(self._target.kind, place, folder.settings, least=least)
+            return
+        if self._compaction is None:
             self._compaction = CompactionThread(self._target.kind, place, folder.settings, least=least)
-        return self._compaction
+        self._compaction.look()
 
     def write(self, rows: "DataFrame", number: int) -> Loaded:
         folder, table = self._opened(rows)

@@ -6,6 +6,7 @@ before reads the old files, which stay for a week in Delta and until snapshots e
 
 A load only adds, so it and a compaction do not get into each other's way in Delta. In Iceberg the second of
 two commits at the same time is refused: the load then commits again, a compaction waits for its next turn.
+Batches that are merged by key would have to be merged again, so there files are joined between two of them.
 """
 
 import logging
@@ -71,13 +72,13 @@ def _compact_iceberg(location: str, settings: Settings, least: int) -> Compacted
     by_partition: dict[str, list[Any]] = defaultdict(list)
     for task in table.scan().plan_files():
         if task.file.file_size_in_bytes < SMALL_BYTES and not task.delete_files:
-            by_partition[repr(task.file.partition)].append(task.file)
-    groups = [group for files in by_partition.values() for group in _groups(files) if len(group) > 1]
+            by_partition[repr(task.file.partition)].append(task)
+    groups = [group for tasks in by_partition.values() for group in _groups(tasks) if len(group) > 1]
     if sum(map(len, groups)) < least:
         return None
     joined = [_joined(table, group) for group in groups]
     try:
-        _replace(table, [file for group in groups for file in group], joined)
+        _replace(table, [task.file for group in groups for task in group], joined)
     except CommitFailedException as error:
         for path in joined:
             table.io.delete(path)
@@ -86,33 +87,31 @@ def _compact_iceberg(location: str, settings: Settings, least: int) -> Compacted
     return Compacted(sum(map(len, groups)), len(joined))
 
 
-def _groups(files: Sequence[Any]) -> list[list[Any]]:
+def _groups(tasks: Sequence[Any]) -> list[list[Any]]:
     """Files in groups that make one of about TARGET_BYTES."""
     groups: list[list[Any]] = []
     room = 0
-    for each in files:
-        if not groups or each.file_size_in_bytes > room:
+    for each in tasks:
+        if not groups or each.file.file_size_in_bytes > room:
             groups.append([])
             room = TARGET_BYTES
         groups[-1].append(each)
-        room -= each.file_size_in_bytes
+        room -= each.file.file_size_in_bytes
     return groups
 
 
 def _joined(table: Any, group: Sequence[Any]) -> str:
-    """Where a new file with the rows of these is."""
+    """Where a new file with the rows of these is, all in the columns that the table has now."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from headrace.spark.loads.iceberg_files import Files
     from headrace.spark.loads.schema_changes import plain_schema
 
-    found = []
-    for each in group:
-        with table.io.new_input(each.file_path).open() as file:
-            found.append(pq.ParquetFile(file).read())
-    rows = pa.concat_tables(found, promote_options="permissive")
+    files = Files(table.metadata, table.io)
+    rows = pa.concat_tables([files.rows(each) for each in group], promote_options="permissive")
     rows = rows.cast(plain_schema(rows.schema))
-    assert rows.num_rows == sum(each.record_count for each in group), (
+    assert rows.num_rows == sum(each.file.record_count for each in group), (
         "a file has other rows than the table says"
     )
     if set(_IN_ORDER).issubset(rows.column_names):
@@ -126,7 +125,10 @@ def _joined(table: Any, group: Sequence[Any]) -> str:
 def _replace(table: Any, old: Sequence[Any], new: Sequence[str]) -> None:
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
+    from headrace.spark.loads.iceberg_files import name_columns
+
     with table.transaction() as transaction:
+        name_columns(transaction)
         properties = {"headrace.compaction": f"{len(old)} files into {len(new)}"}
         with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
             for file in old:
@@ -169,15 +171,15 @@ class CompactionThread:
                 if not self._has_news:
                     return
                 self._has_news = False
-            self._compact()
+            compact_if_possible(self._kind, self._location, self._settings, least=self._least)
 
-    def _compact(self) -> None:
-        try:
-            done = compact(self._kind, self._location, self._settings, least=self._least)
-        except Exception as error:  # whatever it is, the load goes on: the table is as it was
-            log.warning(
-                "%s: small files were not joined, the next batch tries again: %s", self._location, error
-            )
-            return
-        if done is not None:
-            log.info("%s: joined %d small files into %d", self._location, *done)
+
+def compact_if_possible(kind: str, location: str, settings: Settings, *, least: int) -> None:
+    """The log says what came of it."""
+    try:
+        done = compact(kind, location, settings, least=least)
+    except Exception as error:  # whatever it is, the load goes on: the table is as it was
+        log.warning("%s: small files were not joined, the next batch tries again: %s", location, error)
+        return
+    if done is not None:
+        log.info("%s: joined %d small files into %d", location, *done)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.spark.loads.iceberg_files import Files
 from headrace.spark.loads.upserts import Upsert
 
 # More values than these pyiceberg does not compare with a file's bounds (IN_PREDICATE_LIMIT).
@@ -45,31 +46,6 @@ def rewritten(table: Any, metadata: Any, upsert: Upsert) -> Iterator[Rewritten]:
         rows = files.rows(task)
         assert rows.num_rows == len(is_touched), "a file's columns are of different lengths"
         yield Rewritten(task.file, files.write(rows.filter(pc.invert(is_touched))))
-
-
-class Files:
-    """Files of a table as it is in the middle of a transaction."""
-
-    def __init__(self, metadata: Any, io: Any) -> None:
-        self._metadata = metadata
-        self._io = io
-
-    def rows(self, task: Any, columns: Sequence[str] = ()) -> Any:
-        """Of one file, without those that are deleted by other files, in the table's columns or some."""
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan
-
-        schema = self._metadata.schema()
-        wanted = schema.select(*columns) if columns else schema
-        return ArrowScan(self._metadata, self._io, wanted, AlwaysTrue()).to_table([task])
-
-    def write(self, rows: Any) -> tuple[Any, ...]:
-        """As many new files as the table's partitions and its size of files ask for; none for no rows."""
-        from pyiceberg.io.pyarrow import _dataframe_to_data_files
-
-        if not rows.num_rows:
-            return ()
-        return tuple(_dataframe_to_data_files(self._metadata, rows, self._io))
 
 
 def candidates(keys: Any) -> Any:

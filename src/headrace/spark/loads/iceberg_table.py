@@ -18,7 +18,6 @@ from headrace.base.ids import TopicPartition
 from headrace.spark.history.held import HELD_PROPERTY, Holdings, holdings_from_text, holdings_text
 from headrace.spark.loads.folders import TableFolder
 from headrace.spark.loads.iceberg_catalog import CatalogTable, local_table
-from headrace.spark.loads.iceberg_merge import Files, rewritten
 from headrace.spark.loads.schema_changes import FormatRules, plain_schema
 from headrace.spark.loads.staging import DataFile
 from headrace.spark.loads.tables import LoadBatch, LoadError, TableLayout
@@ -120,11 +119,15 @@ class IcebergLoadTable:
         """All in one snapshot: whoever reads sees a key's old row or its new one."""
         from pyiceberg.exceptions import CommitFailedException
 
+        from headrace.spark.loads.iceberg_files import Files, name_columns
+        from headrace.spark.loads.iceberg_merge import rewritten
+
         written: list[Any] = []
         try:
             with table.transaction() as transaction:
                 self._evolve(table, transaction, upsert.schema)
                 transaction.set_properties({_PROPERTY + batch.load_id: str(batch.number)})
+                name_columns(transaction)
                 metadata = transaction.table_metadata
                 old = []
                 for each in rewritten(table, metadata, upsert):

@@ -207,7 +207,7 @@ class Planner:
         if output.compact is not None:
             return output.compact or None
         is_endless = "availableNow" not in self._spec.trigger
-        return SMALL_FILES if is_endless and output.kind in HISTORY_KINDS and not output.key_columns else None
+        return SMALL_FILES if is_endless and output.kind in HISTORY_KINDS else None
 
     def dead(self) -> list[PlannedQuery]:
         from pyspark.sql import functions as F  # noqa: N812

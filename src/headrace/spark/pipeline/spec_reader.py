@@ -275,7 +275,7 @@ class _Reader:
                 partition_by=names_of(columns),
                 files=self._number(own["files"]) if "files" in own else None,
                 schema=self._one_of(own, "schema", SCHEMA_MODES),
-                compact=self._compact(own["compact"], kind, mode) if "compact" in own else None,
+                compact=self._compact(own["compact"], kind) if "compact" in own else None,
             )
         raise self._header.error(
             entry.line,
@@ -295,11 +295,9 @@ class _Reader:
         if mode != "upsert" and "key" in own:
             raise self._header.error(own["key"].line, f"a table's key is for `mode: upsert`, not for {mode}")
 
-    def _compact(self, entry: HeaderEntry, kind: str, mode: str) -> int:
-        if kind == "parquet" or mode == "upsert":
-            raise self._header.error(
-                entry.line, "small files are joined where rows are only added to a Delta or Iceberg table"
-            )
+    def _compact(self, entry: HeaderEntry, kind: str) -> int:
+        if kind == "parquet":
+            raise self._header.error(entry.line, "small files are joined in a Delta or Iceberg table")
         return 0 if entry.value == "0" else self._number(entry)
 
     def _payload(self, own: Mapping[str, HeaderEntry]) -> PayloadSpec | None:
