@@ -9,7 +9,8 @@ from headrace.raft.damage import settle_damage
 from headrace.raft.metadata_log import MetadataLog, log_settings
 from headrace.raft.snapshots import Snapshot, SnapshotId, encode_snapshot
 from headrace.records.batch import Record, batches, build_batch
-from headrace.testing.disk import VirtualDisk
+from headrace.testing.disk import Crash, VirtualDisk
+from headrace.testing.disk_faults import ProcessEndedError
 
 FOLDER = "/data/__cluster_metadata-0"
 SEGMENTS = (0, 6)
@@ -153,6 +154,33 @@ def test_what_a_snapshot_stands_for_may_be_damaged(snapshot, left, caplog):
         assert "has its records: the log begins at offset 6" in caplog.text
         assert opened.snapshots == [snapshot]
         assert not opened.needs_snapshot(8, 2)
+
+
+@pytest.mark.parametrize("how", list(Crash))
+def test_it_may_be_dropped_in_several_goes(how):
+    """A process ends, or the power, at any step of it."""
+    settings = log_settings(segment_bytes=1 << 20, segment_ms=1 << 40)
+    ended = 0
+    while True:
+        disk = disk_with(FIRST[:-1], SECOND)
+        disk.open(path(0).replace(".log", ".index"), create=True)
+        for each in (SnapshotId(2, 1), SnapshotId(6, 2)):
+            data = encode_snapshot(Snapshot(each, 0), (), now_ms=0)
+            disk.replace_file(f"{FOLDER}/{each.file_name}", data)
+        for name in disk.list(FOLDER):
+            disk.open(f"{FOLDER}/{name}").sync()
+        for folder in ("/", "/data", FOLDER):
+            disk.sync_folder(folder)
+        after = []
+        disk.faults.stop_after(ended, lambda disk=disk, after=after: after.append(disk.crash(how)))
+        try:
+            MetadataLog.open(disk, "/data", settings, rng=random.Random(1), now_ms=0)
+            break
+        except ProcessEndedError:
+            ended += 1
+        opened = MetadataLog.open(after[0], "/data", settings, rng=random.Random(1), now_ms=0)
+        assert (opened.log.log_start_offset, opened.log.log_end_offset) == (6, 10)
+    assert ended > 8
 
 
 def test_a_segment_that_goes_on_behind_the_snapshot_is_refused_as_ever():
