@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.testing.cluster import Cluster
 from tests.compat.clients.face import eventually
-from tests.compat.cluster import HeadraceCluster
 from tests.security.certificates import LOCAL, Authority
 
 TOPIC = "everywhere"
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(folder: Path) -> Iterator[HeadraceCluster]:
+def cluster(folder: Path) -> Iterator[Cluster]:
     authority = Authority()
     authority.write(folder / "ca.pem")
     authority.sign("node", LOCAL).write(folder / "node.pem")
@@ -35,16 +35,14 @@ def cluster(folder: Path) -> Iterator[HeadraceCluster]:
         "ssl.truststore.location": str(folder / "ca.pem"),
         "ssl.client.auth": "required",
     }
-    with HeadraceCluster(folder / "data", settings) as started:
-        started.start()
+    with Cluster(3, settings) as started:
         yield started
-        started.stop()
 
 
 @pytest.fixture
-def settings(cluster: HeadraceCluster, folder: Path) -> dict[str, Any]:
+def settings(cluster: Cluster, folder: Path) -> dict[str, Any]:
     return {
-        "bootstrap.servers": cluster.bootstrap,
+        "bootstrap.servers": cluster.bootstrap_servers,
         "security.protocol": "SSL",
         "ssl.ca.location": str(folder / "ca.pem"),
         "ssl.certificate.location": str(folder / "client.crt"),
@@ -62,15 +60,16 @@ def write(settings: dict[str, Any], values: list[bytes]) -> None:
 
 
 def test_a_cluster_replicates_fails_over_and_serves_groups(
-    cluster: HeadraceCluster, settings: dict[str, Any]
+    cluster: Cluster, settings: dict[str, Any]
 ) -> None:
     admin = AdminClient(settings)
     admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(60)
     written = [b"%d" % at for at in range(200)]
     write(settings, written[:100])
-    cluster.nodes[0].kill()
+    first = cluster.node_ids[0]
+    cluster.stop_node(first)
     write(settings, written[100:])
-    cluster.nodes[0].start()
+    cluster.start_node(first)
 
     def all_in_sync() -> bool:
         described = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.values()
