@@ -54,6 +54,13 @@ ADVISORIES = (
         "if False:",
     ),
     Advisory(
+        "CVE-2017-12610",
+        "tests/security/sasl/test_gssapi.py",
+        "security/sasl/gssapi.py",
+        "self._user_of(self._context.peer)",
+        'self._user_of(choice[4:].decode(errors="replace") or self._context.peer)',
+    ),
+    Advisory(
         "CVE-2018-1288",
         "tests/server/test_authorizer.py",
         "server/handlers/fetch.py",
@@ -101,6 +108,13 @@ ADVISORIES = (
         "server/sasl_server_authenticator.py",
         "if api_key not in BEFORE_AUTHENTICATION:",
         "if False:",
+    ),
+    Advisory(
+        "CVE-2022-34917",
+        "tests/server/test_sasl_handshake.py",
+        "server/sasl_server_authenticator.py",
+        ".frame_bytes_max = self._listener.frame_bytes_max\n        self._requests = 0",
+        ".frame_bytes_max += 0\n        self._requests = 0",
     ),
     Advisory("CVE-2023-25194", "tests/security/test_jaas.py", *_JAAS),
     Advisory(

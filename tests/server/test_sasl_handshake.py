@@ -73,6 +73,8 @@ def test_nothing_but_versions_and_the_login_is_served_before_it() -> None:
 
 @pytest.mark.parametrize("limit", [1000, 30_000])
 def test_a_large_frame_ends_the_connection(limit: int) -> None:
+    """CVE-2022-34917: what somebody who is not known sends takes little memory."""
+
     async def script(world: NodeWorld) -> None:
         client = await connect_sasl(world)
         with pytest.raises(ConnectionError):
