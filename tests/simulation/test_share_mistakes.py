@@ -4,14 +4,17 @@ found in a few seeds.
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import pytest
 
 from headrace.base.error_codes import ErrorCode
+from headrace.base.errors import ApiError
 from headrace.coordinators.share.state_batches import StateBatch
 from headrace.replication.partition import Partition
 from headrace.server.share import share_partition, share_partition_manager
+from headrace.server.share.dead_letter_queue import DeadLetterQueue
 from headrace.server.share.in_flight_batch import RecordState
 from headrace.server.share.share_partition import SharePartition, Transition
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager, _Write
@@ -68,6 +71,17 @@ def _answered_before_it_is_written(patch: Patch) -> None:
     patch.setattr(SharePartitionManager, "_write", write)
 
 
+def _letters_are_written_at_most_once(patch: Patch) -> None:
+    """A failure is taken for the end of it."""
+
+    async def produce(queue: DeadLetterQueue, *what: Any) -> None:
+        with suppress(ConnectionError, ApiError):
+            await rightly(queue, *what)
+
+    rightly = DeadLetterQueue._produce
+    patch.setattr(DeadLetterQueue, "_produce", produce)
+
+
 class Mistake(NamedTuple):
     plant: Callable[[Patch], None]
     likely: int
@@ -76,12 +90,13 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = [
-    Mistake(_a_new_group_begins_at_the_end, 1, "was never handed out"),
-    Mistake(_everybody_may_answer, 4, "no leader has taken that"),
-    Mistake(_answered_before_it_is_written, 3, "no leader has taken that"),
+    Mistake(_a_new_group_begins_at_the_end, 0, "was never handed out"),
+    Mistake(_everybody_may_answer, 2, "no leader has taken that"),
+    Mistake(_answered_before_it_is_written, 0, "no leader has taken that"),
     Mistake(_nobody_counts_deliveries, 3, "the limit is"),
-    Mistake(_locks_do_not_end, 7, "has a lock that ended"),
-    Mistake(_only_the_start_is_kept, 8, "has it to hand out in epoch"),
+    Mistake(_locks_do_not_end, 3, "has a lock that ended"),
+    Mistake(_only_the_start_is_kept, 0, "has it to hand out in epoch"),
+    Mistake(_letters_are_written_at_most_once, 7, "nor is it in a letter"),
 ]
 
 

@@ -3,14 +3,19 @@
 The nodes, producers and operator of `cluster`, with its faults and its rules, and a share group in the place
 of the group: more members than partitions, each of which may be killed, paused and cut off. What must hold of
 the group is in `share_rules`. When the faults have stopped the group must get to the end of the queue; then
-every leader of it is killed, and the ones that take over must find it empty.
+every leader of it is killed, and the ones that take over must find it empty. With most seeds the group has a
+dead-letter queue, and what nobody accepted must be there.
 """
 
 import random
 from typing import Any, Final
 
+from headrace.base.chunks import FileSlice
 from headrace.base.ids import NO_LEADER, TopicPartition
 from headrace.clients import AsyncAdmin
+from headrace.metadata.features import DEAD_LETTERS_FROM, METADATA_VERSION, SHARE_VERSION
+from headrace.records.batch import batches, read_records
+from headrace.server.share import dead_letters
 from headrace.testing.machine import Program, Surroundings
 from headrace.testing.scenarios.cluster import NODES, SMALL_FETCHES, ClusterRun
 from headrace.testing.scenarios.cluster_clients import GROUP, surroundings
@@ -20,6 +25,7 @@ from headrace.testing.scenarios.share_rules import ShareRules
 from headrace.testing.world import World
 
 SHARE_MEMBERS: Final = 4
+QUEUE: Final = "dlq.events"
 # Records are held, handed out again and given up while members come and go: one after the other.
 QUEUE_S: Final = 180.0
 
@@ -36,6 +42,7 @@ class ShareRun(ClusterRun):
 
     def __init__(self, world: World) -> None:
         self.delivery_count_limit = world.rng.choice([3, 5, 10])
+        self.has_queue = world.rng.random() < 0.7
         super().__init__(world)
         self.share_rules = ShareRules(
             self.cluster, self.partitions, delivery_count_limit=self.delivery_count_limit
@@ -85,8 +92,22 @@ class ShareRun(ClusterRun):
 
     async def _create_topic(self, own: Surroundings) -> None:
         await super()._create_topic(own)
+        settings = {"share.auto.offset.reset": "earliest"}
+        if self.has_queue:
+            settings["errors.deadletterqueue.topic.name"] = QUEUE
         async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
-            await admin.alter_configs("group", GROUP, set_to={"share.auto.offset.reset": "earliest"})
+            if self.has_queue:
+                await self._create_queue(admin)
+            await admin.alter_configs("group", GROUP, set_to=settings)
+
+    async def _create_queue(self, admin: AsyncAdmin) -> None:
+        await admin.update_features({METADATA_VERSION: 31, SHARE_VERSION: DEAD_LETTERS_FROM})
+        await admin.create_topic(
+            QUEUE,
+            partitions=1,
+            replication_factor=NODES,
+            configs={"errors.deadletterqueue.group.enable": "true"},
+        )
 
     async def recover(self) -> None:
         for member in self.share_members:
@@ -104,6 +125,8 @@ class ShareRun(ClusterRun):
             await self._fail_over(where)
         for committed in self.rules.committed_records.values():
             self.share_rules.check_delivered(committed)
+            if self.has_queue:
+                self.share_rules.check_letters(committed, self._letters(committed.where))
         await super().end()
 
     async def _fail_over(self, where: TopicPartition) -> None:
@@ -118,6 +141,25 @@ class ShareRun(ClusterRun):
             )
         await self.until(self.rules.all_in_sync, "all replicas are in sync after a failover")
         await self.until(self._group_is_done, "the queue is empty after a failover", QUEUE_S)
+
+    def _letters(self, where: TopicPartition) -> set[int]:
+        """The records of a partition that have a dead letter."""
+        queue = TopicPartition(QUEUE, 0)
+        leader = self._leader(queue)
+        replica = None if leader is None else self.cluster.nodes[leader].parts.replica_manager.get(queue)
+        if replica is None or replica.log is None:
+            return set()
+        about, offset = set(), replica.log.log_start_offset
+        while offset < replica.log.high_watermark:
+            chunk = replica.log.read(offset, max_bytes=1 << 30).chunk  # as far as a segment goes
+            data = chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk)
+            for position, header in batches(data):
+                offset = header.last_offset + 1
+                for letter in read_records(data, position):
+                    told = dict(letter.headers)
+                    if told[dead_letters.PARTITION] == b"%d" % where.partition:
+                        about.add(int(told[dead_letters.OFFSET] or b"-1"))
+        return about
 
     def _leader(self, where: TopicPartition) -> int | None:
         newest = max(self.cluster.nodes.values(), key=lambda node: node.image.offset)

@@ -6,7 +6,8 @@ What members were told, and what leaders keep in memory, looked at after every s
 - no two consumers accept the same record: who is told that it did held it when its leader took the answer;
 - no record is handed out more often than the group's limit says;
 - a lock ends: nobody holds a record for longer than it was given;
-- what was accepted is done with for ever: no leader that comes later has it to hand out.
+- what was accepted is done with for ever: no leader that comes later has it to hand out;
+- where the group has a dead-letter queue, what nobody accepted has a letter there.
 
 A leader that was replaced and has not heard of it still hands out what it knew. Nobody's answer to that is
 taken, and the last rule is not for it: it asks leaders of the epoch in which a record was accepted, and of
@@ -42,6 +43,8 @@ class Deliveries:
         """Handed out for the last time: done with, even if nobody has got them."""
         self.answers: dict[int, tuple[str, int]] = {}
         """By which member a leader is told that it accepts a record it holds, and the leader's epoch."""
+        self.ever_answered: set[int] = set()
+        """Accepted by somebody in the eyes of a leader, be it that the next one did not hear of it."""
         self.accepted: dict[int, str] = {}
         """By whom."""
         self.accepted_in: dict[int, int] = {}
@@ -58,6 +61,7 @@ class Deliveries:
         """Look at a record that a leader is not done with, for who is about to accept it."""
         if batch.next_state is RecordState.ACKNOWLEDGED:
             self.answers[offset] = batch.member_id, core.leader_epoch
+            self.ever_answered.add(offset)
         elif offset in self.answers and self.answers[offset][1] <= core.leader_epoch:
             del self.answers[offset]  # that could not be written: it is as if it had not been said
 
@@ -171,3 +175,12 @@ class ShareRules:
         for offset, _ in committed.acknowledged:
             if offset not in found.delivered and offset not in found.used_up:
                 raise CheckFailedError(f"{committed.where}: {offset} was never handed out")
+
+    def check_letters(self, committed: CommittedRecords, letters: set[int]) -> None:
+        """Nothing is given up in silence."""
+        found = self.deliveries[committed.where]
+        for offset, _ in committed.acknowledged:
+            if offset not in letters and offset not in found.ever_answered:
+                raise CheckFailedError(
+                    f"{committed.where}: {offset} was neither accepted, nor is it in a letter"
+                )
