@@ -3,6 +3,7 @@
 Started again, a load goes on where the last one ended, and a batch that was cut off is not doubled.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from headrace.cli.command_config import command_config
 from headrace.cli.connecting import bootstrap_option, require_topics
 from headrace.cli.options import examples, json_option, parse_pairs, parse_time
 from headrace.cli.output import human_bytes, note, print_json_line
+from headrace.cli.pipeline_run import metrics_option, open_traces, serve_metrics, traces_option
 from headrace.cli.pipeline_session import (
     SparkChoice,
     end,
@@ -25,7 +27,10 @@ from headrace.cli.pipeline_view import open_view
 if TYPE_CHECKING:
     from headrace.spark.loads.batches import Loaded
     from headrace.spark.loads.feed_load import FeedLoad
+    from headrace.spark.pipeline.reports import BatchReport
     from headrace.spark.pipeline.runner import StoppedQuery
+    from headrace.spark.pipeline.traces import PipelineTraces
+    from headrace.spark.pipeline.watch import PipelineWatch
 
 _KINDS: Final = ["parquet", "delta", "iceberg"]
 _EVERY: Final = "1 minute"
@@ -102,6 +107,8 @@ _COMPACT: Final = 64
     metavar="NAME=VALUE",
     help="An option of the source, as read.mode=segments; may be repeated.",
 )
+@metrics_option
+@traces_option
 @spark_options
 @json_option
 @bootstrap_option
@@ -121,6 +128,8 @@ def load(
     every: str | None,
     compact: int | None,
     options: tuple[str, ...],
+    metrics: tuple[str, int] | None,
+    traces: bool,
     choice: SparkChoice,
     as_json: bool,
     bootstrap: str,
@@ -169,21 +178,60 @@ def load(
         for line in unshared_places(spark, places_of(plan), clients):
             note(line)
         done: list[Loaded] = []
-        stop = _run(spark, plan, done, as_json)
+        with _watching(plan, metrics, traces) as watchers:
+            stop = _run(spark, plan, done, as_json, watchers)
+            watchers.ended(stop)
     _tell(done, f"{kind} {path}", as_json)
     end([stop], as_json)
 
 
-def _run(spark: Any, plan: "FeedLoad", done: "list[Loaded]", as_json: bool) -> "StoppedQuery":
+class _Watchers(ExitStack):
+    """Who hears of each batch, beside the one who sits in front."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch: PipelineWatch | None = None
+        self.traces: PipelineTraces | None = None
+
+    def batch(self, report: "BatchReport") -> None:
+        for each in (self.watch, self.traces):
+            if each is not None:
+                each.batch(report)
+
+    def ended(self, stop: "StoppedQuery") -> None:
+        if self.traces is not None and stop.failure is not None:
+            self.traces.failed(stop)
+
+
+def _watching(plan: "FeedLoad", metrics: tuple[str, int] | None, has_traces: bool) -> _Watchers:
+    found = _Watchers()
+    if metrics is not None:
+        from headrace.spark.pipeline.watch import PipelineWatch
+
+        found.watch = PipelineWatch([], plan.edges())
+        serve_metrics(found, found.watch, metrics)
+    if has_traces:
+        found.traces = open_traces(found)
+    return found
+
+
+def _run(
+    spark: Any, plan: "FeedLoad", done: "list[Loaded]", as_json: bool, watchers: _Watchers
+) -> "StoppedQuery":
     from headrace.spark.loads.feed_load import run_load
     from headrace.spark.loads.tables import LoadError
 
     with stop_on_interrupt() as should_stop, open_view(as_json) as view:
+
+        def tell(report: "BatchReport") -> None:
+            view.batch(report)
+            watchers.batch(report)
+
         try:
             return run_load(
                 spark,
                 plan,
-                tell=view.batch,
+                tell=tell,
                 loaded=done.append,
                 should_stop=should_stop,
                 started=view.started,

@@ -83,8 +83,8 @@ def run_specs(
                 note(line)
         watch = PipelineWatch(specs)
         if metrics is not None:
-            _serve_metrics(stack, watch, metrics)
-        traces = _open_traces(stack) if with_traces else None
+            serve_metrics(stack, watch, metrics)
+        traces = open_traces(stack) if with_traces else None
         should_stop = stack.enter_context(stop_on_interrupt())
         view = stack.enter_context(open_view(as_json))
         try:
@@ -115,7 +115,8 @@ def _require_topics(spec: "PipelineSpec", bootstrap: str) -> None:
             raise click.ClickException(f"{spec.header.path}:{line}: {error}") from error
 
 
-def _serve_metrics(stack: ExitStack, watch: "PipelineWatch", address: tuple[str, int]) -> None:
+def serve_metrics(stack: ExitStack, watch: "PipelineWatch", address: tuple[str, int]) -> None:
+    """For as long as the stack is entered."""
     from headrace.spark.pipeline.metrics_listener import PipelineMetrics
 
     try:
@@ -127,7 +128,8 @@ def _serve_metrics(stack: ExitStack, watch: "PipelineWatch", address: tuple[str,
     note(f"metrics: http://{served.address[0]}:{served.address[1]}/metrics")
 
 
-def _open_traces(stack: ExitStack) -> "PipelineTraces":
+def open_traces(stack: ExitStack) -> "PipelineTraces":
+    """Where batches and failures are told for `--traces`."""
     try:
         from headrace.spark.pipeline.traces import PipelineTraces
     except ImportError as error:

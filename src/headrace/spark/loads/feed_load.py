@@ -20,6 +20,7 @@ from headrace.spark.loads.iceberg_catalog import is_in_catalog
 from headrace.spark.loads.tables import HISTORY_KINDS, LoadError, arrow_schema, table_at
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import read_options
+from headrace.spark.pipeline.graph import QueryEdge
 from headrace.spark.pipeline.plan import FORMAT, OBSERVED, OBSERVED_IN, PlannedQuery, spark_reason
 from headrace.spark.pipeline.reports import BatchReport
 from headrace.spark.pipeline.runner import StoppedQuery, run_queries
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROWS_PER_BATCH: Final = 2_000_000
+PIPELINE: Final = "load"
+"""What reports and /metrics of a load have where those of a pipeline have its name."""
 _CHECKPOINT: Final = "_headrace/checkpoint"
 
 
@@ -60,6 +63,18 @@ class FeedLoad:
     options: Mapping[str, str] | None = field(default=None, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of clients, as security.protocol."""
+
+    @property
+    def query(self) -> str:
+        """The name of its query, in reports."""
+        return f"load of {self.topic}"
+
+    def edges(self) -> list[QueryEdge]:
+        """What it reads and writes, for /metrics."""
+        return [
+            QueryEdge(PIPELINE, self.query, "in", "feed", self.topic),
+            QueryEdge(PIPELINE, self.query, "out", "table", self.path),
+        ]
 
     @property
     def checkpoint_path(self) -> str:
@@ -101,7 +116,7 @@ def run_load(
     rows = rows.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
     offsets = _history_offsets(spark, load, rows)
     planned = PlannedQuery(
-        f"load of {load.topic}",
+        load.query,
         rows,
         OutputSpec(0, load.kind, load.path),
         load.checkpoint_path,
@@ -110,6 +125,7 @@ def run_load(
             tell=loaded,
             offsets=offsets,
         ),
+        pipeline=PIPELINE,
     )
     trigger: dict[str, str | bool] = (
         {"availableNow": True} if load.every is None else {"processingTime": load.every}
