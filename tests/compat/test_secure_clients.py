@@ -9,13 +9,14 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.clients import AclBinding, Admin, ErrorCode, UserScramCredentialUpsertion
+from headrace.clients import AclBinding, AclBindingFilter, Admin, ErrorCode, UserScramCredentialUpsertion
 from headrace.settings.not_yet import STANDARD_AUTHORIZER
 from headrace.testing.cluster import Cluster
 from tests.compat import prepare
@@ -52,6 +53,7 @@ class Place:
 
     bootstrap: str
     folder: Path
+    admin: dict[str, Any]
 
     def environment(self, mechanism: str, password: str = "") -> dict[str, str]:
         """The same login for programs in Go and Node, and in Java's words."""
@@ -119,9 +121,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "group.initial.rebalance.delay.ms": "0",
     }
     with Cluster(settings=settings) as cluster:
-        found = Place(cluster.bootstrap_servers, folder)
         admin = {
-            "bootstrap.servers": found.bootstrap,
+            "bootstrap.servers": cluster.bootstrap_servers,
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(folder / "ca.pem"),
@@ -131,7 +132,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         }
         with Admin(admin) as client:
             _prepare(client)
-        yield found
+        yield Place(cluster.bootstrap_servers, folder, admin)
 
 
 def _prepare(admin: Admin) -> None:
@@ -196,7 +197,9 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "mechanism"), list(_cases()))
-def test_a_client_logs_in_over_tls_and_uses_what_it_may(connect: Connect, name: str, mechanism: str) -> None:
+def test_a_client_logs_in_over_tls_and_uses_what_it_may(
+    connect: Connect, place: Place, name: str, mechanism: str
+) -> None:
     client = connect(name, mechanism)
     topic = f"alice.{uuid.uuid4().hex[:8]}"
     client.create_topic(topic, 1, {})
@@ -210,8 +213,34 @@ def test_a_client_logs_in_over_tls_and_uses_what_it_may(connect: Connect, name: 
     client.leave("m")
     with pytest.raises((RefusedError, AssertionError)) as refused:
         client.produce("others", records[:1], "none")
-    is_told = getattr(refused.value, "code", 0) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert is_told or "uthoriz" in str(refused.value), refused.value
+    assert _is_refusal(refused.value), refused.value
+    with _without_writing(place, topic):
+        eventually(lambda: not _can_write(client, topic), "a refusal of what was allowed before")
+
+
+@contextmanager
+def _without_writing(place: Place, topic: str) -> Iterator[None]:
+    """While its client works, alice loses a right."""
+    with Admin(place.admin) as admin:
+        admin.create_acls(AclBinding("User:alice", "write", "topic", topic, permission="deny"))
+        try:
+            yield
+        finally:
+            admin.delete_acls(AclBindingFilter(resource_type="topic", resource_name=topic, pattern="literal"))
+
+
+def _can_write(client: Client, topic: str) -> bool:
+    try:
+        client.produce(topic, [Record(0, 1_700_000_000_000, b"k", b"more")], "none")
+    except (RefusedError, AssertionError) as refused:
+        if not _is_refusal(refused):
+            raise
+        return False
+    return True
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return getattr(error, "code", 0) == ErrorCode.TOPIC_AUTHORIZATION_FAILED or "uthoriz" in str(error)
 
 
 @pytest.mark.parametrize(
