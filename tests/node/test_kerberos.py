@@ -1,6 +1,8 @@
 """Logins by Kerberos, with Debian's KDC: keys, tickets, replays, and three nodes whose quorum, replicas and
 clients all log in so."""
 
+import contextlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,31 @@ def test_a_login_that_was_listened_to_is_worth_nothing(
 def test_what_is_no_ticket_is_refused(library: GssLibrary, service: Path, token: bytes) -> None:
     with pytest.raises(SaslError):
         server_of(library, service).evaluate(token)
+
+
+def test_tickets_that_were_tampered_with_prove_nothing(
+    library: GssLibrary, service: Path, alice: Path
+) -> None:
+    """Changed, cut and stuffed: whatever the library makes of them, nobody is logged in."""
+    chance = random.Random(7)
+    first = client_of(library, alice).first()
+    for _ in range(500):
+        token = bytearray(first)
+        at = chance.randrange(len(token))
+        match chance.randrange(3):
+            case 0:
+                token[at] ^= 1 << chance.randrange(8)
+            case 1:
+                del token[at:]
+            case 2:
+                token[at : at + chance.randrange(8)] = chance.randbytes(chance.randrange(40))
+        server = server_of(library, service)
+        with contextlib.suppress(SaslError):
+            server.evaluate(bytes(token))
+        with contextlib.suppress(SaslError):
+            server.evaluate(bytes(token))
+        assert not server.is_complete
+        assert not server.authorization_id
 
 
 def test_no_bit_of_a_ticket_can_be_changed(library: GssLibrary, service: Path, alice: Path) -> None:
