@@ -110,6 +110,8 @@ def test_each_has_the_rights_of_the_cluster(address: tuple[str, int], cluster: C
     eventually(lambda: bool(admin.get("pipelines")["queries"]), "its metrics are read")
     found = reader.get("pipelines")
     assert (found["queries"], found["edges"], found["alerts"], found["hidden"]) == ([], [], [], 2)
+    assert reader.get("overview")["queries"] == []
+    assert admin.get("overview")["queries"]
     assert [each["name"] for each in admin.get("schemas")["subjects"]] == ["orders-value", "secrets-value"]
     found = reader.get("schemas")
     assert ([each["name"] for each in found["subjects"]], found["hidden"]) == (["orders-value"], 1)

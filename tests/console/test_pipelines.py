@@ -89,6 +89,8 @@ def test_a_run_is_a_graph_with_figures(visitor: Visitor, run: TestedRun) -> None
     assert told["dead"] == ["orders-dead"]
     assert set(told["feeds"]) == {"orders", "orders-dead"}, "those that are there"
     assert visitor.get("brokers")["metrics"] == [], "a run of pipelines is no broker"
+    shown = {each["query"]: each["lag"] for each in visitor.get("overview")["queries"]}
+    assert shown == {"big": 500, "dead letters of orders": None}
 
 
 def test_a_console_that_reads_no_metrics_says_so(bootstrap: str) -> None:

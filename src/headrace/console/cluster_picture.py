@@ -24,10 +24,19 @@ from headrace.clients import (
     QuorumInfo,
     TopicPartitionInfo,
 )
-from headrace.clients.errors import ClientError, RefusedError, UnsupportedError
+from headrace.clients.errors import (
+    ClientError,
+    RefusedError,
+    TimedOutError,
+    UnreachableError,
+    UnsupportedError,
+    raise_for,
+)
+from headrace.clients.internals.admin.groups import CLASSIC
 from headrace.clients.internals.admin.topics import partitions_of
 from headrace.console.share_groups import is_share, share_places
 from headrace.wire.apis import ApiKey
+from headrace.wire.schemas.list_groups import ListGroupsRequest
 from headrace.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.wire.schemas.offset_fetch import (
     GROUPS_SINCE,
@@ -108,11 +117,7 @@ async def take_picture(admin: AsyncAdmin) -> ClusterPicture:
     """Look at everything once. ClientError where nobody answers."""
     cluster = await admin.describe_cluster()
     picture = ClusterPicture(int(time.time() * 1000), cluster)
-    await asyncio.gather(
-        _topics_and_groups(admin, picture),
-        _quorum(admin, picture),
-        *(_folders(admin, picture, each.node_id) for each in cluster.brokers if not each.fenced),
-    )
+    await asyncio.gather(_topics_and_groups(admin, picture), _quorum(admin, picture))
     for folder in picture.folders:
         for place, size in folder.partitions.items():
             picture.sizes[place.topic] = picture.sizes.get(place.topic, 0) + max(0, size)
@@ -180,7 +185,7 @@ async def _topics_and_groups(admin: AsyncAdmin, picture: ClusterPicture) -> None
     picture.ends, picture.starts, _, moving = await asyncio.gather(
         offsets_at(admin, places, OffsetSpec.LATEST),
         offsets_at(admin, places, OffsetSpec.EARLIEST),
-        _groups(admin, picture),
+        _brokers(admin, picture),
         _or_gap(admin.list_reassignments(), picture, "reassignments"),
     )
     picture.reassignments = moving or {}
@@ -219,9 +224,44 @@ async def _min_in_sync(admin: AsyncAdmin, picture: ClusterPicture, topic: str) -
     picture.min_in_sync[topic] = int(found.get("min.insync.replicas") or 1)
 
 
+async def _brokers(admin: AsyncAdmin, picture: ClusterPicture) -> None:
+    """What each has: its groups, and its folders. Of one that does not answer nothing more is asked."""
+    live = [each.node_id for each in picture.cluster.brokers if not each.fenced]
+    listed = await asyncio.gather(*(_listed(admin, picture, node) for node in live))
+    picture.groups = {each.group_id: GroupPicture(each) for found in listed for each in sorted(found)}
+    reached = [node for node in live if node not in picture.unreachable]
+    await asyncio.gather(_groups(admin, picture), *(_folders(admin, picture, node) for node in reached))
+
+
+async def _listed(admin: AsyncAdmin, picture: ClusterPicture, node: int) -> list[GroupListing]:
+    """The groups of a broker, asked without patience: who looks wants to know who is gone now."""
+    for is_last in (False, True):
+        try:
+            response = await admin.client.call(ListGroupsRequest(), node=node)
+            raise_for(response.error_code, f"cannot list the groups of broker {node}")
+        except UnreachableError as error:
+            # A connection that was idle for long may have been closed.
+            if is_last:
+                picture.unreachable[node] = str(error)
+        except TimedOutError as error:
+            picture.unreachable[node] = str(error)
+            break
+        except ClientError as error:
+            _note(picture, "groups", error)
+            break
+        else:
+            return [
+                # Before KIP-848 all groups were classic, and nobody said so.
+                GroupListing(
+                    each.group_id, each.group_type or CLASSIC, each.group_state, each.protocol_type, node
+                )
+                for each in response.groups
+            ]
+    return []
+
+
 async def _groups(admin: AsyncAdmin, picture: ClusterPicture) -> None:
-    listed = await _or_gap(admin.list_groups(), picture, "groups")
-    picture.groups = {each.group_id: GroupPicture(each) for each in listed or ()}
+    """What they have committed."""
     homes: dict[int, list[str]] = {}
     shares: dict[int, list[str]] = {}
     for each in picture.groups.values():

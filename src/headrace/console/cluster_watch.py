@@ -58,6 +58,7 @@ class ClusterWatch:
         self.written = Course(memory)
         """Sums of end offsets: what is between two of them was written meanwhile."""
         self._written: dict[str, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._rates: dict[str, float] = {}
         self.hanging: list[ActiveProducer] = []
         """Transactions that nobody will end, as the last look has found them."""
@@ -158,8 +159,11 @@ class ClusterWatch:
         at = min(kept, SAMPLES_MAX - 1)
         self.times.append(picture.taken_ms)
         self.lags.add({name: each.lag for name, each in picture.groups.items() if each.lag is not None}, at)
+        # A partition without a leader ends where it did: else a rate falls, and leaps when it is back.
+        gone = {place: end for place, end in self._ends.items() if place.topic in picture.topics}
+        self._ends = {**gone, **picture.ends}
         written: dict[str, int] = {}
-        for place, end in picture.ends.items():
+        for place, end in self._ends.items():
             written[place.topic] = written.get(place.topic, 0) + end
         self.written.add(written, at)
         self._rates = self._rates_since(written)

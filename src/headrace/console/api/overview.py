@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
+from headrace.console.api.pipelines import seen_queries
 from headrace.console.health import troubles
 from headrace.console.visit import Visit
 
@@ -17,7 +18,8 @@ async def overview(visit: Visit) -> Any:
     picture = await watch.picture()
     partitions = [each for topic in picture.topics.values() for each in topic.partitions]
     rates = {name: rate for name in picture.topics if (rate := watch.rate(name)) is not None}
-    busiest = sorted(rates.items(), key=lambda each: -each[1])[:BUSY_MAX]
+    named = {name: rate for name, rate in rates.items() if not picture.topics[name].internal}
+    busiest = sorted(named.items(), key=lambda each: -each[1])[:BUSY_MAX]
     behind = sorted(
         (each for each in picture.groups.values() if each.lag is not None), key=lambda each: -(each.lag or 0)
     )[:BUSY_MAX]
@@ -50,6 +52,15 @@ async def overview(visit: Visit) -> Any:
                 "course": watch.lags.last(each.listing.group_id, 60),
             }
             for each in behind
+        ],
+        "queries": [
+            {
+                "query": query,
+                "rate": None if (rates_now := state.rates()) is None else rates_now[0],
+                "lag": state.figures.get("lag"),
+                "course": state.course()[-60:],
+            }
+            for _, query, state in islice(seen_queries(visit, picture), BUSY_MAX)
         ],
     }
 

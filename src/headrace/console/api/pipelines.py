@@ -1,10 +1,12 @@
 """Pipelines that run: a graph of feeds, queries and tables with what goes through them, and dead letters."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from headrace.base.ids import TopicPartition
 from headrace.clients import ConsumerRecord
 from headrace.console.api.messages import read_record
+from headrace.console.cluster_picture import ClusterPicture
 from headrace.console.http_server import RefusedCallError
 from headrace.console.pipeline_run import PipelineRun, QueryCourse
 from headrace.console.visit import Visit
@@ -46,6 +48,15 @@ async def pipelines(visit: Visit) -> Any:
         "feeds": {name: {"rate": visit.watch.rate(name), "records": picture.records(name)} for name in feeds},
         "dead": sorted({each["name"] for each in edges if each["kind"] == "dead"} & feeds),
     }
+
+
+def seen_queries(visit: Visit, picture: ClusterPicture) -> Iterator[tuple[str, str, QueryCourse]]:
+    """Pipeline, query and its course, of all runs, as far as this person may see their feeds."""
+    for *_, run in [] if visit.metrics is None else visit.metrics.runs():
+        unseen = _unseen(run, set(picture.topics)) if visit.needs_login else set()
+        for (pipeline, query), state in run.queries.items():
+            if (pipeline, query) not in unseen:
+                yield pipeline, query, state
 
 
 def _unseen(run: PipelineRun, topics: set[str]) -> set[tuple[str, str]]:

@@ -102,6 +102,7 @@ async function show(y = 0) {
     }
     page = made;
     replace(main, page.element);
+    main.querySelector(".tabs [aria-selected=true]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
     page.start?.();
     if (!matchMedia("(pointer: coarse)").matches) main.focus({ preventScroll: true });
     scrollTo(0, y);
@@ -153,6 +154,7 @@ function drawShell(cluster, path) {
   const here = path.split("/")[0];
   replace(nav, NAV.map(([to, title, name]) =>
     h("a", { href: to ? `${base(cluster)}/${to}` : base(cluster), "aria-current": here === to ? "page" : null }, icon(name), h("span", {}, title))));
+  nav.querySelector("[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // on a phone
   const chooser = session.clusters.length > 1
     ? h("select", { "aria-label": "Cluster", onchange: (event) => go(`/${encodeURIComponent(event.target.value)}`) },
       session.clusters.map((each) => h("option", { value: each.name, selected: each.name === cluster.name }, each.name)))

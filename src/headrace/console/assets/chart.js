@@ -18,8 +18,9 @@ function ticks(most) {
 
 /** One line over time. `values` may have nulls, where nothing is known. */
 export class Chart {
-  constructor({ label, format }) {
+  constructor({ label, format, waiting = "The line begins with the second sample, in a few seconds." }) {
     this.label = label;
+    this.waiting = waiting;
     this.format = format;
     this.times = [];
     this.values = [];
@@ -49,7 +50,7 @@ export class Chart {
     this.drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     if (known.length < 2) {
       this.drawing.setAttribute("aria-label", `${this.label}: not enough samples yet`);
-      replace(this.drawing, svg("text", { x: width / 2, y: HEIGHT / 2, class: "axis middle" }, "The line begins with the second sample, in a few seconds."));
+      replace(this.drawing, svg("text", { x: width / 2, y: HEIGHT / 2, class: "axis middle" }, this.waiting));
       return;
     }
     const most = Math.max(1, ...known);

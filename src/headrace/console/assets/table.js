@@ -29,7 +29,7 @@ export class Table {
       oninput: () => { this.words = this.input.value.trim().toLowerCase(); this.arrange(); this.remember("q", this.input.value); },
     });
     const bar = this.input || tools.length ? h("div", { class: "bar" }, this.input, h("span", { class: "grow" }), tools) : null;
-    this.element = h("div", { class: "table" }, bar, h("div", { class: "scroller" }, this.table), this.status);
+    this.element = h("div", { class: "table" }, bar, (this.scroller = h("div", { class: "scroller" }, this.table)), this.status);
     this.onscroll = () => this.draw();
     this.table.addEventListener("keydown", (event) => this.key(event));
     this.setRows(rows);
@@ -100,6 +100,7 @@ export class Table {
     });
     this.rows = found;
     this.table.setAttribute("aria-rowcount", String(found.length + 1));
+    this.scroller.hidden = !this.all.length;
     this.status.textContent = !this.all.length ? this.empty : this.words ? `${found.length} of ${this.all.length}` : "";
     this.first = this.last = -1;
     this.draw(change);
@@ -153,6 +154,9 @@ export class Table {
   }
 }
 
+/** A name with badges beside it: where there is little room the name is cut, and what the badges say stays. */
+export const named = (name, ...badges) => h("div", { class: "named" }, name, badges);
+
 // A column of buttons has a name for those who cannot see what it is.
 const heading = (column) => column.title || h("span", { class: "unseen" }, "Actions");
 
@@ -160,7 +164,7 @@ const heading = (column) => column.title || h("span", { class: "unseen" }, "Acti
 export function plainTable(label, columns, rows, empty = "Nothing here.") {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   // It may be wider than a phone: keys must be able to move it.
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "rows", "aria-label": label },
+  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "rows plain", "aria-label": label },
     h("thead", {}, h("tr", {}, columns.map((each) => h("th", { scope: "col", class: cls(each) }, heading(each))))),
     h("tbody", {}, rows.map((row) => h("tr", {}, columns.map((each) => h("td", { class: cls(each) }, each.cell(row))))))));
 }

@@ -59,7 +59,7 @@ export async function group({ api, args, link, title, readOnly, go, query, keep 
   return {
     element: h("div", {},
       h("p", { class: "crumbs" }, h("a", { href: link("groups") }, "Groups")),
-      h("div", { class: "title" }, h("h1", { class: "mono-title" }, visible(name)), state, h("span", { class: "grow" }), actions),
+      h("div", { class: "title" }, h("h1", { class: "mono-title" }, visible(name)), state, h("span", { class: "grow" }), h("div", { class: "title-actions" }, actions)),
       figures,
       h("section", { class: "card" }, h("h2", {}, "Lag over time"), chart.element),
       h("section", {}, h("h2", {}, "Offsets"), offsets),

@@ -11,6 +11,7 @@ export async function overview({ api, link, title }) {
   const chart = new Chart({ label: "Records written a second", format: rate });
   const busy = h("div");
   const behind = h("div");
+  const queries = h("div");
   const gaps = h("div");
 
   async function refresh() {
@@ -30,15 +31,22 @@ export async function overview({ api, link, title }) {
       [h("a", { href: link("topics", each.topic) }, visible(each.topic)), h("span", { class: "value" }, rate(each.rate))]));
     redraw(behind, listOf(found.behind, "There are no groups with committed offsets.", (each) =>
       [h("a", { href: link("groups", each.group) }, visible(each.group)), sparkline(each.course), h("span", { class: `value ${each.lag ? "late" : "well"}` }, compact(each.lag))]));
+    queriesCard.hidden = !found.queries.length;
+    groupsCard.hidden = !found.behind.length && found.queries.length > 0;
+    redraw(queries, listOf(found.queries, "", (each) =>
+      [h("a", { href: link("pipelines") }, visible(each.query)), sparkline(each.course), h("span", { class: "value" }, rate(each.rate)),
+        each.lag !== null && h("span", { class: `value ${each.lag ? "late" : "well"}`, title: "Records behind" }, compact(each.lag))]));
   }
 
+  const groupsCard = h("section", { class: "card" }, h("h2", {}, "Groups by lag"), behind);
+  const queriesCard = h("section", { class: "card" }, h("h2", {}, "Pipelines: rows read, and lag"), queries);
   await refresh();
   return {
     element: h("div", {}, h("h1", {}, "Overview"), health, gaps, figures,
       h("section", { class: "card" }, h("h2", {}, "Records written a second"), chart.element),
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", {}, "Busiest topics"), busy),
-        h("section", { class: "card" }, h("h2", {}, "Groups by lag"), behind))),
+        groupsCard, queriesCard)),
     refresh,
     start: () => chart.start(),
     stop: () => chart.stop(),

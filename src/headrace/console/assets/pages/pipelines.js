@@ -16,7 +16,7 @@ export async function pipelines(context) {
   title("Pipelines");
   const content = h("div");
   const graph = h("div", { class: "scroller graph-box", tabindex: "0", role: "region", "aria-label": "Graph of feeds and queries" });
-  const chart = new Chart({ label: "Rows read a second", format: rate });
+  const chart = new Chart({ label: "Rows read a second", format: rate, waiting: "The line begins when batches have ended." });
   const letters = h("div");
   const intro = h("div");
   let shownLetters = "";

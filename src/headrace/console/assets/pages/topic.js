@@ -45,7 +45,7 @@ export async function topic(context) {
   return {
     element: h("div", {},
       h("p", { class: "crumbs" }, h("a", { href: link("topics") }, "Topics")),
-      h("div", { class: "title" }, h("h1", { class: "mono-title" }, visible(name)), found.internal && h("span", { class: "badge" }, "internal"), h("span", { class: "grow" }), actions),
+      h("div", { class: "title" }, h("h1", { class: "mono-title" }, visible(name)), found.internal && h("span", { class: "badge" }, "internal"), h("span", { class: "grow" }), h("div", { class: "title-actions" }, actions)),
       figures,
       h("div", { class: "tabs", role: "tablist", "aria-label": "About the topic" }, TABS.map(([id, text]) =>
         h("a", { role: "tab", href: link("topics", name, id), "aria-selected": id === tab ? "true" : "false" }, text))),

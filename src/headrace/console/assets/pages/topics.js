@@ -4,7 +4,7 @@ import { changingRows } from "../api.js";
 import { h, visible } from "../dom.js";
 import { ask, field, note } from "../dialogs.js";
 import { bytes, compact, count, rate } from "../format.js";
-import { Table } from "../table.js";
+import { named, Table } from "../table.js";
 
 export async function topics({ api, link, query, keep, go, title, readOnly }) {
   title("Topics");
@@ -22,8 +22,8 @@ export async function topics({ api, link, query, keep, go, title, readOnly }) {
       !readOnly && h("button", { type: "button", class: "primary", onclick: () => createTopic(api, link, go) }, "New topic")],
     columns: [
       { id: "name", title: "Topic", class: "name", sort: (row) => row.name,
-        cell: (row) => [h("a", { href: link("topics", row.name) }, visible(row.name)), row.internal && h("span", { class: "badge" }, "internal"),
-          row.unwell > 0 && h("span", { class: "badge bad" }, `${row.unwell} not in sync`)] },
+        cell: (row) => named(h("a", { href: link("topics", row.name) }, visible(row.name)), row.internal && h("span", { class: "badge" }, "internal"),
+          row.unwell > 0 && h("span", { class: "badge bad" }, `${row.unwell} not in sync`)) },
       { id: "partitions", title: "Partitions", number: true, wide: true, sort: (row) => row.partitions, cell: (row) => count(row.partitions) },
       { id: "replication", title: "Replicas", number: true, wide: true, sort: (row) => row.replication, cell: (row) => count(row.replication) },
       { id: "records", title: "Records", number: true, sort: (row) => row.records, cell: (row) => compact(row.records) },
