@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from headrace.cli.main import cli
 from headrace.clients import AclBinding, Admin, Producer, UserScramCredentialUpsertion
-from headrace.clients.errors import RefusedError
+from headrace.clients.errors import AuthenticationError, RefusedError
 from headrace.spark import session
 from headrace.spark.offsets import partition_offsets
 from headrace.spark.options import read_options
@@ -88,6 +88,17 @@ def test_a_wrong_password_is_told_without_telling_it(spark: "SparkSession", secu
         frame.load().collect()
     assert "uthentication failed" in str(raised.value)
     assert WRONG not in str(raised.value)
+
+
+def test_a_wrong_password_is_not_tried_again_and_again(
+    secure: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An account may be locked for it."""
+    wrong = {"kafka.sasl.password": WRONG, "subscribe": "secrets"}
+    given = read_options(options_of(secure) | wrong, streaming=False)
+    with closing(partition_offsets(given)) as asked, pytest.raises(AuthenticationError):
+        asked.partitions()
+    assert "asking again" not in caplog.text
 
 
 def test_direct_reading_names_the_right_that_it_lacks(secure: Cluster) -> None:

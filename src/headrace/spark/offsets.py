@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.base.ids import TopicPartition, uuid_text
 from headrace.clients import OffsetSpec
-from headrace.clients.errors import NoSuchTopicError, RefusedError, TimedOutError, UnreachableError
+from headrace.clients.errors import (
+    AuthenticationError,
+    NoSuchTopicError,
+    RefusedError,
+    TimedOutError,
+    UnreachableError,
+)
 from headrace.spark.java_patterns import java_pattern
 from headrace.spark.option_values import OptionError
 from headrace.spark.options import Bound, ReadOptions
@@ -129,7 +135,7 @@ class PartitionOffsets:
         for _ in range(self._options.offset_retries):
             try:
                 return ask()
-            except NoSuchTopicError:
+            except (NoSuchTopicError, AuthenticationError):  # the same again would be told the same
                 raise
             except (UnreachableError, TimedOutError, RefusedError) as error:
                 log.warning("asking again in %d ms: %s", self._options.offset_retry_ms, error)
