@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 FORMATS = ("kafka", "headrace")
+# What cannot be is asked for three times, by default a second apart.
+SOON = {"fetchOffset.retryIntervalMs": "10"}
 BEGIN_MS = 1_700_000_000_123
 PARTITIONS = 3
 PER_PARTITION = 40
@@ -154,7 +156,7 @@ def test_the_same_topics_and_partitions(read: Read, topic: str, selection: dict[
 def test_a_start_that_does_not_exist_is_an_error_for_both(read: Read, topic: str) -> None:
     for name in FORMATS:
         with pytest.raises(Exception, match=r"(?i)timestamp"):
-            read(name, subscribe=topic, startingOffsetsByTimestamp=_at(0, 10**9, 0))
+            read(name, subscribe=topic, startingOffsetsByTimestamp=_at(0, 10**9, 0), **SOON)
 
 
 REFUSED: dict[str, dict[str, str]] = {
@@ -183,7 +185,7 @@ REFUSED: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_the_connector_refuses_is_refused(read: Read, cluster: Cluster, topic: str, case: str) -> None:
     with pytest.raises(Exception, match=r"\S"):
-        read("kafka", subscribe=topic, **REFUSED[case])
+        read("kafka", subscribe=topic, **SOON, **REFUSED[case])
     # What Spark would do with ours, in this process.
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     source = HeadraceDataSource({**given, **REFUSED[case]})
