@@ -179,8 +179,7 @@ def load(
             note(line)
         done: list[Loaded] = []
         with _watching(plan, metrics, traces) as watchers:
-            stop = _run(spark, plan, done, as_json, watchers)
-            watchers.ended(stop)
+            stop = watchers.ended(_run(spark, plan, done, as_json, watchers))
     _tell(done, f"{kind} {path}", as_json)
     end([stop], as_json)
 
@@ -198,9 +197,10 @@ class _Watchers(ExitStack):
             if each is not None:
                 each.batch(report)
 
-    def ended(self, stop: "StoppedQuery") -> None:
+    def ended(self, stop: "StoppedQuery") -> "StoppedQuery":
         if self.traces is not None and stop.failure is not None:
             self.traces.failed(stop)
+        return stop
 
 
 def _watching(plan: "FeedLoad", metrics: tuple[str, int] | None, has_traces: bool) -> _Watchers:
