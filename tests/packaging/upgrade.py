@@ -9,7 +9,9 @@ error, nothing is lost, doubled or out of order, and no member has to give parti
 replicas are the same bytes."""
 
 import argparse
+import filecmp
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -31,6 +33,7 @@ from tests.packaging.machine import Machine, steps
 OLD, NEW = "0.0.1", "0.0.2"
 """Versions that stand for the commits: a package is known by its version, and commits share theirs."""
 COUNT = 3
+KERNELS = "headrace/records/kernels"
 STEP = "Upgrading and downgrading"
 
 
@@ -62,10 +65,21 @@ def environment_of(wheel: Path, folder: Path) -> Path:
     zipfile.ZipFile(wheel).extractall(packages)
     # Its own packages come first; .pth files of the other environment, as of this checkout, are not followed.
     (packages / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    take_compiled(packages / KERNELS)
     command = folder / "bin/headrace"
     command.write_text(f"#!{folder}/bin/python\nfrom headrace.cli.main import main\nmain()\n")
     command.chmod(0o755)
     return folder
+
+
+def take_compiled(folder: Path) -> None:
+    """Kernels that are this checkout's are there as they were compiled here; a machine that upgrades for good
+    compiles them once, and this test would on each run."""
+    own = ROOT / "src" / KERNELS
+    sources = sorted(path.name for path in own.glob("*.py"))
+    _, different, missing = filecmp.cmpfiles(own, folder, sources, shallow=False)
+    if not different and not missing:
+        shutil.copytree(own, folder, dirs_exist_ok=True)  # with times, by which numba knows them
 
 
 def earlier_environment(folder: Path, commits: Sequence[str]) -> Path:
