@@ -38,9 +38,11 @@ def test_a_node_tells_its_life(caplog: pytest.LogCaptureFixture) -> None:
         "partitions led here from now on: 2 (a-0, a-1); followed: none; dropped: none",
         "settings of topic 'a' changed by client 'c' at ",
         ": retention.ms=5",
+        "partitions without a leader: 2 (a-0, a-1)",
         "stopped after",
     ):
         assert line in told, line
+    assert {record.levelname for record in caplog.records} == {"INFO"}, "nothing is wrong"
 
 
 def test_secrets_are_not_told(tmp_path: Path) -> None:

@@ -488,6 +488,7 @@ class Node:
         began_ms = self._world.clock.monotonic_ms()
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         logger.info("stopping: partitions that are led here are handed over")
+        self.parts.replica_manager.state_changes.is_stopping = True
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
         await self._control.see_others_off()

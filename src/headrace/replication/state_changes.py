@@ -29,6 +29,8 @@ class StateChanges:
         self._followed: list[TopicPartition] = []
         self._without_leader: list[TopicPartition] = []
         self._dropped: list[TopicPartition] = []
+        self.is_stopping = False
+        """Then it is no news that some have no leader: nobody else could lead them."""
 
     def note(self, partition: Partition, leader_before: int | None, epoch_before: int) -> None:
         """A partition was followed; without a leader before where its replica is new."""
@@ -56,7 +58,8 @@ class StateChanges:
                 *map(_names, (self._led, self._followed, self._dropped)),
             )
         if self._without_leader:
-            logger.warning("partitions without a leader: %s", _names(self._without_leader))
+            level = logging.INFO if self.is_stopping else logging.WARNING
+            logger.log(level, "partitions without a leader: %s", _names(self._without_leader))
         self._led, self._followed, self._without_leader, self._dropped = [], [], [], []
 
 
