@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import headrace
+from headrace.cli.main import cli
 from tests.cli.test_nodes import running
 
 pytestmark = pytest.mark.timeout(600)
@@ -24,6 +26,11 @@ def librdkafka(folder: Path, user: str) -> dict[str, str]:
 def command(*words: str) -> "subprocess.CompletedProcess[str]":
     whole = [sys.executable, "-m", "headrace", *words]
     return subprocess.run(whole, capture_output=True, text=True, timeout=100)
+
+
+def invoked(*words: str) -> Result:
+    """The same in this process."""
+    return CliRunner().invoke(cli, words)
 
 
 def read(settings: dict[str, str]) -> list[bytes]:
@@ -56,17 +63,16 @@ def test_three_nodes_are_locked_and_open_to_who_logs_in(tmp_path: Path) -> None:
         assert sorted(read(app)) == ROWS
 
         admin, user = (str(tmp_path / "security" / f"{each}.properties") for each in ("admin", "app"))
-        assert command("topic", "list", "--command-config", admin).stdout.startswith("TOPIC")
-        assert command("quorum", "describe", "--command-config", admin).returncode == 0
-        refused = command("quorum", "describe", "--command-config", user)
-        assert (refused.returncode, "authorization failed" in refused.stderr) == (1, True), refused.stderr
+        assert invoked("topic", "list", "--command-config", admin).stdout.startswith("TOPIC")
+        assert invoked("quorum", "describe", "--command-config", admin).exit_code == 0
+        refused = invoked("quorum", "describe", "--command-config", user)
+        assert (refused.exit_code, "authorization failed" in refused.stderr) == (1, True), refused.stderr
 
-        for stranger in (
-            app | {"sasl.password": "guessed"},
-            {"bootstrap.servers": servers, "log_level": "0"},
-        ):
-            with pytest.raises(KafkaException):
-                AdminClient(stranger).list_topics(timeout=3)
+        guessed = json.loads((tmp_path / "security" / "app.json").read_text()) | {"sasl.password": "guessed"}
+        with pytest.raises(headrace.AuthenticationError), headrace.Admin(guessed) as stranger:
+            stranger.list_topics()
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": servers, "log_level": "0"}).list_topics(timeout=3)
     with running(*words):
         python = json.loads((tmp_path / "security" / "app.json").read_text())
         with headrace.Consumer(python, group_id="others", auto_offset_reset="earliest") as consumer:
