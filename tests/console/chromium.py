@@ -206,9 +206,26 @@ class Tab:
             "e.dispatchEvent(new Event('change', {bubbles: true})); })()"
         )
 
-    def picture(self, file: Path) -> None:
-        """The whole page as a PNG."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 3000), "scale": 1}
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    def field(self, label: str, value: str, within: str = "dialog") -> None:
+        """Put a value into the input, or choose it from the list, that has this label."""
+        found = (
+            f"[...document.querySelectorAll({json.dumps(within)} + ' .field')]"
+            f".find(e => e.querySelector('span')?.textContent === {json.dumps(label)})"
+        )
+        self.until(f"Boolean({found})")
+        self.js(
+            f"(() => {{ const e = {found}.querySelector('input, select, textarea'); "
+            f"e.value = {json.dumps(value)}; "
+            "e.dispatchEvent(new Event('input', {bubbles: true})); "
+            "e.dispatchEvent(new Event('change', {bubbles: true})); })()"
+        )
+
+    def picture(self, file: Path, *, is_whole: bool = True) -> None:
+        """The whole page as a PNG, or what the window shows of it."""
+        asked: dict[str, Any] = {}
+        if is_whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 3000), "scale": 1}
+            asked = {"captureBeyondViewport": True, "clip": clip}
+        shot = self.call("Page.captureScreenshot", format="png", **asked)
         file.write_bytes(base64.b64decode(shot["data"]))

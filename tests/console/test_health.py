@@ -50,6 +50,14 @@ def test_partitions_that_lack_the_same_are_one_trouble() -> None:
     assert found[2].link == "topics/a%2Fb", "a name is one part of an address"
 
 
+def test_peoples_own_topics_are_named_first() -> None:
+    made = picture(TopicPartitionInfo(0, 1, 0, [1, 3], [1], [3]))
+    poor = [TopicPartitionInfo(number, 1, 0, [1, 3], [1], [3]) for number in range(9)]
+    made.topics = {"__internal": TopicPicture("__internal", "", True, poor), **made.topics}
+    [found] = troubles(made)
+    assert found.where.startswith("a/b-0, __internal-0")
+
+
 def test_too_few_in_sync_is_an_error() -> None:
     made = picture(TopicPartitionInfo(0, 1, 0, [1, 2, 3], [1], []))
     made.min_in_sync = {"a/b": 2}

@@ -54,6 +54,28 @@ PAGES = {
 }
 
 
+DIALOGS = (
+    ("topics", "New topic"),
+    (
+        "topics/orders/partitions",
+        "Produce",
+        "Add partitions",
+        "Elect preferred leaders",
+        "Delete old records",
+        "Delete all records",
+        "Delete topic",
+    ),
+    ("topics/orders/settings", "edit"),
+    (f"groups/{GROUP.replace('/', '%2F')}", "Reset offsets", "Delete", "delete offsets"),
+    ("brokers/1", "edit"),
+    ("moves", "Move a partition"),
+    ("schemas", "Register schema"),
+    ("access/users", "New user"),
+    ("access/quotas", "New quota"),
+)
+"""Pages, and the buttons on each that open one."""
+
+
 @pytest.fixture(scope="module", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_either(request.param, tmp_path_factory, {"auto.create.topics.enable": "false"}) as bootstrap:
@@ -121,6 +143,11 @@ def show(tab: Tab, url: str, title: str) -> None:
     tab.until(f"document.querySelector('main h1')?.textContent === {json.dumps(title)}")
 
 
+def press(tab: Tab, key: str) -> None:
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
+    tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+
 @pytest.fixture(scope="module")
 def axe() -> str:
     try:
@@ -155,14 +182,40 @@ def test_every_page_is_shown_fits_and_is_for_everybody(
     tab.call("Page.setBypassCSP", enabled=True)  # axe adds a style of its own
     flaws: list[str] = []
     for path in visit_all(tab, console):
-        if tab.js("document.body.scrollWidth > innerWidth"):
-            flaws.append(f"{path}: it is wider than the window")
+        flaws += [f"{path}: {each}" for each in flaws_of(tab, axe)]
+    assert not flaws, "\n".join(flaws)
+    assert tab.problems == []
+
+
+def flaws_of(tab: Tab, axe: str) -> list[str]:
+    """What is wrong with what is shown: too wide, or for those who cannot see or point."""
+    found = ["it is wider than the window"] if tab.js("document.body.scrollWidth > innerWidth") else []
+    if not tab.js("Boolean(window.axe)"):
         tab.js(axe)
-        found = tab.js(
-            "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map("
-            "v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
-        )
-        flaws += [f"{path}: {each}" for each in found]
+    return found + tab.js(
+        "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map("
+        "v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
+def test_every_dialog_fits_and_is_for_everybody(
+    browser: Chromium, console: str, axe: str, width: int, scheme: str
+) -> None:
+    tab = browser.tab(width=width, scheme=scheme)
+    tab.call("Page.setBypassCSP", enabled=True)
+    flaws: list[str] = []
+    for path, *buttons in DIALOGS:
+        show(tab, f"{console}/{path}", PAGES[path])
+        for button in buttons:
+            if tab.js("Boolean(document.querySelector('.menu'))"):
+                tab.js("document.querySelector('.menu').open = true")
+            tab.click(button)
+            tab.until("Boolean(document.querySelector('dialog[open]'))")
+            flaws += [f"{path}, {button}: {each}" for each in flaws_of(tab, axe)]
+            tab.js("document.querySelector('dialog').close()")
+            tab.until("!document.querySelector('dialog')")
     assert not flaws, "\n".join(flaws)
     assert tab.problems == []
 
@@ -200,6 +253,33 @@ def test_hostile_contents_are_shown_and_do_nothing(browser: Chromium, console: s
     tab.until("document.querySelectorAll('.letter .reason').length === 2")
     assert MARKUP in tab.js("document.querySelector('.letter .reason').innerText")
     assert tab.js("document.querySelectorAll('main img, main script, main b').length") == 0
+    assert tab.problems == []
+
+
+def test_what_somebody_is_at_stays_when_a_page_is_drawn_anew(browser: Chromium, console: str) -> None:
+    """The focus, what is open, what is selected; and nothing is touched that is as it was."""
+    tab = browser.tab()
+    show(tab, console, "Overview")
+    tab.js(
+        "import('/assets/dom.js').then(({h, redraw}) => { window.box = h('div'); document.body.append(box); "
+        "window.draw = (lag, ...names) => redraw(box, names.map((n) => h('details', {'data-id': n}, "
+        "h('summary', {'data-id': n}, `${n} ${lag}`), h('a', {href: `/c/${n}`}, 'to it')))); "
+        "draw(1, 'a', 'b'); })"
+    )
+    tab.until("Boolean(window.box?.querySelector('a'))")
+    tab.js("box.children[1].open = true; box.querySelectorAll('a')[1].focus(); window.kept = box.children[1]")
+    tab.js("draw(1, 'a', 'b')")
+    assert tab.js("box.children[1] === kept"), "nothing has changed"
+    tab.js("draw(2, 'new', 'a', 'b')")
+    assert tab.js("box.innerText.includes('b 2') && box.children.length === 3")
+    assert tab.js("[...box.children].map(e => e.open)") == [False, False, True]
+    assert tab.js("document.activeElement.getAttribute('href')") == "/c/b"
+    tab.js("getSelection().selectAllChildren(box.children[2])")
+    tab.js("draw(3, 'a', 'b')")
+    assert tab.js("box.innerText.includes('b 2')"), "it is being copied"
+    tab.js("getSelection().removeAllRanges()")
+    tab.js("draw(3, 'a', 'b')")
+    assert tab.js("box.innerText.includes('b 3')")
     assert tab.problems == []
 
 
@@ -367,7 +447,12 @@ def test_what_cannot_be_undone_is_asked_first(browser: Chromium, console: str, b
         tab.until_text("First replicas lead everywhere")
         tab.click("Close", "dialog button")
         tab.until("!document.querySelector('dialog')")
+        tab.js("document.querySelector('.menu').open = true")
+        press(tab, "Escape")
+        assert tab.js("document.querySelector('.menu').open") is False
+        tab.js("document.querySelector('.menu').open = true")
         tab.click("Delete old records", ".menu button")
+        assert tab.js("document.querySelector('.menu').open") is False, "something was chosen"
         tab.fill("dialog input[type=number]", "3")
         tab.fill("dialog input[name=confirm]", "other")
         tab.js(submit)
@@ -390,6 +475,18 @@ def test_what_cannot_be_undone_is_asked_first(browser: Chromium, console: str, b
 
 
 @pytest.mark.slow
+def test_addresses_that_lead_nowhere_say_so(browser: Chromium, console: str) -> None:
+    tab = browser.tab()
+    show(tab, f"{console}/nothing", "There is no such page")
+    show(tab, f"{console}er/topics", "There is no such cluster")
+    tab.until_text("knows no cluster cer.")
+    tab.click("To the overview")
+    tab.until("document.querySelector('main h1')?.textContent === 'Overview'")
+    assert tab.js("location.pathname") == "/c"
+    assert tab.problems == []
+
+
+@pytest.mark.slow
 def test_names_are_jumped_to(browser: Chromium, console: str) -> None:
     tab = browser.tab()
     show(tab, console, "Overview")
@@ -407,21 +504,22 @@ def test_keys_lead_through_the_console(browser: Chromium, console: str) -> None:
     tab = browser.tab()
     show(tab, console, "Overview")
 
-    def press(key: str) -> None:
-        tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
-        tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
-
-    press("g")
-    press("t")
+    press(tab, "g")
+    press(tab, "t")
     tab.until("location.pathname === '/c/topics'")
     tab.until("document.querySelector('main h1')?.textContent === 'Topics'")
-    press("/")
+    press(tab, "/")
     tab.until("document.activeElement.type === 'search'")
     tab.fill("input[type=search]", "orders-d")
     tab.until("document.querySelectorAll('.rows tbody tr').length === 1")
     assert tab.js("location.search") == "?q=orders-d"
+    tab.click("Lag", "th button")
+    assert tab.js("location.search") == "?q=orders-d&sort=-lag"
+    tab.reload()
+    tab.until("document.querySelector('th[aria-sort=descending]')?.innerText.includes('Lag')")
+    tab.until("document.querySelectorAll('.rows tbody tr').length === 1")
     tab.js("document.querySelector('.rows tbody a').focus()")
-    press("?")
+    press(tab, "?")
     tab.until("Boolean(document.querySelector('dialog[open] .keys'))")
 
 
