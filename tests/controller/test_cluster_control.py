@@ -2,6 +2,7 @@
 do then.
 """
 
+import logging
 from typing import Any
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.ids import TopicId
-from headrace.controller.cluster_control import fence_silent, heartbeat, register_broker, unregister_broker
+from headrace.controller.cluster_control import (
+    fence_silent,
+    heartbeat,
+    register_broker,
+    tell_of_brokers,
+    unregister_broker,
+)
 from headrace.controller.core import ControllerCore
 from headrace.metadata.features import SUPPORTED
 from headrace.metadata.topics import PartitionImage, record_of
@@ -258,6 +265,20 @@ def test_without_leaders_a_broker_may_go_at_once() -> None:
     assert beat(core, want_shut_down=True).should_shut_down
     core = new_core(1)
     assert beat(core, want_shut_down=True, want_fence=True).should_shut_down
+
+
+def test_a_broker_that_only_follows_and_stops_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """One that is gone is."""
+    core = with_partition(new_core(1, 2), 1, 2)
+    with caplog.at_level(logging.INFO, "headrace"):
+        leave = BrokerHeartbeatRequest(2, core.image.brokers[2].epoch, want_shut_down=True)
+        tell_of_brokers(heartbeat(core.cluster, core.sessions, leave, next_offset=200, now_ms=0))
+        beat(core, 2)
+        gone_ms = core.sessions.timeout_ms + 1
+        tell_of_brokers(fence_silent(core.cluster, core.sessions, gone_ms, spare=1))
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    line = "broker 2 is fenced, 1 partitions change"
+    assert told == [("INFO", line), ("WARNING", line)]
 
 
 def test_a_silent_broker_is_fenced_one_at_a_time_and_the_controllers_own_is_spared() -> None:

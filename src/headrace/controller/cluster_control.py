@@ -320,6 +320,8 @@ def unregister_broker(
 def tell_of_brokers(decision: ControllerResult[Reply]) -> ControllerResult[Reply]:
     """Log what a decision is for brokers: who comes and is fenced, and how many partitions change."""
     changed = sum(isinstance(record, PartitionChangeRecord) for record in decision.records)
+    reply = decision.reply
+    is_asked_for = isinstance(reply, BrokerHeartbeatResponse) and reply.should_shut_down
     for record in decision.records:
         if isinstance(record, RegisterBrokerRecord):
             places = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in record.end_points)
@@ -328,8 +330,8 @@ def tell_of_brokers(decision: ControllerResult[Reply]) -> ControllerResult[Reply
             )
         elif isinstance(record, BrokerRegistrationChangeRecord):
             if record.fenced == FENCE:
-                # One that has handed over is fenced as well, and leads nothing then.
-                level = logging.WARNING if changed else logging.INFO
+                # One that stops is fenced as well, when it leads nothing any more.
+                level = logging.WARNING if changed and not is_asked_for else logging.INFO
                 logger.log(level, "broker %d is fenced, %d partitions change", record.broker_id, changed)
             elif record.fenced == UNFENCE:
                 logger.info("broker %d is unfenced, %d partitions change", record.broker_id, changed)
