@@ -5,6 +5,7 @@ allowed for another reason.
 """
 
 import ast
+import functools
 
 from tests.house.source import Module, modules
 
@@ -45,6 +46,7 @@ def test_the_loop_is_handed_in() -> None:
     assert not [f"{place} {call}" for place, call in _calls() if call in looked_up]
 
 
+@functools.cache
 def _calls() -> list[tuple[str, str]]:
     return [
         (f"{each.name}:{node.lineno}", ast.unparse(node.func))
