@@ -42,6 +42,8 @@ OURS_ALONE = {
 }
 # Of Kafka 4.4, and our own of groups; the facts are of 4.3.
 NEWER = {
+    "headrace.share.breaker.pause.ms",
+    "headrace.share.breaker.records",
     "headrace.share.retry.backoff.max.ms",
     "headrace.share.retry.backoff.ms",
     "errors.deadletterqueue.auto.create.topics.enable",

@@ -16,6 +16,10 @@ errors.deadletterqueue.copy.record.enable  boolean false
     Whether key, value and headers of a share group's dead record go to its dead-letter queue, too.
 errors.deadletterqueue.topic.name  string ""
     Topic for the records that a share group rejected or gave up; none where it is empty.
+headrace.share.breaker.pause.ms  int 60000  1..
+    Milliseconds without deliveries after headrace.share.breaker.records records were given up.
+headrace.share.breaker.records  int 0  0..
+    Records of a partition given up in a row, none accepted, after which deliveries pause; 0 is no such limit.
 headrace.share.retry.backoff.max.ms  int 60000  0..
     Most milliseconds that a record of a share group rests before it is handed out again.
 headrace.share.retry.backoff.ms  int 0  0..

@@ -136,7 +136,7 @@ class DelayedShareFetch:
         return self._manager.find(SharePartitionKey(self._session.group_id, *partition_id), partition)
 
     def _may_acquire(self, led: LedSharePartition) -> bool:
-        return led.core.may_acquire(self._manager.config_of(self._session.group_id).record_locks_max)
+        return self._manager.may_acquire(led)
 
     def _acquire(self, led: LedSharePartition, partition_id: PartitionId) -> PartitionData | None:
         if self._records_left <= 0 or (self._bytes_left <= 0 and self._bytes_read > 0):
@@ -149,9 +149,9 @@ class DelayedShareFetch:
         aborted = log.aborted_transactions(offset, log.last_stable_offset) if config.is_committed else None
         batches = LogBatches(piece, aborted)
         limits = Limits(
-            records_max=self._records_left,
+            records_max=min(self._records_left, 1) if led.breaker.is_on_trial else self._records_left,
             batch_size=self._request.batch_size,
-            is_strict=self._request.share_acquire_mode == RECORD_LIMIT,
+            is_strict=led.breaker.is_on_trial or self._request.share_acquire_mode == RECORD_LIMIT,
             lock_until_ms=self._context.parts.clock.monotonic_ms() + config.lock_duration_ms,
             locks_max=config.record_locks_max,
             delivery_count_limit=config.delivery_count_limit,

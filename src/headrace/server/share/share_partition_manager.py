@@ -24,6 +24,7 @@ from headrace.replication.partition import Partition
 from headrace.server.purgatory import Purgatory
 from headrace.server.share.acquiring import Limits, LogBatch
 from headrace.server.share.acquisition_locks import AcquisitionLocks
+from headrace.server.share.circuit_breaker import CircuitBreaker
 from headrace.server.share.dead_letter_queue import DeadLetterQueue
 from headrace.server.share.in_flight_batch import Acquired, RecordState
 from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
@@ -60,11 +61,12 @@ class _Write(NamedTuple):
 class LedSharePartition:
     """A share partition in use: the machine, the partition it reads, and what is to be written."""
 
-    __slots__ = ("core", "is_fenced", "lock_timeouts", "partition", "under_way", "waiting")
+    __slots__ = ("breaker", "core", "is_fenced", "lock_timeouts", "partition", "under_way", "waiting")
 
     def __init__(self, core: SharePartition, partition: Partition) -> None:
         self.core = core
         self.partition = partition
+        self.breaker = CircuitBreaker()
         self.is_fenced = False
         self.lock_timeouts = 0  # records whose lock ended without an answer
         self.under_way = False
@@ -233,6 +235,7 @@ class SharePartitionManager:
 
         def written(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
+                self._note_outcome(led, transition)
                 led.core.commit(transition)
                 self._purgatory.notify(led.core.key)
                 done(ErrorCode.NONE, None)
@@ -246,6 +249,28 @@ class SharePartitionManager:
                 done(told, f"the share coordinator answers {error.name}")
 
         self._write(led, _Write(changes_of(transition), written))
+
+    def may_acquire(self, led: LedSharePartition) -> bool:
+        """Whether a fetch may be given records."""
+        if led.breaker.is_closed(self._clock.monotonic_ms()):
+            return False
+        return led.core.may_acquire(self.configs.of(led.core.key.group_id).record_locks_max)
+
+    def _note_outcome(self, led: LedSharePartition, transition: Transition) -> None:
+        """Before it takes effect: a group that gives up everything is stopped for a while."""
+        key, now_ms = led.core.key, self._clock.monotonic_ms()
+        config = self.configs.of(key.group_id)
+        records_max, pause_ms = config.breaker_records, config.breaker_pause_ms
+        if led.breaker.note(transition, records_max=records_max, pause_ms=pause_ms, now_ms=now_ms):
+            logger.warning(
+                "share group %s gives up one record of %s after the other: nothing is handed out for %d ms. "
+                "Look at what its members need",
+                key.group_id,
+                led.partition.topic_partition,
+                pause_ms,
+            )
+        if led.breaker.is_closed(now_ms):
+            self._locks.add(led, led.breaker.closed_until_ms)
 
     def _let_rest(self, led: LedSharePartition, transition: Transition) -> None:
         """Before records are handed out again they rest, longer each time, where the group wants that. All
@@ -296,7 +321,7 @@ class SharePartitionManager:
         led.lock_timeouts += sum(map(len, expired))
         self._let_rest(led, expired)
         self._take_back(led, expired)
-        if led.core.end_rests(self._clock.monotonic_ms()):
+        if led.core.end_rests(self._clock.monotonic_ms()) or led.breaker.is_on_trial:
             self._purgatory.notify(led.core.key)
         deadline_ms = led.core.next_deadline_ms()
         if deadline_ms is not None:
@@ -306,6 +331,7 @@ class SharePartitionManager:
         """At once: who writes it down later is told of the count alone."""
         if transition:
             changes = changes_of(transition)
+            self._note_outcome(led, transition)
             led.core.commit(transition)
             self._purgatory.notify(led.core.key)
             self._write(led, _Write(changes, lambda error: None))

@@ -34,6 +34,8 @@ class ShareGroupConfig:
     copies_dead_records: bool = False
     retry_backoff_ms: int = 0
     retry_backoff_max_ms: int = 60_000
+    breaker_records: int = 0
+    breaker_pause_ms: int = 60_000
 
 
 _HEARTBEAT: Final = OwnNumber(
@@ -109,6 +111,8 @@ class ShareGroupConfigManager:
             may_renew=_text(own, "share.renew.acknowledge.enable").lower() == "true",
             initialize_retry_ms=config.int("group.share.initialize.retry.interval.ms"),
             dead_letter_topic=_text(own, "errors.deadletterqueue.topic.name"),
+            breaker_records=_number(own, "headrace.share.breaker.records"),
+            breaker_pause_ms=_number(own, "headrace.share.breaker.pause.ms"),
             retry_backoff_ms=_number(own, "headrace.share.retry.backoff.ms"),
             retry_backoff_max_ms=_number(own, "headrace.share.retry.backoff.max.ms"),
             copies_dead_records=_text(own, "errors.deadletterqueue.copy.record.enable").lower() == "true",
