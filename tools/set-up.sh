@@ -89,10 +89,11 @@ entries_of() {
   awk -v is_wanted="$2" '/^[^ #]/ { is_source = /^pyspark==/ } is_source == is_wanted' "$1"
 }
 
-# Says every now and then what pip is at, as long as the set-up runs and nobody ends this.
+# Says every now and then what pip is at, as long as the set-up runs and nobody ends this. Whoever reads what the script
+# says by a pipe does not wait for the last sleep, which outlives it.
 tell_progress() {
   said=
-  while sleep 3 && kill -0 "$$" 2>/dev/null; do
+  while sleep 3 >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
     doing=$(sed -nE 's/^ *((Collecting|Downloading|Building|Installing) .*)/\1/p' "$root/.venv.log" | tail -n 1 | cut -c 1-80)
     [ "$doing" = "$said" ] || say "  $doing"
     said=$doing
