@@ -39,7 +39,7 @@ PAGES = {
     "groups": "Groups",
     f"groups/{GROUP.replace('/', '%2F')}": GROUP,
     "brokers": "Brokers",
-    "brokers/1": "Broker 1",
+    "brokers/1?q=retention": "Broker 1",  # some of its settings: all are many for axe
     "pipelines": "Pipelines",
     "moves": "Reassignments",
     "transactions": "Transactions",
@@ -67,7 +67,7 @@ DIALOGS = (
     ),
     ("topics/orders/settings", "edit"),
     (f"groups/{GROUP.replace('/', '%2F')}", "Reset offsets", "Delete", "delete offsets"),
-    ("brokers/1", "edit"),
+    ("brokers/1?q=retention", "edit"),
     ("moves", "Move a partition"),
     ("schemas", "Register schema"),
     ("access/users", "New user"),
