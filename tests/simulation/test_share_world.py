@@ -63,3 +63,13 @@ def test_an_answer_that_no_leader_has_taken_may_only_be_late() -> None:
     found.note_answer(7, core, held("m1", range(5, 9), answered=False))
     with pytest.raises(CheckFailedError, match="no leader has taken that"):
         found.accept("member1", "m1", 7)
+
+
+def test_a_leader_that_was_replaced_does_not_hide_what_the_next_one_heard() -> None:
+    """It may have been asked the same, and finds out later that its answer is worth nothing."""
+    found = Deliveries(TopicPartition("events", 0))
+    replaced, leads = window(3, 5), window(4, 5)
+    found.note_answer(7, leads, held("m1", range(7, 9), answered=True))
+    found.note_answer(7, replaced, held("m1", range(7, 9), answered=True))
+    found.accept("member1", "m1", 7)
+    assert found.accepted_in == {7: 4}

@@ -58,11 +58,15 @@ class Deliveries:
         self.done_to = max(self.done_to, core.start_offset)
 
     def note_answer(self, offset: int, core: SharePartition, batch: InFlightBatch) -> None:
-        """Look at a record that a leader is not done with, for who is about to accept it."""
+        """Look at a record that a leader is not done with, for who is about to accept it. What one that was
+        replaced still believes does not hide what its successor has heard.
+        """
+        is_last_word = offset not in self.answers or self.answers[offset][1] <= core.leader_epoch
         if batch.next_state is RecordState.ACKNOWLEDGED:
-            self.answers[offset] = batch.member_id, core.leader_epoch
             self.ever_answered.add(offset)
-        elif offset in self.answers and self.answers[offset][1] <= core.leader_epoch:
+            if is_last_word:
+                self.answers[offset] = batch.member_id, core.leader_epoch
+        elif is_last_word and offset in self.answers:
             del self.answers[offset]  # that could not be written: it is as if it had not been said
 
     def accept(self, member: str, member_id: str, offset: int) -> None:
