@@ -14,6 +14,7 @@ kafka_broker_info{{id="7",address="h:1"}} 1.0
 kafka_server_brokertopicmetrics_bytesin_total {sent}
 kafka_server_brokertopicmetrics_bytesin_total{{topic="a"}} 999999
 process_resident_memory_bytes 5e+07
+process_start_time_seconds 1.7e+09
 """
 
 
@@ -24,7 +25,7 @@ def test_counters_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     for sent in (1000, 6000):
         source.take(metrics_reader._figures(SCRAPE.format(sent=sent))[0])
     assert source.node == "7"
-    assert source.figures == {"memory": 5e7, "bytes_in": 500.0}
+    assert source.figures == {"memory": 5e7, "started": 1.7e9, "bytes_in": 500.0}
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ COUNTERS: Final = {
 }
 GAUGES: Final = {
     "process_resident_memory_bytes": "memory",
+    "process_start_time_seconds": "started",
     "kafka_server_replicamanager_underreplicatedpartitions": "under_replicated",
 }
 _BROKER: Final = "kafka_broker_info"

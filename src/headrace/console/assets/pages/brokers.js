@@ -28,6 +28,7 @@ export async function brokers({ api, link, title }) {
           { title: "Out", number: true, cell: (row) => perSecond(metrics.get(String(row.id))?.bytes_out) },
           { title: "Records", number: true, wide: true, cell: (row) => rate(metrics.get(String(row.id))?.records_in) },
           { title: "CPU", number: true, wide: true, cell: (row) => share(metrics.get(String(row.id))?.cpu) },
+          { title: "Up for", number: true, wide: true, cell: (row) => upFor(metrics.get(String(row.id))?.started, found.taken) },
           { title: "Memory", number: true, wide: true, cell: (row) => bytes(metrics.get(String(row.id))?.memory) },
         ] : []),
       ], found.brokers),
@@ -57,6 +58,7 @@ export async function brokers({ api, link, title }) {
 }
 
 const perSecond = (value) => (value === undefined ? "–" : `${bytes(value)}/s`);
+const upFor = (started, now) => (started === undefined ? "–" : duration(Math.max(0, now - started * 1000)));
 const share = (value) => (value === undefined ? "–" : `${Math.round(value * 100)} %`);
 
 function meter(value, label) {
