@@ -1,6 +1,7 @@
 """Killed, or cut from power, at every disk operation of a round: the log is the old one or the new one, and
 goes on from there."""
 
+import copy
 import random
 
 import pytest
@@ -103,14 +104,13 @@ def test_the_recovery_of_a_swap_is_ended_at_every_step(how):
     """A crash while the leftovers of a crash are settled."""
     ended = 0
     for step in range(0, operations_of("merging", 4), 5):
-        inner = 0
+        left, logs, writer, settings = interrupted(step, how)
+        if not [name for name in left.list(logs.folder) if name.endswith((CLEANED, SWAP))]:
+            continue  # there is nothing to settle
+        point, inner = writer.log.recovery_point, 0
         while True:
-            disk, logs, writer, settings = interrupted(step, how)
-            if not [name for name in disk.list(logs.folder) if name.endswith((CLEANED, SWAP))]:
-                break  # there is nothing to settle
-            again = []
+            disk, again = copy.deepcopy(left), []
             disk.faults.stop_after(inner, lambda disk=disk, again=again: again.append(disk.crash(how)))
-            point = writer.log.recovery_point
             try:
                 open_again(disk, logs, settings, point)
                 break
