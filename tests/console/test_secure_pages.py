@@ -143,10 +143,15 @@ def test_rules_users_tokens_and_quotas_are_made_and_ended(
 
     show(tab, "access/quotas", "Access")
     tab.click("New quota")
+    tab.field("For", "user and client-id")
     tab.field("Name", "new")
+    tab.field("Client id", "loader")
     tab.field("Value", "1048576")
     done(tab)
     tab.until_text("1.0 MiB/s")
+    assert tab.js("document.querySelector('.rows tbody td').innerText.split('\\n').sort().join()") == (
+        "client-id loader,user new"
+    )
     tab.click("delete")
     done(tab)
     tab.until_text("There are no quotas.")

@@ -10,12 +10,11 @@ from headrace.console.cluster_picture import ClusterPicture, GroupPicture, offse
 from headrace.console.cluster_watch import ClusterWatch
 from headrace.console.http_server import RefusedCallError
 from headrace.console.share_groups import SHARE, describe_share_group, is_share
-from headrace.console.streams_groups import describe_streams_group, is_streams
 from headrace.console.visit import Visit, names_in, number_of, text_of
 
 TARGETS: Final = ("earliest", "latest", "offset", "time", "shift", "offsets")
 COURSE_SAMPLES: Final = 30
-_DESCRIBED: Final = ("classic", "consumer")
+_DESCRIBED: Final = ("classic", "consumer", "streams")
 
 
 async def groups(visit: Visit) -> Any:
@@ -126,8 +125,6 @@ async def _describe(visit: Visit, name: str, known: GroupPicture | None) -> Grou
         return await visit.admin.describe_group(name)
     if kind == SHARE:
         return await describe_share_group(visit.admin, name)
-    if is_streams(known.listing):
-        return await describe_streams_group(visit.admin, known.listing)
     listing = known.listing
     return GroupDescription(
         name, listing.type, listing.state, listing.protocol_type, "", listing.coordinator, None, []

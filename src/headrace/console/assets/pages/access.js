@@ -113,12 +113,17 @@ async function quotas({ api, readOnly }) {
   ].filter(Boolean), found.quotas, "There are no quotas."));
 
   function add() {
-    const kind = h("select", {}, ["user", "client-id", "ip"].map((each) => h("option", { value: each }, each)));
+    const both = "user and client-id";
+    const kind = h("select", { onchange: () => { second.hidden = kind.value !== both; } }, ["user", "client-id", both, "ip"].map((each) => h("option", { value: each }, each)));
     const name = h("input", { placeholder: "empty: the default", autocomplete: "off" });
+    const client = h("input", { placeholder: "empty: the default", autocomplete: "off" });
+    const second = field("Client id", client);
+    second.hidden = true;
+    const entity = () => (kind.value === both ? { user: name.value || null, "client-id": client.value || null } : { [kind.value]: name.value || null });
     const limit = h("select", {}, ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"].map((each) => h("option", { value: each }, each.replaceAll("_", " "))));
     const value = h("input", { type: "number", min: 0, step: "any", required: true });
-    ask({ title: "New quota", action: "Set", body: [field("For", kind), field("Name", name), field("Limit", limit), field("Value", value)],
-      act: async () => { draw(await api.post("quotas", { entity: { [kind.value]: name.value || null }, set: { [limit.value]: Number(value.value) } })); note("The quota is set."); } });
+    ask({ title: "New quota", action: "Set", body: [field("For", kind), field("Name", name), second, field("Limit", limit), field("Value", value)],
+      act: async () => { draw(await api.post("quotas", { entity: entity(), set: { [limit.value]: Number(value.value) } })); note("The quota is set."); } });
   }
 
   function remove(row) {
