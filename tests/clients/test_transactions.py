@@ -92,7 +92,9 @@ class Book:
         topics = [
             TxnOffsetCommitResponseTopic(
                 each.name,
-                [TxnOffsetCommitResponsePartition(part.partition_index, error) for part in each.partitions],
+                partitions=[
+                    TxnOffsetCommitResponsePartition(part.partition_index, error) for part in each.partitions
+                ],
             )
             for each in request.topics
         ]

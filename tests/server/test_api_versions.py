@@ -103,3 +103,19 @@ def test_two_phase_commit_is_told_of_where_it_is_asked_for(setting, latest):
         assert (levels.get("share.version"), levels.get("streams.version")) == (1, 1)
 
     ask_the_node()
+
+
+@simulated()
+async def test_who_means_somebody_else_is_told_to_begin_anew(world):
+    client = await world.connect()
+    cluster_id, node_id = world.node.parts.cluster_id, 1
+    for meant, error in (
+        ((None, -1), ErrorCode.NONE),
+        ((cluster_id, node_id), ErrorCode.NONE),
+        ((cluster_id, -1), ErrorCode.NONE),
+        ((cluster_id, 2), ErrorCode.REBOOTSTRAP_REQUIRED),
+        (("another", node_id), ErrorCode.REBOOTSTRAP_REQUIRED),
+    ):
+        reply = await client.ask(ApiVersionsRequest("kafka", "4.4.0", *meant), 5)
+        assert reply.error_code == error, meant
+        assert bool(reply.api_keys) == (error == ErrorCode.NONE)

@@ -10,7 +10,7 @@ from tests.server.group_requests import commit
 from tests.server.node_world import NodeWorld, simulated
 from tests.server.test_offset_commit import committed
 
-NEWEST = 2
+NEWEST = 3
 
 
 def test_answers_as_kafka_does() -> None:
@@ -27,6 +27,7 @@ async def test_a_deleted_group_is_gone_after_a_restart(world: NodeWorld) -> None
     await client.ask(commit("kept", "t", {0: 6}), 9)
     response = await client.ask(DeleteGroupsRequest(["g"]), NEWEST)
     assert response.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert response.results[0].error_message == "The group is not empty."
     await members[0].leave()
     response = await client.ask(DeleteGroupsRequest(["g"]), NEWEST)
     assert response.results[0].error_code == ErrorCode.NONE

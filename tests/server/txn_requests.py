@@ -74,7 +74,7 @@ def commit_offsets(
     metadata: str = "",
 ) -> TxnOffsetCommitRequest:
     rows = [TxnOffsetCommitRequestPartition(at, offset, -1, metadata) for at, offset in offsets.items()]
-    topics = [TxnOffsetCommitRequestTopic(topic, rows)]
+    topics = [TxnOffsetCommitRequestTopic(topic, partitions=rows)]
     return TxnOffsetCommitRequest(who[0], group, who[1], who[2], generation, member, instance, topics)
 
 

@@ -21,11 +21,14 @@ import pytest
 from headrace.base.ids import uuid_text
 from headrace.wire.codec import encode
 from headrace.wire.plan import FieldPlan, StructPlan, plan_message
+from tests.compat import prepare
 
 from .messages import MESSAGES, Randomizer, versions_of
 
 PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "peers"))
 LIBS = PEERS / "kafka" / "4.3.1" / "libs"
+NEWEST_CLIENT = "4.4.0"
+"""Requests are those of this client; records are those of the server whose jars are in LIBS."""
 SAMPLES = 3
 
 pytestmark = [
@@ -69,11 +72,18 @@ def answers() -> dict[str, list[Answer]]:
             questions.write(struct.pack(">i", size) + (sample.data or b""))
     questions.write(b"\0\0")
     program = Path(__file__).with_name("RoundTrip.java")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBS}/*", str(program)]
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{_client_jars()}/*:{LIBS}/*", str(program)]
     done = subprocess.run(command, input=questions.getvalue(), capture_output=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr.decode()
     out = io.BytesIO(done.stdout)
     return {cls.__name__: [read_answer(out) for _ in samples(cls)] for cls in MESSAGES}
+
+
+def _client_jars() -> Path:
+    try:
+        return prepare.jars(f"clients-{NEWEST_CLIENT}", f"org.apache.kafka:kafka-clients:{NEWEST_CLIENT}")
+    except prepare.UnavailableError as reason:
+        pytest.skip(str(reason))
 
 
 def read_answer(out: io.BytesIO) -> Answer:
@@ -132,9 +142,17 @@ def structs_in(plan: StructPlan) -> Iterator[StructPlan]:
             yield from structs_in(field.struct)
 
 
+# Kafka 4.4's names of fields that were called otherwise until then.
+RENAMED = {
+    "generationidormemberepoch": "generationid",
+    "acceptablerecoverylaglegacy": "acceptablerecoverylag",
+}
+
+
 def fold(name: str) -> str:
     """Kafka's JSON has camel case and folds acronyms its own way."""
-    return name.replace("_", "").lower()
+    folded_name = name.replace("_", "").lower()
+    return RENAMED.get(folded_name, folded_name)
 
 
 def folded(value: Any) -> Any:

@@ -51,6 +51,14 @@ for _name, _version, _entity in kio_entities():
 SHARED = sorted(set(KIO) & set(MESSAGES_BY_NAME))
 
 
+# With a version of Kafka 4.4, which kio does not have.
+NEWER = {
+    f"{kind}{suffix}"
+    for kind in ("ApiVersions", "DeleteGroups", "TxnOffsetCommit")
+    for suffix in ("Request", "Response")
+}
+
+
 def write_kio(entity: Any) -> bytes:
     out = io.BytesIO()
     entity_writer(type(entity))(out, entity)
@@ -61,7 +69,10 @@ def test_kio_has_every_request_and_response_of_ours() -> None:
     ours = {name for name in MESSAGES_BY_NAME if name.endswith(("Request", "Response"))}
     assert ours <= set(KIO)
     for name in SHARED:
-        assert list(versions_of(MESSAGES_BY_NAME[name])) == sorted(KIO[name]), name
+        assert versions_of(MESSAGES_BY_NAME[name])[: len(KIO[name])] == range(
+            min(KIO[name]), max(KIO[name]) + 1
+        ), name
+        assert len(versions_of(MESSAGES_BY_NAME[name])) - len(KIO[name]) == (name in NEWER), name
 
 
 @pytest.mark.parametrize("name", SHARED)

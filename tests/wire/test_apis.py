@@ -14,14 +14,14 @@ FACTS = """
 0 Produce 3-13 · 1 Fetch 4-18 · 2 ListOffsets 1-11 · 3 Metadata 0-13 · 8 OffsetCommit 2-10 ·
 9 OffsetFetch 1-10 ·
 10 FindCoordinator 0-6 · 11 JoinGroup 0-9 · 12 Heartbeat 0-4 · 13 LeaveGroup 0-5 · 14 SyncGroup 0-5 ·
-15 DescribeGroups 0-6 · 16 ListGroups 0-5 · 17 SaslHandshake 0-1 · 18 ApiVersions 0-4 · 19 CreateTopics 2-7 ·
+15 DescribeGroups 0-6 · 16 ListGroups 0-5 · 17 SaslHandshake 0-1 · 18 ApiVersions 0-5 · 19 CreateTopics 2-7 ·
 20 DeleteTopics 1-6 · 21 DeleteRecords 0-2 · 22 InitProducerId 0-6 · 23 OffsetForLeaderEpoch 2-4 ·
 24 AddPartitionsToTxn 0-5 · 25 AddOffsetsToTxn 0-4 · 26 EndTxn 0-5 · 27 WriteTxnMarkers 1-2 ·
-28 TxnOffsetCommit 0-5 · 29 DescribeAcls 1-3 · 30 CreateAcls 1-3 · 31 DeleteAcls 1-3 ·
+28 TxnOffsetCommit 0-6 · 29 DescribeAcls 1-3 · 30 CreateAcls 1-3 · 31 DeleteAcls 1-3 ·
 32 DescribeConfigs 1-4 ·
 33 AlterConfigs 0-2 · 34 AlterReplicaLogDirs 1-2 · 35 DescribeLogDirs 1-5 · 36 SaslAuthenticate 0-2 ·
 37 CreatePartitions 0-3 · 38 CreateDelegationToken 1-3 · 39 RenewDelegationToken 1-2 ·
-40 ExpireDelegationToken 1-2 · 41 DescribeDelegationToken 1-3 · 42 DeleteGroups 0-2 · 43 ElectLeaders 0-2 ·
+40 ExpireDelegationToken 1-2 · 41 DescribeDelegationToken 1-3 · 42 DeleteGroups 0-3 · 43 ElectLeaders 0-2 ·
 44 IncrementalAlterConfigs 0-1 · 45 AlterPartitionReassignments 0-1 · 46 ListPartitionReassignments 0 ·
 47 OffsetDelete 0 · 48 DescribeClientQuotas 0-1 · 49 AlterClientQuotas 0-1 ·
 50 DescribeUserScramCredentials 0 ·

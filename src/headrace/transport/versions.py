@@ -13,6 +13,7 @@ from headrace.transport.client_connection import ClientConnection
 from headrace.wire.apis import API, ApiKey
 from headrace.wire.framing import read_response
 from headrace.wire.schemas.api_versions import (
+    DESTINATION_SINCE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -20,6 +21,8 @@ from headrace.wire.schemas.api_versions import (
 )
 
 SOFTWARE: Final = ("headrace", "0.1")
+VERSION_ASKED: Final = DESTINATION_SINCE - 1
+"""Of ApiVersions: a later one says whom it means, which is not known here, and Kafka 4.3 refuses it first."""
 
 
 class VersionTable:
@@ -57,7 +60,7 @@ class VersionTable:
 
 async def ask_versions(connection: ClientConnection, *, timeout_ms: int) -> ApiVersionsResponse:
     """What the other side speaks. ConnectionError and InvalidBytesError as from any request."""
-    version = API[ApiKey.API_VERSIONS].advertised_max
+    version = VERSION_ASKED
     response = await _ask(connection, version, timeout_ms)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         theirs = {each.api_key: each.max_version for each in response.api_keys}

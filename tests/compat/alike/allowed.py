@@ -69,6 +69,12 @@ ALLOWED: Final = (
         "a listener without SASL says so",
     ),
     Allowed(
+        "requests of 4.4",
+        r"^key (18|28|42), ApiVersions v",
+        r"^\.versions\[1\]$",
+        "ApiVersions v5, TxnOffsetCommit v6 and DeleteGroups v3",
+    ),
+    Allowed(
         "metadata of 4.4",
         r"^ApiVersions v",
         r"^\.supported_features\[\d+\]\.max_version$",

@@ -97,7 +97,7 @@ def _txn_offset_commit(count: int, index: Callable[[int], int]) -> txn_offset_co
         transactional_id="t",
         group_id=GROUP,
         producer_id=1,
-        topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(KNOWN, partitions)],
+        topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(KNOWN, partitions=partitions)],
     )
 
 

@@ -1,9 +1,10 @@
-"""ApiVersions (18), v0-v4: what this listener serves, in which versions, and the cluster's features.
+"""ApiVersions (18), v0-v5: what this listener serves, in which versions, and the cluster's features.
 
 Lists exactly the rows of the listener's API table. A client's name and version (v3, KIP-511) must look like
 names: INVALID_REQUEST otherwise. Features (KIP-584) are the ranges this release can run and the levels that
 the cluster has agreed on; a range that starts at 0 is left out below v4, whose clients take 0 for an error. A
-version from the future gets error 35 in the form of v0, with the range of this one request kind (KIP-511).
+client that means another cluster or node (v5, KIP-1242) hears REBOOTSTRAP_REQUIRED. A version from the future
+gets error 35 in the form of v0, with the range of this one request kind (KIP-511).
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from headrace.wire.codec import encode_chunks
 from headrace.wire.framing import response_frame
 from headrace.wire.schemas.api_versions import (
     CLIENT_SOFTWARE_SINCE,
+    DESTINATION_SINCE,
     ZERO_LEVELS_SINCE,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+NO_NODE: Final = -1
 
 # No repeat within a repeat: linear in its input.
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -42,6 +46,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is no name or version of a client")
         peer.software_name = request.client_software_name
         peer.software_version = request.client_software_version
+    if context.api_version >= DESTINATION_SINCE:
+        _check_destination(context, request)
     image = context.parts.image
     return ApiVersionsResponse(
         api_keys=peer.table.advertised,
@@ -57,6 +63,20 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             if level
         ],
     )
+
+
+def _check_destination(context: RequestContext, request: ApiVersionsRequest) -> None:
+    """Addresses move from one machine to another: a client that finds somebody else begins anew."""
+    if request.cluster_id is None:
+        return
+    parts = context.parts
+    own = parts.cluster_id, parts.config.node_id
+    asked = request.cluster_id, request.node_id
+    if asked not in (own, (own[0], NO_NODE)):
+        raise ApiError(
+            ErrorCode.REBOOTSTRAP_REQUIRED,
+            f"node {asked[1]} of cluster {asked[0]} is not here: this is node {own[1]} of cluster {own[0]}",
+        )
 
 
 def unsupported_version_reply(table: ApiTable, correlation_id: int) -> list[Chunk]:

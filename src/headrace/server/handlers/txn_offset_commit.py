@@ -1,9 +1,10 @@
-"""TxnOffsetCommit (28), v0-v5: commit a group's offsets as part of a transaction.
+"""TxnOffsetCommit (28), v0-v6: commit a group's offsets as part of a transaction.
 
 They are pending in the group's partition until the transaction's marker comes there, and count then. Answered
 when they are in the log. v3: who commits, so that a member that lost its partitions is refused (KIP-447). v5:
 the group's partition is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn has done
-so, and the coordinator is asked whether it has.
+so, and the coordinator is asked whether it has. v6: topics by id, and the errors STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND (KIP-1319).
 
 Checks, in order: topic and partition known? group id given,
 and its coordinator here? member, instance and generation right, where they are given? metadata within
@@ -16,7 +17,7 @@ from typing import Final
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
 from headrace.base.futures import completer
-from headrace.base.ids import TopicPartition
+from headrace.base.ids import TopicId, TopicPartition
 from headrace.base.internal_topics import OFFSETS_TOPIC
 from headrace.base.producer_id_and_epoch import ProducerIdAndEpoch
 from headrace.coordinators.group.offset_metadata_manager import (
@@ -32,6 +33,7 @@ from headrace.server.request_pieces import answered_in_pieces
 from headrace.server.txn_partitions import Errors
 from headrace.wire.schemas.offset_commit import MEMBER_EPOCH_SINCE
 from headrace.wire.schemas.txn_offset_commit import (
+    TOPIC_ID_SINCE,
     TRANSACTION_ABORTABLE_SINCE,
     TRANSACTION_V2_SINCE,
     TxnOffsetCommitRequest,
@@ -85,7 +87,7 @@ def _decide(
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         shard = context.parts.groups.shard_for(request.group_id)
-        _check_member(request, shard, wanted)
+        _check_member(context, request, shard, wanted)
         if is_long:
             home = context.parts.replica_manager.find(*_home(context, request))
             check_batch_size(request.group_id, wanted, home.local_log().config.max_message_bytes)
@@ -111,12 +113,16 @@ def _sort_out(
     context: RequestContext, topic: TxnOffsetCommitRequestTopic, wanted: list[_Wanted]
 ) -> TxnOffsetCommitResponseTopic:
     """The topic's part of the reply; what can be committed goes to `wanted`."""
-    image = context.parts.image.topics_by_name.get(topic.name)
-    answer = TxnOffsetCommitResponseTopic(topic.name)
+    by_id = context.api_version >= TOPIC_ID_SINCE
+    known = context.parts.image
+    image = known.topics_by_id.get(TopicId(topic.topic_id)) if by_id else known.topics_by_name.get(topic.name)
+    answer = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
     for partition in topic.partitions:
         result = TxnOffsetCommitResponsePartition(partition.partition_index)
         answer.partitions.append(result)
-        if image is None or partition.partition_index not in image.partitions:
+        if image is None and by_id:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif image is None or partition.partition_index not in image.partitions:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             wanted.append((result, OffsetToCommit.from_request(image, partition)))
@@ -124,7 +130,10 @@ def _sort_out(
 
 
 def _check_member(
-    request: TxnOffsetCommitRequest, shard: GroupCoordinatorShard, wanted: list[_Wanted]
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    shard: GroupCoordinatorShard,
+    wanted: list[_Wanted],
 ) -> None:
     error = shard.offsets.validate_offset_commit(
         request.group_id,
@@ -135,9 +144,12 @@ def _check_member(
         partitions=((commit.topic_id, commit.topic_partition.partition) for _, commit in wanted),
         transactional=True,
     )
-    # This request has no word for a member epoch that is over: to the client it is a generation.
-    if error is ErrorCode.STALE_MEMBER_EPOCH:
+    tells_apart = context.api_version >= TOPIC_ID_SINCE
+    # Before v6 there is no word for a member epoch that is over: to the client it is a generation.
+    if error is ErrorCode.STALE_MEMBER_EPOCH and not tells_apart:
         error = ErrorCode.ILLEGAL_GENERATION
+    if error is ErrorCode.ILLEGAL_GENERATION and tells_apart and not shard.exists(request.group_id):
+        error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE:
         raise ApiError(error)
 

@@ -1,7 +1,8 @@
-"""ApiVersions (18), v0-4: which requests the other side takes, in which versions.
+"""ApiVersions (18), v0-5: which requests the other side takes, in which versions.
 
 v1 throttle time, v3 flexible with the client's name and version (KIP-511) and the cluster's features
-(KIP-584), v4 features whose lowest level may be 0. The response header stays that of v0 for ever, since the
+(KIP-584), v4 features whose lowest level may be 0, v5 whom the client means to
+ask (KIP-1242). The response header stays that of v0 for ever, since the
 client can't know yet what the broker speaks.
 """
 
@@ -13,13 +14,16 @@ from typing import Annotated, Final
 from headrace.wire.notation import IGNORABLE, Since, Tag, int16, int32, int64, message, struct
 
 CLIENT_SOFTWARE_SINCE: Final = 3  # KIP-511
+DESTINATION_SINCE: Final = 5  # KIP-1242
 ZERO_LEVELS_SINCE: Final = 4  # features whose lowest level is 0 are told
 
 
-@message(api_key=18, versions=range(5), flexible_from=3)
+@message(api_key=18, versions=range(6), flexible_from=3)
 class ApiVersionsRequest:
     client_software_name: Annotated[str, Since(3), IGNORABLE] = ""
     client_software_version: Annotated[str, Since(3), IGNORABLE] = ""
+    cluster_id: Annotated[str | None, Since(5), IGNORABLE] = None
+    node_id: Annotated[int32, Since(5), IGNORABLE] = -1
 
 
 @struct
@@ -43,7 +47,7 @@ class FinalizedFeatureKey:
     min_version_level: int16 = 0
 
 
-@message(api_key=18, versions=range(5), flexible_from=3)
+@message(api_key=18, versions=range(6), flexible_from=3)
 class ApiVersionsResponse:
     error_code: int16 = 0
     api_keys: list[ApiVersion] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28), v0-5: commit offsets within a transaction.
+"""TxnOffsetCommit (28), v0-6: commit offsets within a transaction.
 
 v2 leader epochs, v3 flexible, with the member's identity so that a zombie is refused (KIP-447), v5 without
-an AddOffsetsToTxn before it (KIP-890).
+an AddOffsetsToTxn before it (KIP-890), v6 topics by id (KIP-1319).
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated, Final
 
-from headrace.wire.notation import IGNORABLE, Since, int16, int32, int64, message, struct
+from headrace.wire.notation import (
+    IGNORABLE,
+    NO_UUID,
+    Since,
+    Until,
+    int16,
+    int32,
+    int64,
+    message,
+    struct,
+    uuid,
+)
 
 TRANSACTION_ABORTABLE_SINCE: Final = 4  # KIP-890
+TOPIC_ID_SINCE: Final = 6  # KIP-1319
 TRANSACTION_V2_SINCE: Final = 5  # the group joins the transaction without AddOffsetsToTxn (KIP-890)
 
 
@@ -25,11 +37,12 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: str = ""
+    name: Annotated[str, Until(5), IGNORABLE] = ""
+    topic_id: Annotated[uuid, Since(6), IGNORABLE] = NO_UUID
     partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@message(api_key=28, versions=range(6), flexible_from=3)
+@message(api_key=28, versions=range(7), flexible_from=3)
 class TxnOffsetCommitRequest:
     transactional_id: str = ""
     group_id: str = ""
@@ -49,11 +62,12 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: str = ""
+    name: Annotated[str, Until(5), IGNORABLE] = ""
+    topic_id: Annotated[uuid, Since(6), IGNORABLE] = NO_UUID
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@message(api_key=28, versions=range(6), flexible_from=3)
+@message(api_key=28, versions=range(7), flexible_from=3)
 class TxnOffsetCommitResponse:
     throttle_time_ms: int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)

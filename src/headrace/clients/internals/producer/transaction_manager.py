@@ -39,6 +39,7 @@ from headrace.clients.internals.producer.transaction_state import (
     FENCED,
     MAY,
     NOT_A_MEMBER,
+    OFFSETS_BY_NAME,
     OFFSETS_EXPLICIT,
     PreparedTxnState,
     ProducerTxnState,
@@ -260,7 +261,7 @@ class TransactionManager:
             request,
             f"cannot commit offsets of group {group.group_id!r} in the transaction",
             lambda reply: (part.error_code for topic in reply.topics for part in topic.partitions),
-            at_most=None if self.is_implicit else OFFSETS_EXPLICIT,
+            at_most=OFFSETS_BY_NAME if self.is_implicit else OFFSETS_EXPLICIT,
             coordinator=coordinator,
         )
 

@@ -16,6 +16,8 @@ END_EXPLICIT: Final = end_txn.TRANSACTION_V2_SINCE - 1
 """The last version of EndTxn that leaves the producer's epoch as it is."""
 OFFSETS_EXPLICIT: Final = txn_offset_commit.TRANSACTION_V2_SINCE - 1
 """The last version of TxnOffsetCommit that needs an AddOffsetsToTxn before it."""
+OFFSETS_BY_NAME: Final = txn_offset_commit.TOPIC_ID_SINCE - 1
+"""The last version of TxnOffsetCommit that names topics: ids are no gain where a group is asked once."""
 CONCURRENT_PAUSE_MS: Final = 20
 """The markers of the transaction before are still being written: that is over in a moment."""
 _IMPLICIT_LEVEL: Final = 2
