@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import urllib.parse
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +39,16 @@ def test_versions_are_those_of_the_lock_file(tmp_path: Path) -> None:
     found = [Requirement(each) for each in (tmp_path / "constraints.txt").read_text().splitlines()]
     assert {"numba", "numpy", "uvloop", "crc32c"} <= {each.name for each in found}
     assert not [each for each in found if each.extras], "pip takes no constraint with extras"
+
+
+@pytest.mark.parametrize("extras", ["", "stores"])
+def test_extras_are_ones_that_the_package_has(extras: str) -> None:
+    (line,) = [rest for word, rest in STEPS if word == "RUN" and "pip install" in rest]
+    script = line.replace("/opt/headrace/bin/pip", 'printf "%s\\n"')
+    told = subprocess.run(["sh", "-ec", script], env={"EXTRAS": extras}, capture_output=True, text=True)
+    assert told.stdout.splitlines()[-1] == (f".[{extras}]" if extras else ".")
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert not extras or extras in offered
 
 
 def test_what_it_starts_is_known_and_what_probes_ask_is_served() -> None:
