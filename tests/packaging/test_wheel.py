@@ -72,7 +72,7 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
     (name,) = [each for each in read.namelist() if each.endswith(".dist-info/METADATA")]
     told = email.message_from_bytes(read.read(name))
     assert told["License-Expression"] == "Apache-2.0"
-    assert {"arrow", "spark", "stores"} <= set(told.get_all("Provides-Extra") or ())
+    assert {"arrow", "console", "spark", "stores", "tracing"} <= set(told.get_all("Provides-Extra") or ())
     assert told["Requires-Python"] == ">=3.11"
     assert "Kafka's semantics" in str(told.get_payload())
 
