@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from headrace.base.chunks import FileSlice
@@ -211,7 +212,8 @@ def _read(partition: Partition, first: int, last: int) -> tuple[list[Record], in
     for position, header in batches(data):
         read_to = header.last_offset
         if header.base_offset <= last and header.record_count:
-            found += [each for each in read_records(data, position) if first <= each.offset <= last]
+            until_last = takewhile(lambda each: each.offset <= last, read_records(data, position))
+            found += [each for each in until_last if each.offset >= first]
         if read_to >= last:
             break
     if read_to < first:
