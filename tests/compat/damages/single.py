@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from headrace.base.ids import TopicPartition
+from headrace.cli.doctor_node import look_at_node
 from headrace.log.checkpoints import decode_offsets
+from headrace.log.system_disk import SystemDisk
+from headrace.node.config import load
+from headrace.settings.broker_config import BrokerConfig
 from tests.compat.brokers import HeadraceBroker
 from tests.compat.clients.face import eventually
 from tests.compat.damages.contents import Contents, differences, fill, read, write
@@ -123,6 +127,7 @@ class SingleNode:
 
     def look(self, harm: Harm, state: str) -> Outcome:
         broker = self.broker
+        levels = {each.level for each in look_at_node(SystemDisk(), self._config(), [])}
         try:
             broker.start()
         except AssertionError:
@@ -131,6 +136,10 @@ class SingleNode:
                 broker.kill()
             said = broker.log.read_text(errors="replace")
             found = judge_refusal(harm, said)
+            if "error" not in levels:
+                return Outcome(
+                    Verdict.SILENT, "it does not start, and the doctor finds no error", found.lines
+                )
             return found if has_ended else Outcome(Verdict.SILENT, "it neither starts nor ends", found.lines)
         found = differences(self.before[state], read(broker.bootstrap, self.before[state]))
         if found:
@@ -146,6 +155,9 @@ class SingleNode:
         if "Traceback" in said.partition("stopped after")[0]:
             return Outcome(Verdict.SILENT, "a traceback in place of a sentence")
         return judge(harm, found, said)
+
+    def _config(self) -> BrokerConfig:
+        return load(None, {"node.id": "1"}, None, str(self.data))
 
     def _await_word(self, harm: Harm) -> None:
         """Readers may come to a damaged batch before the node's own search (`log_scrubber`) does."""
