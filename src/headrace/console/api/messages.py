@@ -212,6 +212,7 @@ async def _keys(
 ) -> AsyncGenerator[Any, None]:
     total = sum(span.end - span.start for span in spans.values())
     seen = KeysAtMoment(moment_ms)
+    yield {"scanned": 0, "total": total, "found": 0}
     try:
         with visit.reading.stream():
             async with (
