@@ -1,5 +1,5 @@
-"""The simulator finds mistakes of share groups: one for each rule of `share_rules`, made on purpose, and
-found in a few seeds.
+"""The simulator finds mistakes of share groups: at least one for each rule of `share_rules`, made on purpose,
+and found in a few seeds.
 """
 
 import re
@@ -82,6 +82,10 @@ def _letters_are_written_at_most_once(patch: Patch) -> None:
     patch.setattr(DeadLetterQueue, "_produce", produce)
 
 
+def _rests_do_not_end(patch: Patch) -> None:
+    patch.setattr(SharePartition, "end_rests", lambda core, now_ms: False)
+
+
 class Mistake(NamedTuple):
     plant: Callable[[Patch], None]
     likely: int
@@ -96,6 +100,7 @@ MISTAKES = [
     Mistake(_nobody_counts_deliveries, 3, "the limit is"),
     Mistake(_locks_do_not_end, 3, "has a lock that ended"),
     Mistake(_only_the_start_is_kept, 0, "has it to hand out in epoch"),
+    Mistake(_rests_do_not_end, 5, "the group has read all"),
     Mistake(_letters_are_written_at_most_once, 7, "nor is it in a letter"),
 ]
 

@@ -51,6 +51,7 @@ class ShareRun(ClusterRun):
         self.share_members = [
             ShareMember(world, number, self.share_rules, settings) for number in range(SHARE_MEMBERS)
         ]
+        self.rest_ms = self.rng.choice([0, 300])
 
     # --- what the seed draws ---
 
@@ -92,7 +93,11 @@ class ShareRun(ClusterRun):
 
     async def _create_topic(self, own: Surroundings) -> None:
         await super()._create_topic(own)
-        settings = {"share.auto.offset.reset": "earliest"}
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "headrace.share.retry.backoff.ms": str(self.rest_ms),
+            "headrace.share.retry.backoff.max.ms": "1000",
+        }
         if self.has_queue:
             settings["errors.deadletterqueue.topic.name"] = QUEUE
         async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:
