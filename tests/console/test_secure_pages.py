@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.console.cluster_connection import ClusterSpec
-from tests.compat import prepare
+from tests.console.browsing import EITHER, running_chromium
 from tests.console.chromium import Chromium, Tab
 from tests.console.secured import READER, READERS, Secured, secured
 from tests.console.visitors import running_console
 
 pytestmark = [pytest.mark.chromium, pytest.mark.timeout(600)]
 
-EITHER = ["headrace", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])]
 PAGES = {
     "topics": "Topics",
     "topics/orders/partitions": "orders",
@@ -40,11 +39,7 @@ def console(cluster: Secured) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    try:
-        program, environment = prepare.chromium()
-    except prepare.UnavailableError as reason:
-        pytest.skip(str(reason))
-    with Chromium(program, tmp_path_factory.mktemp("chromium"), environment) as browser:
+    with running_chromium(tmp_path_factory) as browser:
         yield browser
 
 
