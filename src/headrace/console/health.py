@@ -87,7 +87,7 @@ def _at(where: str, trouble: Diagnosis) -> tuple[Severity, str, str, str]:
 def _partitions(picture: ClusterPicture) -> Iterator[HealthFinding]:
     lacking: dict[Diagnosis, list[tuple[str, int]]] = {}
     # People's own topics are named first.
-    for topic in sorted(picture.topics.values(), key=lambda each: each.internal):
+    for topic in sorted(picture.topics.values(), key=lambda each: (each.internal, each.name[:1] == "_")):
         for each in topic.partitions:
             if each.leader < 0 or each.is_under_replicated:
                 trouble = lack_of_replicas(each, picture.min_in_sync.get(topic.name, 1))
