@@ -1,6 +1,7 @@
-"""Delta's and Iceberg's own jars beside the source: a stream's batches merged into their tables.
+"""Delta's and Iceberg's own jars: a stream's batches merged into their tables, and tables of loads read.
 
-The function that merges is the one that docs/spark-clusters.md shows.
+The function that merges is the one that docs/spark-clusters.md shows. The tables that are read were made
+without jars, and each has had a change of its schema.
 """
 
 import re
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from headrace.clients import Producer
 from tests.compat.prepare import jars
+from tests.spark.changed_tables import CASES, DELTA, ICEBERG, as_found, as_kinds, changed_table
 from tests.spark.versions.environments import ROOT
 from tests.spark.versions.trials import YES, Trial, ended, forget_last_commit
 
@@ -96,4 +98,32 @@ def _documented(table: str) -> Any:
     return names["merge"]
 
 
-LAKE_TRIALS: Final = {each.__name__: each for each in (merge_into_delta, merge_into_iceberg)}
+def read_changed_delta(trial: Trial) -> str:
+    return _read_changed(trial, DELTA)
+
+
+def read_changed_iceberg(trial: Trial) -> str:
+    return _read_changed(trial, ICEBERG)
+
+
+def _read_changed(trial: Trial, kind: str) -> str:
+    """Every table of `test_loads_schemas`: all of its rows and columns."""
+    wrong = []
+    for case in CASES:
+        load, rows = changed_table(case, kind, Path(trial.new_folder()))
+        # Of Iceberg a path may also be that of its metadata, as no catalogue of Spark's knows the table.
+        place = load.iceberg().metadata_location if kind == ICEBERG else str(load.path)
+        try:
+            found = trial.spark.read.format(kind).load(place).toArrow()
+            assert as_kinds(as_found(found), found.schema) == as_kinds(rows, found.schema)
+            assert set(found.column_names) == {name for row in rows for name in row}
+        except Exception as error:
+            wrong.append(f"{case.name}: {error!s:.300}")
+    assert not wrong, wrong
+    return YES
+
+
+LAKE_TRIALS: Final = {
+    each.__name__: each
+    for each in (merge_into_delta, merge_into_iceberg, read_changed_delta, read_changed_iceberg)
+}

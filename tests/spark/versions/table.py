@@ -44,6 +44,16 @@ ROWS: Final = (
     Row("pipeline_file", "pipeline files, with dead letters", _EVERYWHERE),
     Row("merge_into_delta", "`MERGE` into Delta by its own jar", _found("yes", "yes", "yes", NO_JAR)),
     Row("merge_into_iceberg", "`MERGE` into Iceberg by its own jar", _found("yes", "yes", NO_JAR, NO_JAR)),
+    Row(
+        "read_changed_delta",
+        "Delta tables of loads whose schema has changed, read by its own jar",
+        _found("yes", "yes", "yes", NO_JAR),
+    ),
+    Row(
+        "read_changed_iceberg",
+        "Iceberg tables of loads whose schema has changed, read by its own jar",
+        _found("yes", "yes", NO_JAR, NO_JAR),
+    ),
 )
 
 
