@@ -57,7 +57,8 @@ def connector_libs() -> Path:
 
 
 def jars(name: str, *coordinates: str) -> Path:
-    """Artifacts, as group:artifact:version, and what they need, from Maven Central."""
+    """Artifacts, as group:artifact:version or group:artifact:version:classifier, and what they need, from
+    Maven Central."""
     _need("java", "a Java runtime, 17 or newer")
     pom = _pom(coordinates)
     libs = _folder_of(name, pom.encode())
@@ -74,8 +75,9 @@ def jars(name: str, *coordinates: str) -> Path:
 
 
 def _pom(coordinates: tuple[str, ...]) -> str:
-    def dependency(group: str, artifact: str, version: str) -> str:
+    def dependency(group: str, artifact: str, version: str, classifier: str = "") -> str:
         names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        names += f"<classifier>{classifier}</classifier>" if classifier else ""
         return f"<dependency>{names}</dependency>"
 
     return (
