@@ -37,6 +37,9 @@ def fill(bootstrap: str) -> None:
         admin.create_topic("hostile", partitions=1)
         admin.create_topic("orders-dead", partitions=1)
         admin.alter_group_offsets(GROUP, {TopicPartition("orders", 0): OffsetAndMetadata(3)})
+    long = "sink/" + "of-a-query/" * 6
+    with Producer(bootstrap_servers=bootstrap, transactional_id=long) as producer:
+        producer.init_transactions()
     with Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(20):
             producer.send(

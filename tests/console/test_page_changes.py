@@ -217,6 +217,69 @@ def test_what_cannot_be_undone_is_asked_first(browser: Chromium, console: str, b
     assert tab.problems == []
 
 
+def test_topics_groups_brokers_and_transactions_are_changed(
+    browser: Chromium, console: str, bootstrap: str
+) -> None:
+    """What no other test changes by the page."""
+    name = f"c-{uuid.uuid4().hex[:6]}"
+    submit = "document.querySelector('dialog button[type=submit]').click()"
+    tab = browser.tab()
+
+    def choose(text: str) -> None:
+        tab.js("document.querySelector('.menu').open = true")
+        tab.click(text, ".menu button")
+
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(name, partitions=1)
+        admin.alter_group_offsets(name, {TopicPartition(name, 0): OffsetAndMetadata(0)})
+        with Producer(bootstrap_servers=bootstrap, transactional_id=name) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(name, b"x").result(60)
+            show(tab, f"{console}/transactions?q={name}", "Transactions")
+            tab.click("abort")
+            tab.js(submit)
+            tab.until_text("It is aborted.")
+        show(tab, f"{console}/topics/{name}/partitions", name)
+        choose("Add partitions")
+        tab.field("Partitions afterwards", "3")
+        tab.js(submit)
+        tab.until_text("The partitions are there.")
+        eventually(lambda: len(admin.describe_topics(name)[0].partitions) == 3, "they are there")
+        choose("Delete all records")
+        tab.fill("dialog input[name=confirm]", name)
+        tab.js(submit)
+        tab.until_text("The records are deleted.")
+        place = TopicPartition(name, 0)
+        assert admin.list_offsets({place: OffsetSpec.EARLIEST})[place].offset > 0
+    show(tab, f"{console}/groups/{name}", name)
+    tab.click("Settings", "summary")
+    tab.until("document.querySelectorAll('.setting').length > 3")
+    tab.click("Delete")
+    tab.fill("dialog input[name=confirm]", name)
+    tab.js(submit)
+    tab.until("document.querySelector('main h1')?.textContent === 'Groups'")
+    setting = "compression.gzip.level"
+    show(tab, f"{console}/brokers/1?q={setting}", "Broker 1")
+    for value, told in (("5", "set for this broker"), ("", "edit")):
+        tab.js(f"document.querySelector('[aria-label=\"Edit {setting}\"]').click()")
+        if value:
+            tab.field("Value", value)
+        else:
+            tab.js("document.querySelector('dialog input[type=checkbox]').click()")
+        tab.js(submit)
+        tab.until(f"document.querySelectorAll('.setting.own').length === {int(bool(value))}")
+        tab.until_text(told)
+    show(tab, f"{console}/moves", "Reassignments")
+    tab.click("Move a partition")
+    tab.field("Topic", name)
+    tab.field("Replicas", "99")
+    tab.js(submit)
+    tab.until("document.querySelector('dialog .problem')?.textContent.length > 0")
+    # What is refused is told on the page, and by the browser too.
+    assert [each for each in tab.problems if "status of 40" not in each] == []
+
+
 def test_dead_letters_are_sent_again(browser: Chromium, console: str, bootstrap: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         place = TopicPartition("orders", 1)
