@@ -13,7 +13,7 @@ from typing import Self
 from headrace.spark.session import find_java_home
 from headrace.transport.system_network import free_ports
 from tests.compat.clients.face import eventually
-from tests.spark.jvm_options import SHORT_LIVED
+from tests.spark.jvm_options import short_lived
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -21,7 +21,7 @@ START_S_MAX = 60.0
 # What a driver tells this cluster: one executor on each host, and a twin for whoever is slow.
 SETTINGS = {
     "spark.executor.memory": "600m",
-    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": short_lived(),
     "spark.executor.cores": "1",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.locality.wait": "0",

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.spark.session import NoJavaError, find_java_home, java_stand_in
 from headrace.spark.worker_python import python_stand_in, workers_of_compiled_modules
+from tests.spark.jvm_options import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +171,7 @@ def lone_job(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedP
         if found is not None:
             (tools / tool).symlink_to(found / tool)
     environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    environment["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # the archive of classes is another Java's
     return subprocess.run(
         [sys.executable, "-c", JOB],
         env=environment | {"PATH": str(tools), "PYTHONPATH": "/elsewhere"},

@@ -23,7 +23,7 @@ from tests.spark.clusters.workers import (
     spark_home,
     spark_variables,
 )
-from tests.spark.jvm_options import SHORT_LIVED
+from tests.spark.jvm_options import short_lived
 from tests.spark.whole_topics import whole_topic
 
 RUN_S_MAX: Final = 400.0
@@ -123,7 +123,7 @@ class Trial:
         with Admin(bootstrap_servers=self.brokers) as admin:
             admin.create_topic(out, partitions=2)
         if is_driver_known:
-            java = {"spark.executor.extraJavaOptions": SHORT_LIVED}
+            java = {"spark.executor.extraJavaOptions": short_lived()}
             conf = {"spark.driver.host": self.cluster.host, **java, **conf}
         given = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         whole = [each.format(file=file) for each in command] + given + ["--json", "-b", self.brokers]
