@@ -70,8 +70,8 @@ def note_of_unused(nodes: int, cores: int) -> str | None:
         return None
     what = "one node uses" if nodes == 1 else f"{nodes} nodes use"
     return (
-        f"this machine has {cores} cores, of which {what} some {nodes * CORES_PER_NODE}: unless other nodes run "
-        f"here, `--nodes auto` runs {nodes_for(cores)} in a new folder (docs/operations.md, Sizing)"
+        f"this machine has {cores} cores, of which {what} some {nodes * CORES_PER_NODE}: unless other nodes "
+        f"run here, `--nodes auto` runs {nodes_for(cores)} in a new folder (docs/operations.md, Sizing)"
     )
 
 
