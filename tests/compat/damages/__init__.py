@@ -10,7 +10,7 @@ client and compared with what was there before, and what the node said is read (
     mended      all is there, and a line names the file
     fetched     of three replicas: the same, and what was damaged has come from the others
     lost        something is not there, or is not readable, and a line names the partition or file
-    refused     the node does not start, and says which file is damaged and what to do; the doctor says so before
+    refused     the node does not start, and says which file is damaged and what to do, as the doctor does
     SILENT      anything else: the failure that this looks for
 
     python -m tests.compat.damages --seeds 1..200 [--only KIND ...] [--nodes 1|3] [--folder F]
