@@ -1,7 +1,6 @@
 """`headrace doctor` names what is wrong and what to do, in 80 columns, and ends with 1 where something is."""
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from headrace.log.transaction_index import AbortedTxn
 from headrace.raft.snapshots import Snapshot, SnapshotId, encode_snapshot
 from headrace.records.batch import Record, batches, build_batch
 from headrace.testing import Cluster
+from tests.node.test_descriptors import with_descriptors
 
 
 def doctor(*words: str) -> Result:
@@ -119,12 +119,8 @@ def test_a_disk_that_is_full_is_named(data: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_few_descriptors_are_named(data: Path) -> None:
     """In a process of its own: its limit cannot be raised again."""
-
-    def lower() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
-
     command = [str(Path(sys.executable).with_name("headrace")), "doctor", "--data", str(data)]
-    done = subprocess.run(command, preexec_fn=lower, capture_output=True, text=True)
+    done = subprocess.run(with_descriptors(512, 512, command), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "may open 512 files and connections" in text
