@@ -10,7 +10,7 @@ from confluent_kafka import Producer as TransactionalProducer
 from headrace.base.ids import TopicPartition
 from headrace.clients import Admin, Consumer
 from tests.compat.stock_kafka import running_kafka
-from tests.spark.whole_topics import await_markers
+from tests.spark.whole_topics import await_markers_on
 
 pytestmark = pytest.mark.java
 
@@ -38,7 +38,7 @@ def topic(bootstrap: str) -> str:
             producer.commit_transaction(60)
         else:
             producer.abort_transaction(60)
-    await_markers(bootstrap)
+    await_markers_on(bootstrap, name)
     return name
 
 

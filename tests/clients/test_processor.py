@@ -11,7 +11,7 @@ from headrace.clients import Consumer, ConsumerRecord, Output, Processor, Produc
 from headrace.clients.errors import FencedError
 from headrace.settings.definition import SettingError
 from headrace.testing import Cluster
-from tests.spark.whole_topics import await_markers
+from tests.spark.whole_topics import await_markers_on
 
 RECORDS = 3_000
 
@@ -110,7 +110,7 @@ def test_what_the_transform_raises_is_read_again(work: Work) -> None:
             except ZeroDivisionError:
                 failures += 1
     assert failures == 1
-    await_markers(work.servers)
+    await_markers_on(work.servers, work.target)
     assert sorted(work.copied()) == list(range(RECORDS))
 
 
@@ -121,7 +121,7 @@ def test_whoever_takes_over_the_name_fences_the_other(work: Work) -> None:
         with work.processor("same"):
             with pytest.raises(FencedError):
                 _step_for_ever(old)
-            await_markers(work.servers)
+            await_markers_on(work.servers, work.target)
             copied = work.copied()
             assert len(copied) == len(set(copied)) > 0
 
@@ -136,7 +136,7 @@ def test_offsets_and_output_agree(work: Work) -> None:
         for _ in range(3):
             while not processor.step(1):
                 pass
-    await_markers(work.servers)
+    await_markers_on(work.servers, work.target)
     with Consumer(bootstrap_servers=work.servers, group_id=work.group) as consumer:
         places = consumer.committed([TopicPartition(work.source, number) for number in range(3)])
     assert sum(place.offset for place in places.values()) == len(work.copied()) > 0
