@@ -17,6 +17,7 @@ from headrace.clients.errors import (
     RefusedError,
     TimedOutError,
 )
+from headrace.clients.internals.producer.core import Lacks
 from headrace.settings.definition import SettingError
 from tests.clients.worlds import ClientWorld
 
@@ -350,6 +351,46 @@ def test_interceptors_and_serializers() -> None:
             consumer.assign([("t", 0)])
             (row,) = await consumer.poll(10)
             assert (row.value, row.headers) == ("hello!", (("by", b"loud"),))
+
+    play(script)
+
+
+def test_a_record_that_waits_is_intercepted_and_serialized_once() -> None:
+    class Stamp:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def on_send(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any, Any]:
+            self.seen.append(value)
+            return key, value + "!", headers
+
+        def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+            pass
+
+    async def script(world: ClientWorld) -> None:
+        await world.create_topic("t")
+        stamp, serialized, lacking = Stamp(), list[str](), list[Lacks]()
+
+        def serializer(value: str) -> bytes:
+            serialized.append(value)
+            return value.encode()
+
+        async with world.producer(
+            buffer_memory=2_000, batch_size=500, value_serializer=serializer, interceptors=[stamp]
+        ) as producer:
+            obtain = producer.core.obtain
+
+            async def noted(topic: str, lacks: Lacks, partition: int | None, deadline_ms: float) -> None:
+                lacking.append(lacks)
+                await obtain(topic, lacks, partition, deadline_ms)
+
+            producer.core.obtain = noted
+            for number in range(300):
+                await producer.send("t", str(number))
+        assert set(lacking) == set(Lacks), "nothing had to wait"
+        assert stamp.seen == [str(number) for number in range(300)]
+        assert serialized == [f"{number}!" for number in range(300)]
+        assert world.values("t") == [text.encode() for text in serialized]
 
     play(script)
 

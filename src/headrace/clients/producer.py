@@ -105,8 +105,9 @@ class AsyncProducer:
             return taken
         deadline_ms = self.core.environment.now_ms() + self._block_ms
         while not isinstance(taken, Delivery):
-            await self.core.obtain(topic, taken, partition, deadline_ms)
-            taken = self.core.offer(topic, value, key, partition, timestamp_ms, headers)
+            lacks, key, value, headers = taken
+            await self.core.obtain(topic, lacks, partition, deadline_ms)
+            taken = self.core.offer_prepared(topic, value, key, partition, timestamp_ms, headers)
         return taken
 
     async def send_arrow(self, topic: str, data: Any) -> list[Delivery]:
@@ -267,8 +268,9 @@ class Producer(SyncClient[AsyncProducer]):
             return taken
         deadline_ms = self._core.environment.now_ms() + self._block_ms
         while not isinstance(taken, Delivery):
-            self._background.run(self._core.obtain, topic, taken, partition, deadline_ms)
-            taken = self._offer(topic, value, key, partition, timestamp_ms, headers)
+            lacks, key, value, headers = taken
+            self._background.run(self._core.obtain, topic, lacks, partition, deadline_ms)
+            taken = self._core.offer_prepared(topic, value, key, partition, timestamp_ms, headers)
         return taken
 
     def send_arrow(self, topic: str, data: Any) -> list[Delivery]:

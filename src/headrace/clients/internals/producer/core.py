@@ -2,6 +2,7 @@
 
 `offer` never waits, so any thread may call it. Where it cannot go on (the topic's partitions are not known,
 or there is no memory) it says what is lacking, and the face waits in its own way: `obtain`, on the loop.
+Then it goes on with `offer_prepared`: interceptors and serializers see a record once, however long it waits.
 """
 
 import asyncio
@@ -62,6 +63,15 @@ class Lacks(Enum):
 
     METADATA = auto()
     MEMORY = auto()
+
+
+class Unsent(NamedTuple):
+    """A record that could not be taken now, as interceptors and serializers have left it."""
+
+    lacks: Lacks
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 class _Known(NamedTuple):
@@ -143,7 +153,7 @@ class ProducerCore:
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers,
-    ) -> Delivery | Lacks:
+    ) -> Delivery | Unsent:
         """Take a record, or say what is lacking."""
         if (
             value.__class__ is bytes
@@ -162,9 +172,11 @@ class ProducerCore:
                     rows = batch.rows
                     rows.append(row)
                     return Delivery(batch, len(rows) - 1)
-        return self._offer_any(topic, value, key, partition, timestamp_ms, headers)
+        if not self._is_plain:
+            key, value, headers = self._prepared(topic, key, value, headers)
+        return self.offer_prepared(topic, value, key, partition, timestamp_ms, headers)
 
-    def _offer_any(
+    def offer_prepared(
         self,
         topic: str,
         value: Any,
@@ -172,16 +184,15 @@ class ProducerCore:
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers,
-    ) -> Delivery | Lacks:
-        if not self._is_plain:
-            key, value, headers = self._prepared(topic, key, value, headers)
+    ) -> Delivery | Unsent:
+        """Take a record that interceptors and serializers have seen."""
         known = self._known.get(topic)
         if known is None or known.version != self._metadata.version:
             known = self._look_up(topic)
         if partition is not None and partition.__class__ is not int:
             partition = _as_number(partition)
         if known is None or (partition is not None and not 0 <= partition < known.total):
-            return Lacks.METADATA
+            return Unsent(Lacks.METADATA, key, value, headers)
         row = checked_row(self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers)
         size = row_size(row)
         if size > self.record_bytes_max:
@@ -190,7 +201,7 @@ class ProducerCore:
         with self._lock:
             taken = self._append(topic, row, size, partition, known)
         if taken is None:
-            return Lacks.MEMORY
+            return Unsent(Lacks.MEMORY, key, value, headers)
         self._tell_sender()
         batch, index = taken
         delivery = Delivery(batch, index)
