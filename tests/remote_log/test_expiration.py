@@ -122,19 +122,19 @@ def test_orphans_are_told_by_the_id_in_their_names() -> None:
 
 def test_segments_are_copied_once_all_in_them_is_decided() -> None:
     log = local_log(7)
-    found = next_to_copy(log)
+    found = next_to_copy(log, NOW_MS)
     assert found is not None
     assert (found.segment.base_offset, found.following) == (0, 2)
     new = describe(found, PARTITION, b"i" * 16, Publisher(1, lambda: NOW_MS))
     assert (new.start_offset, new.end_offset, new.epochs, new.size) == (0, 1, ((0, 0),), found.segment.size)
     log.tiered_to = 2
-    found = next_to_copy(log)
+    found = next_to_copy(log, NOW_MS)
     assert found is not None
     assert found.segment.base_offset == 2
     log.high_watermark = 3
-    assert next_to_copy(log) is None
+    assert next_to_copy(log, NOW_MS) is None
     log.tiered_to = None
-    assert next_to_copy(log) is None, "nobody knows what is there"
+    assert next_to_copy(log, NOW_MS) is None, "nobody knows what is there"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,6 @@ def test_a_copy_says_which_epochs_wrote_it(
 ) -> None:
     log = local_log(7, epochs=epochs)
     log.tiered_to = 2
-    found = next_to_copy(log)
+    found = next_to_copy(log, NOW_MS)
     assert found is not None
     assert describe(found, PARTITION, b"i" * 16, Publisher(1, lambda: 0)).epochs == expected

@@ -51,7 +51,11 @@ NEWER = {
     "errors.deadletterqueue.group.enable",
     "errors.deadletterqueue.topic.name",
     "errors.deadletterqueue.topic.name.prefix",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
     "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
 }
 
 # Where Kafka's default makes everybody wait: what it is, and what it is here.

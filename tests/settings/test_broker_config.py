@@ -136,6 +136,11 @@ def test_dynamic_changes_are_checked_first() -> None:
     assert refused({"log.local.retention.ms": "-1"}, per_broker=False) == "log.local.retention.ms"
     both = {"log.local.retention.bytes": "9", "log.retention.bytes": "8"}
     assert refused(both, per_broker=True) == "log.local.retention.bytes"
+    assert not refused({"log.remote.copy.lag.ms": week}, per_broker=False)
+    assert refused({"log.remote.copy.lag.ms": week + "0"}, per_broker=False) == "log.remote.copy.lag.ms"
+    assert refused({"log.remote.copy.lag.ms": "-2"}, per_broker=False) == "log.remote.copy.lag.ms"
+    both = {"log.local.retention.bytes": "8", "log.remote.copy.lag.bytes": "9"}
+    assert refused(both, per_broker=True) == "log.remote.copy.lag.bytes"
     assert config.int("log.retention.hours") == 168
 
 

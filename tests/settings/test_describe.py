@@ -89,7 +89,7 @@ def test_a_topics_own_setting_leads_its_synonyms() -> None:
     assert (entries["retention.ms"].value, places(entries["retention.ms"])) == ("420000000", [])
     assert places(entries["cleanup.policy"]) == [("log.cleanup.policy", "delete", "DEFAULT")]
     assert "internal.segment.bytes" not in entries
-    assert len(entries) == 34
+    assert len(entries) == 36
 
 
 def test_a_group() -> None:

@@ -76,6 +76,14 @@ def test_an_unknown_setting_names_the_nearest() -> None:
             {"remote.storage.enable": "true", "local.retention.ms": "10", "retention.ms": "5"},
             "local.retention.ms",
         ),
+        (
+            {"remote.storage.enable": "true", "remote.copy.lag.ms": "11", "local.retention.ms": "10"},
+            "remote.copy.lag.ms",
+        ),
+        (
+            {"remote.storage.enable": "true", "remote.copy.lag.bytes": "11", "retention.bytes": "10"},
+            "remote.copy.lag.bytes",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(overrides: dict[str, str], named: str) -> None:

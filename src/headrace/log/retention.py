@@ -12,7 +12,7 @@ closed, on every replica, once it is the only one left: else what was written la
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from headrace.log.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
-
-AS_THE_WHOLE: Final = -2
-"""A local limit that is the limit of both tiers together."""
 
 
 def delete_old_segments(log: "UnifiedLog", now_ms: int) -> int:
@@ -77,12 +74,7 @@ def _tiered_bound(log: "UnifiedLog", tiered_to: int) -> int:
 
 def _count_beyond(log: "UnifiedLog", now_ms: int, bound: int | None = None) -> int:
     """How many segments the local limits no longer keep."""
-    config = log.config
-    local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
-    if local_ms == AS_THE_WHOLE:
-        local_ms = config.retention_ms if config.deletes else -1
-    if local_bytes == AS_THE_WHOLE:
-        local_bytes = config.retention_bytes if config.deletes else -1
+    local_ms, local_bytes = log.config.local_limits
     return max(_count_old(log, now_ms, local_ms, bound), _count_over_size(log, local_bytes, bound))
 
 

@@ -5,6 +5,10 @@ and the last stable offset. Oldest first, from `tiered_to` on, so that what is i
 it go its indexes, its aborted transactions, the producers as they were at its end and the leader epochs up to
 there: whoever starts from the store needs no more than that.
 
+A topic may want its newest segments on the disk alone: `remote.copy.lag.ms` and `remote.copy.lag.bytes` have
+a segment wait until it is as old, or as far behind the log's end (KIP-1241). The first that waits holds back
+all that follow.
+
 The copy is announced, made, and told to be finished. Where a step fails, what is there is removed, and the
 segment's turn comes again with another id.
 
@@ -90,12 +94,13 @@ class RemoteLogCopier:
     ) -> None:
         remote = self._runner.metadata.logs.get(name)
         while leads() and remote is not None and partition.log is not None and partition.log.failure is None:
-            found, tiered_to = next_to_copy(partition.log), partition.log.tiered_to
+            now_ms = self._runner.publisher.now_ms
+            found, tiered_to = next_to_copy(partition.log, now_ms()), partition.log.tiered_to
             if found is None:
                 return
             if not await self._runner.await_quota(found.segment.size, leads):
                 return
-            again = next_to_copy(found.log)
+            again = next_to_copy(found.log, now_ms())
             if again is None or again.segment is not found.segment:
                 continue  # it was a long wait: deleted, cleaned or truncated meanwhile
             new = describe(again, name, new_uuid(self._rng), self._runner.publisher)
@@ -156,9 +161,9 @@ def stored_to(log: UnifiedLog, remote: RemoteLogMetadataCache) -> int:
         at = following  # nothing is there to be copied
 
 
-def next_to_copy(log: UnifiedLog) -> Copyable | None:
-    """The oldest closed segment that is not in the remote store yet; None where there is none, or where it
-    is not known what is there.
+def next_to_copy(log: UnifiedLog, now_ms: int) -> Copyable | None:
+    """The oldest closed segment that is not in the remote store yet; None where there is none, where it is
+    not to be copied yet, or where it is not known what is there.
     """
     config = log.config
     tiered_to = log.tiered_to
@@ -173,8 +178,25 @@ def next_to_copy(log: UnifiedLog) -> Copyable | None:
         if following is None or following > bound:
             return None
         if following > max(tiered_to, log.log_start_offset) and segments[number].size:
-            return Copyable(log, segments[number], following)
+            return Copyable(log, segments[number], following) if _lags_behind(log, number, now_ms) else None
     return None
+
+
+def _lags_behind(log: UnifiedLog, number: int, now_ms: int) -> bool:
+    """Whether a segment is old enough, or enough came after it, for it to be copied."""
+    lag_ms, lag_bytes = log.config.remote_copy_lags
+    if not lag_ms or not lag_bytes:
+        return True
+    if lag_ms > 0:
+        age_ms = now_ms - log.segments[number].largest_timestamp()
+        if age_ms >= lag_ms or age_ms < 0:  # what is of the future would wait for nobody knows how long
+            return True
+    newer_bytes = 0
+    for newer in range(len(log.segments) - 1, number, -1):
+        newer_bytes += log.segments[newer].size
+        if newer_bytes >= lag_bytes > 0:
+            return True
+    return False
 
 
 def describe(

@@ -231,7 +231,7 @@ class RemoteLogTasks:
                 is_due = state.is_expiration_due(expiration_input(log, remote), now_s)
                 return partial(self._expiration.run, partition, name, state) if is_due else None
             case TaskKind.COPY:
-                is_due = next_to_copy(log) is not None
+                is_due = next_to_copy(log, self._runner.publisher.now_ms()) is not None
                 return partial(self._copier.run, partition, name, state) if is_due else None
             case TaskKind.COMPACT:
                 if not log.config.compacts or not state.begin_compaction_look(remote.version):

@@ -78,6 +78,10 @@ log.message.timestamp.type  string CreateTime  {CreateTime,LogAppendTime}  clust
     Whose time a record carries: its producer's, or the broker's at the append.
 log.preallocate  boolean false  cluster-wide
     Whether a new segment's file gets its full size on disk at once.
+log.remote.copy.lag.bytes  long -1  -1..  cluster-wide
+    Bytes of newer log after which a segment is copied to the remote store; -1 means the local limit.
+log.remote.copy.lag.ms  long 0  -1..  cluster-wide
+    Age at which a segment is copied to the remote store, in milliseconds; -1 means the local limit.
 log.retention.bytes  long -1  high  cluster-wide
     Bytes that a partition may grow to before its oldest segments are dropped; -1 is no limit.
 log.retention.check.interval.ms  long 300000  1..

@@ -14,6 +14,7 @@ from headrace.settings.group import GROUP
 from headrace.settings.names import listener_setting
 from headrace.settings.topic import (
     check_local_retention,
+    check_remote_copy_lag,
     check_topic_config,
     overrides_in_force,
     resolve_topic_config,
@@ -95,6 +96,7 @@ def check_broker_settings(
         inherited = check_topic_config(after, {})
         if any(name.startswith("log.") for name in changed):
             check_local_retention(inherited, "log.")
+            check_remote_copy_lag(inherited, "log.")
     except SettingError as wrong:
         return wrong
     return None

@@ -18,6 +18,7 @@ __all__ = [
     "TOPIC",
     "TopicConfig",
     "check_local_retention",
+    "check_remote_copy_lag",
     "check_topic_config",
     "overrides_in_force",
     "parse_topic_overrides",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+
+AS_THE_WHOLE: Final = -2
+"""A local limit that is the limit of both tiers together."""
 
 TIERING: Final = ("remote.storage.enable", "remote.log.delete.on.disable")
 
@@ -84,6 +88,10 @@ min.insync.replicas  int 1  1..  < min.insync.replicas
     Replicas that must hold a record before acks=all succeeds; with fewer in sync such writes are refused.
 preallocate  boolean false  < log.preallocate
     Whether a new segment's file gets its full size on disk at once.
+remote.copy.lag.bytes  long -1  -1..  < log.remote.copy.lag.bytes
+    Bytes of newer log after which a segment is copied to the remote store; -1 means the local limit.
+remote.copy.lag.ms  long 0  -1..  < log.remote.copy.lag.ms
+    Age at which a segment is copied to the remote store, in milliseconds; -1 means the local limit.
 remote.log.copy.disable  boolean false
     Whether a tiered topic stops copying segments to the remote store, keeping what is there readable.
 remote.log.delete.on.disable  boolean false
@@ -142,6 +150,8 @@ class TopicConfig:
     errors_deadletterqueue_group_enable: bool = False
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
@@ -167,6 +177,27 @@ class TopicConfig:
     def deletes(self) -> bool:
         """Whether age and size drop segments."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def local_limits(self) -> tuple[int, int]:
+        """How long, and how many bytes, a tiered log is kept on the disk; -1 is no limit."""
+        whole_ms, whole_bytes = (self.retention_ms, self.retention_bytes) if self.deletes else (-1, -1)
+        local_ms, local_bytes = self.local_retention_ms, self.local_retention_bytes
+        return (
+            whole_ms if local_ms == AS_THE_WHOLE else local_ms,
+            whole_bytes if local_bytes == AS_THE_WHOLE else local_bytes,
+        )
+
+    @property
+    def remote_copy_lags(self) -> tuple[int, int]:
+        """How old a segment must be to be copied, or how many bytes must have come after it (KIP-1241). One
+        that is 0 lets all be copied at once; one below 0 lets nothing be copied.
+        """
+        own = (self.remote_copy_lag_ms, self.remote_copy_lag_bytes)
+        lag_ms, lag_bytes = (
+            limit if lag == -1 else lag for lag, limit in zip(own, self.local_limits, strict=True)
+        )
+        return lag_ms, lag_bytes
 
 
 def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
@@ -257,20 +288,33 @@ def _check_together(config: TopicConfig) -> None:
 
 def _check_tiered(config: TopicConfig) -> None:
     for name, local, whole_name, whole in _retentions(config):
-        if config.remote_log_copy_disable and local not in (-2, whole):
+        if config.remote_log_copy_disable and local not in (AS_THE_WHOLE, whole):
             raise SettingError(
                 name, f"{local} must be {whole_name}, {whole}, or -2: nothing is copied any more"
             )
     check_local_retention(config)
+    check_remote_copy_lag(config)
 
 
 def check_local_retention(config: TopicConfig, prefix: str = "") -> None:
     """SettingError where local data would be kept for longer than the log; brokers' names have a prefix."""
     for name, local, whole_name, whole in _retentions(config):
-        if local != -2 and whole != -1 and (local == -1 or local > whole):
+        if local != AS_THE_WHOLE and whole != -1 and (local == -1 or local > whole):
             raise SettingError(
                 prefix + name,
                 f"{local} must not be above {prefix}{whole_name}, {whole}: local data is part of it",
+            )
+
+
+def check_remote_copy_lag(config: TopicConfig, prefix: str = "") -> None:
+    """SettingError where the disk would have to let go of segments that may not be copied yet."""
+    lags = config.remote_copy_lag_ms, config.remote_copy_lag_bytes
+    for unit, lag, limit in zip(("ms", "bytes"), lags, config.local_limits, strict=True):
+        if 0 <= limit < lag:
+            raise SettingError(
+                f"{prefix}remote.copy.lag.{unit}",
+                f"{lag} must not be above {limit}, as {prefix}local.retention.{unit} says: what leaves the "
+                "disk must have been copied",
             )
 
 

@@ -73,7 +73,7 @@ JAVA_OBJECT = re.compile(r"Request\(processor=.*")
 
 
 # Settings that Kafka 4.3 does not know: Kafka 4.4's and our own.
-NEWER_SETTINGS = re.compile(r"errors\.deadletterqueue\.|headrace\.")
+NEWER_SETTINGS = re.compile(r"errors\.deadletterqueue\.|headrace\.|(log\.)?remote\.copy\.lag\.")
 
 
 def _is_newer_setting(item: Any) -> bool:
