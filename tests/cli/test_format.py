@@ -148,7 +148,7 @@ def test_users_to_begin_with(tmp_path: Path) -> None:
             ("--standalone", "--set", "controller.quorum.voters=1@127.0.0.1:19093"),
             "controller.quorum.voters is",
         ),
-        (("--feature", "metadata.version=32"), "metadata.version 32 is not one of 7 to 31"),
+        (("--feature", "metadata.version=33"), "metadata.version 33 is not one of 7 to 32"),
         (("--feature", "no.version=1"), "there is no feature 'no.version'"),
         (("--feature", "group.version=x"), "a level is a number"),
         (("-r", "4.1", "-f", "metadata.version=30"), "give one of the two"),

@@ -167,7 +167,7 @@ def test_a_controller_registers_with_what_it_can_run() -> None:
         assert (await node.controller.ask(request)).error_code == 0
         controller = node.image.controllers[1]
         assert controller.endpoints["CONTROLLER"].port == 9093
-        assert controller.features["metadata.version"].max == 31
+        assert controller.features["metadata.version"].max == 32
         assert TopicId(controller.incarnation_id) == b"c" * 16
         await node.stop()
 

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.base.errors import ApiError
 from headrace.security.acl import (
+    CIDR_SINCE,
     CLUSTER_NAME,
     EVERYONE,
     WILDCARD,
@@ -16,8 +17,9 @@ from headrace.security.acl import (
     PatternType,
     Permission,
     Resource,
+    range_of,
 )
-from headrace.security.standard_authorizer import CIDR_SINCE, StandardAuthorizer
+from headrace.security.standard_authorizer import StandardAuthorizer
 from headrace.wire.schemas.metadata_records import AccessControlEntryRecord as Acl
 
 LATEST = 30
@@ -234,6 +236,16 @@ def test_ranges_of_hosts_count_from_their_metadata_version_on() -> None:
     assert not may(made, host="10.2.0.1")
     made.follow({rule.id: rule}, metadata_version=CIDR_SINCE - 1)
     assert not may(made)
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.0/255.0.0.0", "::ffff:10.0.0.0/104", "10.0.0.0/", "x/8", "10.0.0.0/8/8"]
+)
+def test_what_is_no_range_is_nobodys_address(host: str) -> None:
+    """An older version may have let it be written down."""
+    with pytest.raises(ValueError, match=r"prefix|address"):
+        range_of(host)
+    assert not may(authorizer(acl(host=host), version=CIDR_SINCE), host="10.0.0.0")
 
 
 def test_tokens_and_users_have_rules_too() -> None:

@@ -46,7 +46,7 @@ def test_the_table_is_listed_and_nothing_else():
 def test_features_that_start_at_0_are_told_from_v4_on():
     response, _ = ask(3)
     assert [(one.name, one.min_version, one.max_version) for one in response.supported_features] == [
-        ("metadata.version", 7, 31)
+        ("metadata.version", 7, 32)
     ]
     names = {one.name for one in ask(4)[0].supported_features}
     assert names == {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.base.error_codes import ErrorCode
-from headrace.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, Resource
+from headrace.security.acl import CIDR_SINCE, CLUSTER_NAME, Operation, PatternType, Permission, Resource
 from headrace.settings.definition import SettingError
 from headrace.settings.not_yet import STANDARD_AUTHORIZER
 from headrace.wire.codec import encode, join_chunks
@@ -30,6 +30,7 @@ from headrace.wire.schemas.list_groups import ListGroupsRequest
 from headrace.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from headrace.wire.schemas.principal import DefaultPrincipalData
 from headrace.wire.schemas.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headrace.wire.schemas.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.server.beside_kafka.talk import batch
 from tests.server.node_world import CONTROLLER_PORT, PORT, Client, NodeWorld, simulated
 
@@ -367,6 +368,34 @@ async def test_a_controller_refuses_strangers(world: NodeWorld) -> None:
     client = await stranger(world, CONTROLLER_PORT)
     reply = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
     assert reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@with_authorizer
+async def test_a_rule_may_be_about_a_range_of_addresses_from_4_4_iv1_on(world: NodeWorld) -> None:
+    await world.create_topic("t")
+    client, admin = await stranger(world), await world.connect()
+    hosts = [
+        f"{world.address_of('elsewhere')}/24",
+        "192.0.2.0/24",
+        "10.0.0.0/33",
+        "10.0.0.0/255.0.0.0",
+        "h/8",
+    ]
+    write, *others = [rule(Resource.TOPIC, "t", Operation.WRITE, host=host) for host in (*hosts, "")]
+    (told,) = (await admin.ask(CreateAclsRequest([write]), 3)).results
+    assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert told.error_message == "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+    level = FeatureUpdateKey("metadata.version", CIDR_SINCE, upgrade_type=1)
+    assert (await admin.ask(UpdateFeaturesRequest(10_000, [level]), 2)).error_code == 0
+    results = (await admin.ask(CreateAclsRequest(others), 3)).results
+    assert [told.error_code for told in results] == [0] + 4 * [ErrorCode.INVALID_REQUEST]
+    assert str(results[1].error_message).startswith("Invalid CIDR notation '10.0.0.0/33'")
+    assert code_of(await client.ask(produce("t"), 9)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not (await admin.ask(CreateAclsRequest([write]), 3)).results[0].error_code
+    assert code_of(await client.ask(produce("t"), 9)) == 0
+    back = FeatureUpdateKey("metadata.version", CIDR_SINCE - 1, upgrade_type=2)
+    refused = await admin.ask(UpdateFeaturesRequest(10_000, [back]), 2)
+    assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION, "ranges would become words"
 
 
 @with_authorizer

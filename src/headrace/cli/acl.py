@@ -86,7 +86,11 @@ def acl() -> None:
 @click.option("--consumer", is_flag=True, help="All that a consumer needs of its topics and groups.")
 @click.option("--deny", is_flag=True, help="Forbid it, whatever other rules allow.")
 @click.option(
-    "--host", "hosts", multiple=True, default=("*",), help="From which address; * is any. May be repeated."
+    "--host",
+    "hosts",
+    multiple=True,
+    default=("*",),
+    help="From which address, or range as 10.1.0.0/16; * is any. May be repeated.",
 )
 @resource_options
 @cluster_options

@@ -2,6 +2,9 @@
 
 A rule that is there already is not made twice: the reply is the same. Rules are taken away by their ids,
 exactly those that a filter names (CVE-2024-27309), each once, though several filters name it.
+
+A rule's host may be a range of addresses from 4.4-IV1 on (KIP-1276). Before that a range is refused, and any
+other text is taken as it is, as Kafka 4.3 does: such a rule is about nobody.
 """
 
 import random
@@ -14,7 +17,17 @@ from headrace.base.errors import ApiError
 from headrace.base.ids import new_uuid
 from headrace.controller.cluster_state import ClusterState
 from headrace.controller.controller_result import ControllerResult, check_size
-from headrace.security.acl import CLUSTER_NAME, AclFilter, Operation, PatternType, Permission, Resource
+from headrace.metadata.features import METADATA_VERSION_NAMES
+from headrace.security.acl import (
+    CIDR_SINCE,
+    CLUSTER_NAME,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    range_of,
+)
 from headrace.wire.schemas.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -40,12 +53,14 @@ def create_acls(
     cluster: ClusterState, request: CreateAclsRequest, *, rng: random.Random
 ) -> ControllerResult[CreateAclsResponse]:
     """Each rule is made or refused by itself."""
+    with_cidr = cluster.image.metadata_version >= CIDR_SINCE
     known = {_content(acl) for acl in cluster.image.security.acls.values()}
     records: list[AccessControlEntryRecord] = []
     results: list[AclCreationResult] = []
     for creation in request.creations:
         try:
             _check(creation)
+            _check_host(creation.host, with_cidr=with_cidr)
         except ApiError as error:
             results.append(AclCreationResult(error.code, error.message))
             continue
@@ -132,6 +147,24 @@ def _check(creation: AclCreation) -> None:
             f"Could not parse principal from `{creation.principal}` (no colon is present separating the "
             "principal type from the principal name)"
         )
+
+
+def _check_host(host: str, *, with_cidr: bool) -> None:
+    """UNSUPPORTED_VERSION for a range that the cluster's metadata.version does not know yet, INVALID_REQUEST
+    for one that is none."""
+    if "/" not in host:
+        if with_cidr and not host:
+            raise _wrong("Host pattern cannot be null or empty")
+        return
+    if not with_cidr:
+        what = "CIDR-based ACL host patterns require metadata version"
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"{what} {METADATA_VERSION_NAMES[CIDR_SINCE]} or higher."
+        )
+    try:
+        range_of(host)
+    except ValueError as error:
+        raise _wrong(f"Invalid CIDR notation '{host}': {error}") from None
 
 
 def _check_number(what: str, number: int, kind: type[IntEnum]) -> None:

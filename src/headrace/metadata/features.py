@@ -21,7 +21,7 @@ DEAD_LETTERS_FROM: Final = 2
 """The level of share.version that writes records nobody could process to another topic (KIP-1191)."""
 
 SUPPORTED: Final[dict[str, VersionRange]] = {
-    METADATA_VERSION: VersionRange(7, 31),
+    METADATA_VERSION: VersionRange(7, 32),
     KRAFT_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
@@ -29,7 +29,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     STREAMS_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
 }
-"""What this release can run: the ranges of Apache Kafka 4.3, and of 4.4 what share groups need."""
+"""What this release can run: the ranges of Apache Kafka 4.3, and of 4.4 dead letters and ranges of hosts."""
 
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
     METADATA_VERSION: 30,
@@ -69,13 +69,14 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(
             "4.2-IV1",
             "4.3-IV0",
             "4.4-IV0",
+            "4.4-IV1",
         ),
         start=7,
     )
 )
 
-NEW_RECORDS_FROM: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels of metadata.version that brought records, or fields of records, which lower levels cannot hold."""
+NEW_RECORDS_FROM: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32})
+"""Levels of metadata.version that brought records, or fields or meanings of them, that lower ones lack."""
 
 NEEDS_METADATA_VERSION: Final[dict[tuple[str, int], int]] = {
     (ELR_VERSION, 1): 23,

@@ -7,8 +7,11 @@ what (`operation`) to which resources (type, name and pattern).
 
 from __future__ import annotations
 
+import ipaddress
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Resource(IntEnum):
@@ -90,6 +93,24 @@ SUPPORTED_OPERATIONS: Final[dict[Resource, tuple[Operation, ...]]] = {
     Resource.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
 """What a rule of each resource can be about (Kafka's AclEntry.supportedOperations)."""
+
+
+CIDR_SINCE: Final = 32
+"""The level of metadata.version from which on a rule's host may be a range (4.4-IV1, KIP-1276)."""
+
+
+def range_of(host: str) -> Network:
+    """The addresses that a rule's host means, `10.1.0.0/16` or `2001:db8::/32`; ValueError where it is none.
+
+    The length of the prefix is a number: masks, which Python would read too, are not Kafka's. An IPv4 range
+    is written as one, for addresses are compared in that form.
+    """
+    address, _, length = host.partition("/")
+    if not (length.isascii() and length.isdecimal()):
+        raise ValueError(f"{length!r} is not the length of a prefix")
+    if getattr(ipaddress.ip_address(address), "ipv4_mapped", None) is not None:
+        raise ValueError(f"{address!r} is an IPv4 address")
+    return ipaddress.ip_network(host, strict=False)
 
 
 class Acl(Protocol):

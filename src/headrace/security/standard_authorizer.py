@@ -24,15 +24,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headrace.base.error_codes import ErrorCode
 from headrace.base.errors import ApiError
-from headrace.security.acl import EVERYONE, WILDCARD, Operation, PatternType, Permission
+from headrace.security.acl import (
+    CIDR_SINCE,
+    EVERYONE,
+    WILDCARD,
+    Network,
+    Operation,
+    PatternType,
+    Permission,
+    range_of,
+)
 
 if TYPE_CHECKING:
     from headrace.wire.schemas.metadata_records import AccessControlEntryRecord
 
 logger = logging.getLogger(__name__)
-
-CIDR_SINCE: Final = 32
-"""The level of metadata.version from which on a rule's host may be a range (KIP-1276)."""
 
 ANSWERS_MAX: Final = 100_000
 """Answers that are kept; some 20 MB. A stranger may ask for as many names as he likes."""
@@ -44,8 +50,6 @@ IMPLIES: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
 """Which operations, when allowed, allow this one."""
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class _Rule(NamedTuple):
@@ -239,7 +243,7 @@ def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> boo
 def _host(host: str, with_cidr: bool) -> str | Network:
     if with_cidr and "/" in host:
         try:
-            return ipaddress.ip_network(host, strict=False)
+            return range_of(host)
         except ValueError:
             return host  # as any other text that is nobody's address
     return _canonical(host)
