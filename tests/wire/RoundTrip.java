@@ -6,14 +6,17 @@ import java.lang.reflect.InvocationTargetException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.StringJoiner;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
 
 /**
  * Apache Kafka's own opinion on bytes. Standard input holds entries of (class name, version, bytes); for each, standard
  * output gets the bytes as Kafka writes them again and the message as JSON, or a sentence on why it can't be read.
- * An entry without bytes (length -1) asks for the defaults of a message and of the structs inside it.
+ * An entry without bytes (length -1) asks for the defaults of a message and of the structs inside it. What is left of
+ * the output are Kafka's errors, each as its number, its name and whether a client may try again.
  */
 public class RoundTrip {
     private static final String[] PACKAGES = {
@@ -41,6 +44,10 @@ public class RoundTrip {
                 out.writeBoolean(false);
                 write(out, cause.toString().getBytes(StandardCharsets.UTF_8));
             }
+        }
+        for (Errors each : Errors.values()) {
+            boolean retriable = each.exception() instanceof RetriableException;
+            out.writeBytes(each.code() + " " + each.name() + " " + retriable + "\n");
         }
         out.flush();
     }

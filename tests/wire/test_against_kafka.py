@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from headrace.base.error_codes import RETRIABLE, ErrorCode
 from headrace.base.ids import uuid_text
 from headrace.wire.codec import encode
 from headrace.wire.plan import FieldPlan, StructPlan, plan_message
@@ -59,9 +60,16 @@ def samples(cls: type[Any]) -> Iterator[Sample]:
         yield Sample(version, cls(), None)
 
 
+class Opinion(NamedTuple):
+    """What Kafka says to all samples, and of errors: number, name, and whether a client may try again."""
+
+    answers: dict[str, list[Answer]]
+    errors: list[str]
+
+
 @pytest.fixture(scope="module")
-def answers() -> dict[str, list[Answer]]:
-    """What Kafka says to all samples, asked of one Java process."""
+def opinion() -> Opinion:
+    """Asked of one Java process."""
     questions = io.BytesIO()
     for cls in MESSAGES:
         name = cls.__name__.encode()
@@ -76,7 +84,13 @@ def answers() -> dict[str, list[Answer]]:
     done = subprocess.run(command, input=questions.getvalue(), capture_output=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr.decode()
     out = io.BytesIO(done.stdout)
-    return {cls.__name__: [read_answer(out) for _ in samples(cls)] for cls in MESSAGES}
+    answers = {cls.__name__: [read_answer(out) for _ in samples(cls)] for cls in MESSAGES}
+    return Opinion(answers, out.read().decode().splitlines())
+
+
+@pytest.fixture(scope="module")
+def answers(opinion: Opinion) -> dict[str, list[Answer]]:
+    return opinion.answers
 
 
 def _client_jars() -> Path:
@@ -123,6 +137,11 @@ def test_defaults_are_those_of_kafka(cls: type[Any], answers: dict[str, list[Ans
                     assert struct_json(inner, inner.cls()) == folded(theirs[name]), (
                         f"{name} v{sample.version}"
                     )
+
+
+def test_errors_are_those_of_kafka(opinion: Opinion) -> None:
+    ours = [f"{code.value} {code.name} {str(code in RETRIABLE).lower()}" for code in ErrorCode]
+    assert sorted(ours) == sorted(opinion.errors)
 
 
 def their_name(name: str, theirs: dict[str, Any]) -> str:
