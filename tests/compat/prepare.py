@@ -275,11 +275,14 @@ def _call(command: list[str], folder: Path, source: str) -> None:
 
 
 def main() -> None:
-    from tests.tiered.servers import azurite, hdfs_jars, s3_jars  # which builds on this module
+    # These build on this module.
+    from tests.compat.streams_groups.instances import smoke_jars
+    from tests.tiered.servers import azurite, hdfs_jars, s3_jars
 
     steps: dict[str, Callable[[], Path]] = {
         f"Apache Kafka {kafka_version()} (tests marked java)": kafka_libs,
         "the Java client": java_program,
+        "Kafka Streams and its smoke test": smoke_jars,
         "Spark's Kafka connector": connector_libs,
         "an S3 server": s3_jars,
         "Azure's blob server": azurite,

@@ -21,16 +21,21 @@ THREW: Final = "SMOKE-TEST-CLIENT-EXCEPTION"
 """What SmokeTestClient says where an exception reached it, after which the instance ends."""
 
 
-def program() -> list[str]:
-    """The start of a command line of `Smoke`."""
+def smoke_jars() -> Path:
+    """Kafka Streams, and its smoke test among its tests, from Maven Central."""
     version = prepare.kafka_version()
-    jars = prepare.jars(
+    return prepare.jars(
         "kafka-streams-smoke",
         f"org.apache.kafka:kafka-streams:{version}",
         f"org.apache.kafka:kafka-streams:{version}:test",
         f"org.apache.kafka:kafka-clients:{version}:test",
         f"org.slf4j:slf4j-simple:{SLF4J}",
     )
+
+
+def program() -> list[str]:
+    """The start of a command line of `Smoke`."""
+    jars = smoke_jars()
     classes = prepare.java_class(HERE / "Smoke.java", jars)
     java = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *LOGGING]
     return [*java, "-cp", f"{classes}:{jars}/*", "Smoke"]
