@@ -5,6 +5,7 @@ import pytest
 from headrace.base.error_codes import ErrorCode
 from headrace.base.ids import TopicPartition
 from headrace.clients import AcknowledgeType, AsyncShareConsumer, ClientError, RefusedError, ShareRecord
+from headrace.clients.internals.share.leader_session import LeaderSession
 from headrace.server.share.delayed_share_fetch import DelayedShareFetch
 from headrace.server.share.share_sessions import PartitionId
 from headrace.wire.schemas.share_fetch import PartitionData
@@ -66,5 +67,23 @@ def test_one_partitions_error_takes_nothing_from_the_others(monkeypatch: pytest.
             await consumer.poll(1.0)
         assert told == [{T0: None, T1: None}]
         assert [row.value for row in await consumer.poll(0.0)] == [b"more"]
+
+    play(script)
+
+
+def test_the_leader_that_gave_a_record_hears_of_it_and_not_the_one_before() -> None:
+    """Whose session still knows the partition. It refused every answer, and the records came back when their
+    locks ended (seed 9 of the simulator's `share`)."""
+
+    async def script(world: ClientWorld) -> None:
+        core = share_consumer(world).core
+        before, now = core._sessions[1], core._sessions[2] = LeaderSession(1), LeaderSession(2)
+        before.known, now.known = {T0, T1}, {T0}
+        core._given_by = {T0: 2, T1: 1}
+        for partition in (T0, T1):
+            core.delivered.give(partition, [5])
+            core.delivered.answer({partition: [5]}, AcknowledgeType.ACCEPT)
+        assert [*core._answers_for(before, before.known)] == [T1]
+        assert [*core._answers_for(now, now.known)] == [T0]
 
     play(script)

@@ -113,6 +113,8 @@ class ShareConsumerCore:
         """How long a record is held for this member, as the leader said last."""
         self._records_max = config.int("max.poll.records")  # of the last poll: what else came would be held
         self._sessions: dict[int, LeaderSession] = {}
+        self._given_by: dict[TopicPartition, int] = {}
+        """The leader that records of a partition came from last."""
         self._waiting: deque[AcquiredFetch] = deque()
         self._failure: ClientError | None = None
         self._is_old = False  # the picture of who leads
@@ -334,7 +336,7 @@ class ShareConsumerCore:
 
     async def _fetch_in_turn(self, session: LeaderSession) -> None:
         wanted = self._wanted().get(session.node, set())
-        answers = self.delivered.take(self.delivered.answered & (wanted | session.known))
+        answers = self._answers_for(session, wanted | session.known)
         if session.is_new and answers:
             self._tell(dict.fromkeys(answers, _lost(ErrorCode.SHARE_SESSION_NOT_FOUND)))
             answers = {}
@@ -354,7 +356,7 @@ class ShareConsumerCore:
         session.went_on()
         session.known = set(wanted)
         self.lock_timeout_ms = reply.acquisition_lock_timeout_ms or self.lock_timeout_ms
-        self._take_reply(reply, answers)
+        self._take_reply(session, reply, answers)
         if self._is_old:
             self._news.set()  # what came of other partitions need not wait
             await self._client.pause(self._client.retry.wait_ms(1))
@@ -380,7 +382,7 @@ class ShareConsumerCore:
             forgotten_topics_data=forgotten,
         )
 
-    def _take_reply(self, reply: Any, answers: Answers) -> None:
+    def _take_reply(self, session: LeaderSession, reply: Any, answers: Answers) -> None:
         metadata = self._client.metadata
         metadata.learn_endpoints((each.node_id, each.host, each.port) for each in reply.node_endpoints)
         outcome: Outcome = dict.fromkeys(answers)
@@ -394,6 +396,8 @@ class ShareConsumerCore:
                     outcome[partition] = RefusedError(
                         data.acknowledge_error_code, f"acknowledge {partition}", told
                     )
+                if data.acquired_records:
+                    self._given_by[partition] = session.node
                 refused = self._take_partition(partition, data) or refused
         self._count(answers, outcome)
         self._tell(outcome)
@@ -440,7 +444,7 @@ class ShareConsumerCore:
         outcome: Outcome = {}
         for session in list(self._sessions.values()):
             async with session.turn:
-                answers = self.delivered.take(self.delivered.answered & session.known)
+                answers = self._answers_for(session, session.known)
                 if answers:
                     told = await self._acknowledge(session, answers)
                     self._count(answers, told)
@@ -479,6 +483,17 @@ class ShareConsumerCore:
                     told = data.error_message
                     outcome[partition] = RefusedError(data.error_code, f"acknowledge {partition}", told)
         return outcome
+
+    def _answers_for(self, session: LeaderSession, partitions: set[TopicPartition]) -> Answers:
+        """What is to be said of these partitions' records. One that led before has nothing to say of what
+        the next one gave, though its session still knows the partition."""
+
+        def is_for_another(partition: TopicPartition) -> bool:
+            other = self._sessions.get(self._given_by.get(partition, session.node))
+            return other is not None and other is not session and partition in other.known
+
+        found = self.delivered.answered & partitions
+        return self.delivered.take({each for each in found if not is_for_another(each)})
 
     def _count(self, answers: Answers, outcome: Outcome) -> None:
         for partition, of_records in answers.items():
