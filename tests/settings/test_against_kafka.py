@@ -44,6 +44,8 @@ OURS_ALONE = {
 NEWER = {
     "headrace.share.breaker.pause.ms",
     "headrace.share.breaker.records",
+    "headrace.share.key.order",
+    "headrace.share.key.order.max.records",
     "headrace.share.retry.backoff.max.ms",
     "headrace.share.retry.backoff.ms",
     "errors.deadletterqueue.auto.create.topics.enable",

@@ -20,6 +20,10 @@ headrace.share.breaker.pause.ms  int 60000  1..
     Milliseconds without deliveries after headrace.share.breaker.records records were given up.
 headrace.share.breaker.records  int 0  0..
     Records of a partition given up in a row, none accepted, after which deliveries pause; 0 is no such limit.
+headrace.share.key.order  boolean false
+    Whether a record waits until those of its key before it in the partition are acknowledged or given up.
+headrace.share.key.order.max.records  int 5000  1..
+    Records of a partition whose keys are known at a time, of a share group with headrace.share.key.order.
 headrace.share.retry.backoff.max.ms  int 60000  0..
     Most milliseconds that a record of a share group rests before it is handed out again.
 headrace.share.retry.backoff.ms  int 0  0..

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.server.share.delivery_throttle import DeliveryThrottle
 from headrace.server.share.in_flight_batch import Acquired, InFlightBatch, RecordState
 from headrace.server.share.window import ShareWindow
+
+IDLE_MAX: Final = 64
+"""Batches in a row of which nothing can be had, after which another fetch looks at what comes behind them."""
 
 
 class LogBatch(NamedTuple):
@@ -47,7 +50,7 @@ class Acquiring:
         """Hand out records of these batches, which follow each other in the log from `next_fetch_offset`."""
         window, throttle = self._window, self._throttle
         expected, room = window.next_fetch_offset(), None
-        for batch in log_batches:
+        for batch in log_batches if window.order is None else self._in_order(log_batches):
             if batch.base_offset > expected:
                 self._archive_free(expected, batch.base_offset - 1)  # the log has nothing there
             expected = max(expected, batch.last_offset + 1)
@@ -65,11 +68,20 @@ class Acquiring:
         window.advance()
         return self.acquired
 
+    def _in_order(self, log_batches: Iterable[LogBatch]) -> Iterator[LogBatch]:
+        """In order by key: what is known, as long as there is something every now and then."""
+        left, idle = self._left, 0
+        for batch in log_batches:
+            if idle > IDLE_MAX or batch.base_offset > self._window.end_offset:
+                break
+            yield batch._replace(last_offset=min(batch.last_offset, self._window.end_offset))
+            left, idle = (left, idle + 1) if self._left == left else (self._left, 0)
+
     def _take_known_of(self, batch: LogBatch) -> None:
         window = self._window
         for known in window.free_in(batch.base_offset, min(batch.last_offset, window.end_offset)):
             if not batch.wanted:
-                known.state = RecordState.ARCHIVED
+                self._archive(known)
             elif not self._throttle.is_full and (self._left > 0 or not self._limits.is_strict):
                 self._take_known(known)
 
@@ -135,8 +147,12 @@ class Acquiring:
     def _archive_free(self, first: int, last: int) -> None:
         window = self._window
         for batch in window.free_in(first, min(last, window.end_offset)):
-            batch.state = RecordState.ARCHIVED
+            self._archive(batch)
         window.cover_to(last + 1, RecordState.ARCHIVED)
+
+    def _archive(self, batch: InFlightBatch) -> None:
+        batch.state = RecordState.ARCHIVED
+        self._window.let_next_go(range(batch.first, batch.last + 1))
 
     def _continues(self, before: InFlightBatch, together: range | None, delivery_count: int) -> bool:
         """Whether what comes behind a range that was just acquired can become a part of it."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.base.chunks import FileSlice
 from headrace.base.error_codes import ErrorCode
-from headrace.base.errors import ApiError
+from headrace.base.errors import ApiError, InvalidBytesError
 from headrace.base.ids import TopicId, TopicPartition
 from headrace.coordinators.share.share_coordinator_shard import SharePartitionKey
 from headrace.log.unified_log import UnifiedLog
@@ -19,6 +19,7 @@ from headrace.replication.partition import Partition
 from headrace.server.context import RequestContext
 from headrace.server.long_requests import SLICE_ITEMS, Slices, at_once
 from headrace.server.share.acquiring import Limits
+from headrace.server.share.key_order import KeyOrder
 from headrace.server.share.log_batches import LogBatches, Piece
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager
 from headrace.server.share.share_sessions import PartitionId, ShareSession
@@ -27,6 +28,9 @@ from headrace.wire.schemas.share_fetch import AcquiredRecords, PartitionData, Sh
 
 RECORD_LIMIT: Final = 1
 """The acquire mode that never gives a record more than asked for (KIP-1206)."""
+
+KEYS_BYTES: Final = 256 * 1024
+"""Of the log, looked at for keys at a time: some thousand records."""
 
 Found = dict[PartitionId, PartitionData]
 
@@ -110,7 +114,8 @@ class DelayedShareFetch:
                 return self._request.min_bytes  # to be told at once
             if led is not None and self._may_acquire(led):
                 log = led.partition.leading_log()
-                piece = self._piece(led, log, led.core.next_fetch_offset(), self._request.max_bytes)
+                offset = led.core.next_fetch_offset()
+                piece = self._piece(led, log, offset, self._request.max_bytes, at_least_one=True)
                 total += 0 if piece is None else len(piece)
         return total
 
@@ -141,13 +146,17 @@ class DelayedShareFetch:
     def _acquire(self, led: LedSharePartition, partition_id: PartitionId) -> PartitionData | None:
         if self._records_left <= 0 or (self._bytes_left <= 0 and self._bytes_read > 0):
             return None
-        log, offset = led.partition.leading_log(), led.core.next_fetch_offset()
-        piece = self._piece(led, log, offset, max(0, self._bytes_left))
-        if piece is None:
-            return None
+        log, order = led.partition.leading_log(), led.core.order
+        if order is not None:
+            self._learn_keys(led, log, order)
+            if not led.core.has_free:
+                return None
         config = self._manager.config_of(self._session.group_id)
-        aborted = log.aborted_transactions(offset, log.last_stable_offset) if config.is_committed else None
-        batches = LogBatches(piece, aborted)
+        at_least_one = self._bytes_read == 0
+        begin = led.core.next_fetch_offset()
+        batches = self._batches(led, log, begin, max(0, self._bytes_left), at_least_one=at_least_one)
+        if batches is None:
+            return None
         limits = Limits(
             records_max=min(self._records_left, 1) if led.breaker.is_on_trial else self._records_left,
             batch_size=self._request.batch_size,
@@ -158,8 +167,11 @@ class DelayedShareFetch:
         )
         acquired = self._manager.acquire(led, self._session.member_id, batches, limits)
         if not acquired:
+            if order is not None and led.core.next_fetch_offset() > begin:
+                self._manager.look_again(led)  # the log had nothing there
             return None
-        data = PartitionData(partition_id[1], records=batches.cover(acquired))
+        cover = batches.cover if order is None else batches.cover_sparsely
+        data = PartitionData(partition_id[1], records=cover(acquired))
         data.acquired_records = [AcquiredRecords(*each) for each in acquired]
         self._bytes_left -= len(data.records)
         self._bytes_read += len(data.records)
@@ -167,13 +179,44 @@ class DelayedShareFetch:
         led.partition.metrics.bytes_out += len(data.records)
         return data
 
-    def _piece(self, led: LedSharePartition, log: UnifiedLog, offset: int, bytes_max: int) -> Piece | None:
+    def _learn_keys(self, led: LedSharePartition, log: UnifiedLog, order: KeyOrder) -> None:
+        """In order by key: have records whose turn it is. It takes a few milliseconds at most, and goes on
+        with the next attempt, for which somebody who waits is woken."""
+        config = self._manager.config_of(self._session.group_id)
+        begin = order.known_to
+        if not order.has_room:
+            return
+        batches = self._batches(led, log, begin, KEYS_BYTES, at_least_one=True)
+        if batches is None:
+            return
+        try:
+            led.core.learn_keys(
+                batches.with_keys(), records=self._records_left, locks_max=config.record_locks_max
+            )
+        except InvalidBytesError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        if order.known_to > begin and not led.core.has_free:
+            self._manager.look_again(led)
+
+    def _batches(
+        self, led: LedSharePartition, log: UnifiedLog, offset: int, bytes_max: int, *, at_least_one: bool
+    ) -> LogBatches | None:
+        """The batches from this offset on, as far as the group may read; None where there are none."""
+        piece = self._piece(led, log, offset, bytes_max, at_least_one=at_least_one)
+        if piece is None:
+            return None
+        if not self._manager.config_of(self._session.group_id).is_committed:
+            return LogBatches(piece)
+        return LogBatches(piece, log.aborted_transactions(offset, log.last_stable_offset))
+
+    def _piece(
+        self, led: LedSharePartition, log: UnifiedLog, offset: int, bytes_max: int, *, at_least_one: bool
+    ) -> Piece | None:
         """What the log has from this offset on, as far as the group may read; None where that is nothing."""
         config = self._manager.config_of(self._session.group_id)
         end = log.last_stable_offset if config.is_committed else log.high_watermark
         if offset >= end:
             return None
-        at_least_one = self._bytes_read == 0
         remote = self._context.parts.remote_log_reader
         piece: Piece
         if remote is not None and offset < log.local_start_offset:

@@ -16,8 +16,11 @@ class RecordState(IntEnum):
     ARCHIVED = 4
 
 
+_AVAILABLE: Final = RecordState.AVAILABLE  # windows of thousands of ranges are looked through
 TERMINAL: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 NOBODY: Final = ""
+UNTIL_ITS_TURN: Final = 1 << 62
+"""Nobody gets it before those of its key that come before it are done with, see `key_order`."""
 
 
 class Acquired(NamedTuple):
@@ -63,12 +66,17 @@ class InFlightBatch:
 
     @property
     def is_free(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.next_state is None and not self.not_before_ms
+        return not self.not_before_ms and self.next_state is None and self.state is _AVAILABLE
 
     @property
     def is_paused(self) -> bool:
-        """It came back, and rests before it is handed out again."""
-        return self.state is RecordState.AVAILABLE and self.not_before_ms > 0
+        """It came back, and rests before it is handed out again; or it waits its turn."""
+        return self.not_before_ms > 0 and self.state is _AVAILABLE
+
+    @property
+    def waits_its_turn(self) -> bool:
+        """Others of its key come first, or it is not known yet whether there are any."""
+        return self.not_before_ms == UNTIL_ITS_TURN
 
     @property
     def state_to_be(self) -> RecordState:

@@ -1,7 +1,8 @@
 """The record batches of a piece of the log, as a share partition needs them: where each begins and ends.
 
-Their headers are read, not their records. A batch that is a transaction's marker, has no records left, or
-belongs to an aborted transaction where only committed records are wanted, is not handed out.
+Their headers are read, not their records, unless their keys are asked for. A batch that is a transaction's
+marker, has no records left, or belongs to an aborted transaction where only committed records are wanted, is
+not handed out.
 """
 
 from __future__ import annotations
@@ -10,9 +11,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headrace.base.chunks import FileSlice
-from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
+from headrace.records.batch import (
+    HEADER_BYTES,
+    STORED_UNPACKED_BYTES_MAX,
+    BatchHeader,
+    read_header,
+    records_section,
+)
+from headrace.records.kernels.choice import decode_spans
 from headrace.server.share.acquiring import LogBatch
 from headrace.server.share.in_flight_batch import Acquired
+from headrace.server.share.key_order import KeyedBatch
 
 # Some hundred small batches, or one large one: more is only read where more is handed out.
 WINDOW_BYTES: Final = 16 * 1024
@@ -21,6 +30,7 @@ Piece = FileSlice | memoryview | bytes
 
 
 class _Place(NamedTuple):
+    base_offset: int
     last_offset: int
     position: int
     end: int
@@ -38,8 +48,18 @@ class LogBatches:
 
     def __iter__(self) -> Iterator[LogBatch]:
         for position, header in self._headers():
-            self._places.append(_Place(header.last_offset, position, position + header.size))
+            end = position + header.size
+            self._places.append(_Place(header.base_offset, header.last_offset, position, end))
             yield LogBatch(header.base_offset, header.last_offset, self._is_wanted(header))
+
+    def with_keys(self) -> Iterator[KeyedBatch]:
+        """The same with each record's key, for which the records are unpacked."""
+        for position, header in self._headers():
+            offsets: list[int] = []
+            keys: list[int | None] = []
+            if self._is_wanted(header):
+                offsets, keys = _keys_of(self._read(position, header.size), header)
+            yield KeyedBatch(header.base_offset, header.last_offset, offsets, keys)
 
     def cover(self, acquired: list[Acquired]) -> Piece:
         """The part of the piece that holds what was acquired."""
@@ -48,6 +68,28 @@ class LogBatches:
         first, last = acquired[0].first_offset, max(each.last_offset for each in acquired)
         begin = next(place.position for place in self._places if place.last_offset >= first)
         end = next(place.end for place in self._places if place.last_offset >= last)
+        return self._cut(begin, end)
+
+    def cover_sparsely(self, acquired: list[Acquired]) -> Piece:
+        """Only the batches that hold what was acquired, which may be far from each other."""
+        runs: list[list[int]] = []
+        left = iter(acquired)
+        wanted = next(left, None)
+        for place in self._places:
+            while wanted is not None and wanted.last_offset < place.base_offset:
+                wanted = next(left, None)
+            if wanted is None:
+                break
+            if wanted.first_offset <= place.last_offset:
+                if runs and runs[-1][1] == place.position:
+                    runs[-1][1] = place.end
+                else:
+                    runs.append([place.position, place.end])
+        if len(runs) == 1:
+            return self._cut(*runs[0])
+        return b"".join(self._read(begin, end - begin) for begin, end in runs)
+
+    def _cut(self, begin: int, end: int) -> Piece:
         if isinstance(self._piece, FileSlice):
             return FileSlice(self._piece.file, self._piece.position + begin, end - begin)
         return self._piece[begin:end]
@@ -78,3 +120,14 @@ class LogBatches:
         if header.record_count == 0:
             return False
         return not (header.is_transactional and header.producer_id in self._open_aborted)
+
+
+def _keys_of(batch: bytes, header: BatchHeader) -> tuple[list[int], list[int | None]]:
+    """The offset of each record, and the hash of its key. InvalidBytesError where they cannot be read."""
+    body = records_section(batch, header, limit_bytes=STORED_UNPACKED_BYTES_MAX)
+    spans = decode_spans(
+        body, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp
+    )
+    data = body if isinstance(body, bytes) else bytes(body)
+    places = zip(spans.key_at, spans.key_size, strict=True)
+    return spans.offsets.tolist(), [hash(data[at : at + size]) if size >= 0 else None for at, size in places]

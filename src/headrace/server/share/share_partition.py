@@ -31,6 +31,7 @@ from headrace.coordinators.share.share_coordinator_shard import SharePartitionKe
 from headrace.coordinators.share.state_batches import StateBatch
 from headrace.server.share.acquiring import Acquiring, Limits, LogBatch
 from headrace.server.share.in_flight_batch import TERMINAL, Acquired, InFlightBatch, RecordState
+from headrace.server.share.key_order import KeyedBatch, learn_keys
 from headrace.server.share.window import ShareWindow
 from headrace.wire.schemas.share_fetch import AcknowledgeType
 
@@ -85,6 +86,11 @@ class SharePartition(ShareWindow):
     def acquire(self, member_id: str, log_batches: Iterable[LogBatch], limits: Limits) -> list[Acquired]:
         """Hand out records of these batches, which follow each other in the log from `next_fetch_offset`."""
         return Acquiring(self, member_id, limits).take(log_batches)
+
+    def learn_keys(self, log_batches: Iterable[KeyedBatch], *, records: int, locks_max: int) -> None:
+        """In order by key: look at batches that follow each other in the log from `order.known_to`."""
+        if self.order is not None:
+            learn_keys(self, self.order, log_batches, records=records, locks_max=locks_max)
 
     # --- answers ---
 
@@ -164,8 +170,18 @@ class SharePartition(ShareWindow):
         for batch in transition:
             if batch.next_state is not None:
                 batch.end_lock(batch.next_state)
+        if self.order is not None:
+            self._follow_order([(batch.first, batch.last, batch.state) for batch in transition])
         self.join()
         self.advance()
+
+    def _follow_order(self, became: list[tuple[int, int, RecordState]]) -> None:
+        for first, last, state in became:
+            if state in TERMINAL:
+                self.let_next_go(range(first, last + 1))
+        for first, last, state in became:
+            if state is RecordState.AVAILABLE:
+                self.keep_order(first, last)
 
     def roll_back(self, transition: Transition) -> None:
         """The ranges are held as before."""
@@ -191,7 +207,8 @@ class SharePartition(ShareWindow):
     def next_deadline_ms(self) -> int | None:
         """When the next lock or rest ends."""
         held = [batch.deadline_ms for batch in self if batch.state is RecordState.ACQUIRED]
-        return min(held + [batch.not_before_ms for batch in self if batch.is_paused], default=None)
+        rests = (batch for batch in self if batch.is_paused and not batch.waits_its_turn)
+        return min(held + [batch.not_before_ms for batch in rests], default=None)
 
     def end_rests(self, now_ms: int) -> bool:
         """Whether records have rested long enough by now."""

@@ -52,6 +52,8 @@ _DURATION: Final = re.compile(
     r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", re.IGNORECASE
 )
 
+RETRY_MS: Final = 200
+
 
 class _Write(NamedTuple):
     changes: list[StateBatch]
@@ -128,6 +130,7 @@ class SharePartitionManager:
         led = self._led.get(key)
         if led is not None and led.partition is partition and led.core.leader_epoch == partition.leader_epoch:
             led.core.follow_log_start(log.log_start_offset)
+            self._follow_settings(led)
             return led
         if key not in self._failed and self._loading.get(key) != partition.leader_epoch:
             self._load(key, partition)
@@ -135,6 +138,11 @@ class SharePartitionManager:
         if failed is not None:
             raise ApiError(_TOLD.get(failed, ErrorCode.UNKNOWN_SERVER_ERROR))
         return self._led.get(key)
+
+    def _follow_settings(self, led: LedSharePartition) -> None:
+        records_max = self.configs.of(led.core.key.group_id).key_order_records
+        if records_max or led.core.order is not None:
+            led.core.order_by_key(records_max)
 
     def find_loaded(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """The share partition of somebody who holds records of it, so that it must be loaded."""
@@ -179,6 +187,7 @@ class SharePartitionManager:
         )
         core.follow_log_start(partition.leading_log().log_start_offset)
         led = self._led[key] = LedSharePartition(core, partition)
+        self._follow_settings(led)
         logger.info(
             "share partition %s of %s begins at offset %d", key, partition.topic_partition, core.start_offset
         )
@@ -256,6 +265,10 @@ class SharePartitionManager:
             return False
         return led.core.may_acquire(self.configs.of(led.core.key.group_id).record_locks_max)
 
+    def look_again(self, led: LedSharePartition) -> None:
+        """Have whoever waits try once more, when he waits."""
+        self._loop.call_soon(self._purgatory.notify, led.core.key)
+
     def _note_outcome(self, led: LedSharePartition, transition: Transition) -> None:
         """Before it takes effect: a group that gives up everything is stopped for a while."""
         key, now_ms = led.core.key, self._clock.monotonic_ms()
@@ -328,7 +341,13 @@ class SharePartitionManager:
             self._locks.add(led, max(deadline_ms, self._clock.monotonic_ms() + 1))
 
     def _take_back(self, led: LedSharePartition, transition: Transition) -> None:
-        """At once: who writes it down later is told of the count alone."""
+        """At once: who writes it down later is told of the count alone. In order by key what is given up
+        counts when that is written: it must not come back behind the next of its key."""
+        if led.core.order is not None:
+            given_up = [batch for batch in transition if batch.next_state is RecordState.ARCHIVED]
+            transition = [batch for batch in transition if batch.next_state is not RecordState.ARCHIVED]
+            if given_up:
+                self._give_up(led, given_up)
         if transition:
             changes = changes_of(transition)
             self._note_outcome(led, transition)
@@ -336,6 +355,22 @@ class SharePartitionManager:
             self._purgatory.notify(led.core.key)
             self._write(led, _Write(changes, lambda error: None))
             self._dead_letters.look_at(self, led)
+
+    def _give_up(self, led: LedSharePartition, transition: Transition) -> None:
+        """Let go of records that nobody holds any more, as soon as that is written."""
+
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._note_outcome(led, transition)
+                led.core.commit(transition)
+                self._purgatory.notify(led.core.key)
+            elif not led.is_fenced and not self._stopped:
+                self._call_at(self._clock.monotonic_ms() + RETRY_MS, write)
+
+        def write() -> None:
+            self._write(led, _Write(changes_of(transition), written))
+
+        write()
 
     def archive(self, led: LedSharePartition, first: int, last: int) -> "asyncio.Future[None]":
         """The dead letters of these records are written: let them go. ApiError where that cannot be kept."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from headrace.server.share.in_flight_batch import TERMINAL, InFlightBatch, RecordState
+from headrace.server.share.in_flight_batch import TERMINAL, UNTIL_ITS_TURN, InFlightBatch, RecordState
+from headrace.server.share.key_order import KeyOrder
 
 RANGES_MAX: Final = 20_000
 """What a window may be cut into: records that rest do not count as handed out, and could be any number. It is
@@ -19,17 +20,23 @@ class ShareWindow:
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset - 1
+        self.order: KeyOrder | None = None
         self._batches: list[InFlightBatch] = []
 
     def __iter__(self) -> Iterator[InFlightBatch]:
         return iter(self._batches)
 
     def next_fetch_offset(self) -> int:
-        """The first record that can be handed out, be it an old one or the next of the log."""
+        """The first record that can be handed out, be it an old one or the next of the log. In order by key
+        the next may be one whose key is not known yet."""
         for batch in self._batches:
             if batch.is_free:
                 return batch.first
-        return self.end_offset + 1
+        return self.end_offset + 1 if self.order is None else self.order.known_to
+
+    @property
+    def has_free(self) -> bool:
+        return any(batch.is_free for batch in self._batches)
 
     def may_acquire(self, locks_max: int) -> bool:
         if self.next_fetch_offset() <= self.end_offset:
@@ -41,6 +48,53 @@ class ShareWindow:
         return sum(
             len(batch) for batch in self._batches if batch.state not in TERMINAL and not batch.is_paused
         )
+
+    # --- order by key ---
+
+    def order_by_key(self, records_max: int) -> None:
+        """Begin to keep the order of so many records, or go on, or end it: 0. What somebody holds already
+        stays with him."""
+        if not records_max:
+            self.order = None
+            for batch in self._batches:
+                if batch.waits_its_turn:
+                    batch.not_before_ms = 0
+        elif self.order is None:
+            self.order = KeyOrder(self.start_offset, records_max)
+            for batch in self._batches:
+                if batch.state is RecordState.AVAILABLE:
+                    batch.not_before_ms = UNTIL_ITS_TURN
+        else:
+            self.order.records_max = records_max
+
+    def room_for_keys(self, locks_max: int) -> int:
+        """How many records more may be handed out before others are answered for."""
+        if self.order is not None and self.order.known_to <= self.end_offset:
+            return locks_max  # the window was there before its keys were known
+        return locks_max - self.in_flight() if len(self._batches) < RANGES_MAX else 0
+
+    def let_next_go(self, offsets: Iterable[int]) -> None:
+        """These are done with: it is the turn of others."""
+        order = self.order
+        if order is None:
+            return
+        for offset in offsets:
+            following = order.done(offset)
+            if following is not None:
+                for batch in self.overlapping(following, following):
+                    if batch.waits_its_turn:
+                        self.cut_one(batch, following, following).not_before_ms = 0
+
+    def keep_order(self, first: int, last: int) -> None:
+        """What came back waits where it is not its turn: it was handed out before order was kept."""
+        order = self.order
+        if order is not None:
+            for offset in range(first, last + 1):
+                if not order.is_its_turn(offset):
+                    for batch in self.cut(offset, offset):
+                        batch.not_before_ms = UNTIL_ITS_TURN
+
+    # --- ranges ---
 
     def append(self, batch: InFlightBatch) -> None:
         assert batch.first == self.end_offset + 1, f"{batch} leaves a hole behind {self.end_offset}"
@@ -65,6 +119,9 @@ class ShareWindow:
 
     def forget_before(self, offset: int) -> None:
         """Drop what lies before this offset."""
+        if self.order is not None:
+            self.let_next_go(self.order.before(offset))
+            self.order.known_to = max(self.order.known_to, offset)
         del self._batches[: bisect_left(self._batches, offset, key=_last)]
         if self._batches and self._batches[0].first < offset:
             self._batches[0].first = offset
