@@ -16,8 +16,10 @@ from headrace.replication.partition import Partition
 from headrace.server.share import share_partition, share_partition_manager
 from headrace.server.share.dead_letter_queue import DeadLetterQueue
 from headrace.server.share.in_flight_batch import RecordState
+from headrace.server.share.key_order import KeyOrder
 from headrace.server.share.share_partition import SharePartition, Transition
 from headrace.server.share.share_partition_manager import LedSharePartition, SharePartitionManager, _Write
+from headrace.server.share.window import ShareWindow
 from headrace.testing.simulate import SeedFailedError, play
 from headrace.wire.schemas.share_fetch import AcknowledgeType
 
@@ -86,6 +88,21 @@ def _rests_do_not_end(patch: Patch) -> None:
     patch.setattr(SharePartition, "end_rests", lambda core, now_ms: False)
 
 
+def _keys_do_not_wait(patch: Patch) -> None:
+    rightly = KeyOrder.add
+    patch.setattr(KeyOrder, "add", lambda order, offset, key: rightly(order, offset, key) or True)
+
+
+def _a_new_leader_does_not_read_keys_again(patch: Patch) -> None:
+    """It has what comes, and not what its window held before."""
+
+    def order_by_key(window: ShareWindow, records_max: int) -> None:
+        if window.order is None:
+            window.order = KeyOrder(window.end_offset + 1, records_max)
+
+    patch.setattr(ShareWindow, "order_by_key", order_by_key)
+
+
 class Mistake(NamedTuple):
     plant: Callable[[Patch], None]
     likely: int
@@ -95,13 +112,16 @@ class Mistake(NamedTuple):
 
 MISTAKES = [
     Mistake(_a_new_group_begins_at_the_end, 0, "was never handed out"),
-    Mistake(_everybody_may_answer, 2, "no leader has taken that"),
+    Mistake(_everybody_may_answer, 3, "no leader has taken that"),
     Mistake(_answered_before_it_is_written, 0, "no leader has taken that"),
     Mistake(_nobody_counts_deliveries, 3, "the limit is"),
     Mistake(_locks_do_not_end, 3, "has a lock that ended"),
     Mistake(_only_the_start_is_kept, 0, "has it to hand out in epoch"),
-    Mistake(_rests_do_not_end, 5, "the group has read all"),
-    Mistake(_letters_are_written_at_most_once, 7, "nor is it in a letter"),
+    Mistake(_rests_do_not_end, 2, "the group has read all"),
+    Mistake(_only_the_start_is_kept, 3, "one behind it of its key"),
+    Mistake(_keys_do_not_wait, 3, "of its key is not done with"),
+    Mistake(_a_new_leader_does_not_read_keys_again, 3, "of its key is not done with"),
+    Mistake(_letters_are_written_at_most_once, 23, "nor is it in a letter"),
 ]
 
 

@@ -73,3 +73,33 @@ def test_a_leader_that_was_replaced_does_not_hide_what_the_next_one_heard() -> N
     found.note_answer(7, replaced, held("m1", range(7, 9), answered=True))
     found.accept("member1", "m1", 7)
     assert found.accepted_in == {7: 4}
+
+
+# The checker itself: whose turn it is.
+
+KEYS = {5: b"a", 6: b"b", 7: b"a", 8: None}
+
+
+def test_a_record_is_out_of_turn_while_one_of_its_key_is_open() -> None:
+    found = Deliveries(TopicPartition("events", 0))
+    core = window(3, 5)
+    core.append(InFlightBatch(5, 5, RecordState.AVAILABLE, 1))
+    core.append(held("m1", range(6, 9), answered=False))
+    with pytest.raises(CheckFailedError, match="epoch 3 hands out 7, and 5 of its key is not done with"):
+        found.check_order(core, KEYS.get)
+    next(iter(core)).state = RecordState.ACKNOWLEDGED
+    found.check_order(core, KEYS.get)
+    assert found.done_with == {5}
+
+
+def test_a_record_does_not_come_back_behind_one_of_its_key() -> None:
+    """But a leader that was replaced may have it yet."""
+    found = Deliveries(TopicPartition("events", 0))
+    core, replaced, leads = window(3, 6), window(2, 5), window(4, 5)
+    core.append(held("m1", range(6, 9), answered=False))
+    for each in (replaced, leads):
+        each.append(InFlightBatch(5, 5, RecordState.AVAILABLE, 1))
+    found.check_order(core, KEYS.get)
+    found.check_order(replaced, KEYS.get)
+    with pytest.raises(CheckFailedError, match="epoch 4 has 5, and one behind it"):
+        found.check_order(leads, KEYS.get)

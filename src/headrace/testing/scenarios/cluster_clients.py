@@ -9,6 +9,7 @@ everything once, in the end.
 
 import asyncio
 import random
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
 
@@ -52,6 +53,8 @@ class Writer:
         self.ledger = ledger
         self.stopping = False
         self.is_done = False
+        self.key_of: Callable[[bytes], bytes | None] | None = None
+        """The key of a value; none has one without."""
         self.acknowledged: dict[TopicPartition, dict[int, int]] = {where: {} for where in ledger}
         """Of each value, by its number: the offset."""
         self._sent = dict.fromkeys(ledger, 0)
@@ -77,7 +80,8 @@ class Writer:
         value += rng.randbytes(rng.choice([1, 100, 900]))
         while True:
             try:
-                delivery = await producer.send(where.topic, value, partition=where.partition)
+                key = None if self.key_of is None else self.key_of(value)
+                delivery = await producer.send(where.topic, value, key=key, partition=where.partition)
                 break
             except UnreachableError as error:
                 # Before anything worked a producer says so at once; nothing was taken.

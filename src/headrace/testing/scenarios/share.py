@@ -4,7 +4,7 @@ The nodes, producers and operator of `cluster`, with its faults and its rules, a
 of the group: more members than partitions, each of which may be killed, paused and cut off. What must hold of
 the group is in `share_rules`. When the faults have stopped the group must get to the end of the queue; then
 every leader of it is killed, and the ones that take over must find it empty. With most seeds the group has a
-dead-letter queue, and what nobody accepted must be there.
+dead-letter queue, and what nobody accepted must be there; with half of them it keeps order by key.
 """
 
 import random
@@ -37,16 +37,28 @@ def play(world: World) -> None:
     world.run(run.script())
 
 
+def key_of(value: bytes) -> bytes | None:
+    """A value's key: of each five records that a writer sends to a partition one has none."""
+    writer, _, number, _ = value.split(b"/", 3)
+    return b"%s-%d" % (writer, int(number) % 3) if int(number) % 5 else None
+
+
 class ShareRun(ClusterRun):
     """One run."""
 
     def __init__(self, world: World) -> None:
         self.delivery_count_limit = world.rng.choice([3, 5, 10])
         self.has_queue = world.rng.random() < 0.7
+        self.is_in_order = world.rng.random() < 0.5
         super().__init__(world)
         self.share_rules = ShareRules(
-            self.cluster, self.partitions, delivery_count_limit=self.delivery_count_limit
+            self.cluster,
+            self.rules.committed_records,
+            delivery_count_limit=self.delivery_count_limit,
+            key_of=key_of if self.is_in_order else None,
         )
+        for writer in self.writers:
+            writer.key_of = key_of
         settings = self._share_settings(self.rng)
         self.share_members = [
             ShareMember(world, number, self.share_rules, settings) for number in range(SHARE_MEMBERS)
@@ -98,6 +110,9 @@ class ShareRun(ClusterRun):
             "headrace.share.retry.backoff.ms": str(self.rest_ms),
             "headrace.share.retry.backoff.max.ms": "1000",
         }
+        if self.is_in_order:
+            settings["headrace.share.key.order"] = "true"
+            settings["headrace.share.key.order.max.records"] = self.rng.choice(["3", "5000"])
         if self.has_queue:
             settings["errors.deadletterqueue.topic.name"] = QUEUE
         async with AsyncAdmin(self._client_settings(), environment=surroundings(own)) as admin:

@@ -7,7 +7,9 @@ What members were told, and what leaders keep in memory, looked at after every s
 - no record is handed out more often than the group's limit says;
 - a lock ends: nobody holds a record for longer than it was given;
 - what was accepted is done with for ever: no leader that comes later has it to hand out;
-- where the group has a dead-letter queue, what nobody accepted has a letter there.
+- where the group has a dead-letter queue, what nobody accepted has a letter there;
+- where the group keeps order by key, nobody gets a record before all of its key that come before it are done
+  with: neither at the leader that hands it out, nor in the eyes of its member, nor does one come back later.
 
 A leader that was replaced and has not heard of it still hands out what it knew. Nobody's answer to that is
 taken, and the last rule is not for it: it asks leaders of the epoch in which a record was accepted, and of
@@ -17,7 +19,8 @@ Whoever answers so late that the window has passed the record is told that all i
 ("already archived"): it was done with without this answer, which counts for nothing here either.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from headrace.base.ids import TopicPartition
@@ -31,6 +34,8 @@ from headrace.testing.world import CheckFailedError
 # Locks end by the tick of a wheel, and a process that stood still has others to serve first.
 LATE_MS: Final = 1_000
 LATE_STEPS: Final = 100
+
+KeyOf = Callable[[bytes], bytes | None]
 
 
 class Deliveries:
@@ -52,6 +57,10 @@ class Deliveries:
         self.done_to = 0
         """Where the window begins, at the leader that is furthest."""
         self.newest_epoch = -1
+        self.done_with: set[int] = set()
+        """A leader has been, be it that nobody accepted them."""
+        self.furthest: dict[bytes, dict[int, int]] = {}
+        """Of each key: the last record that is handed out, by the leader's epoch."""
 
     def note_window(self, core: SharePartition) -> None:
         self.newest_epoch = max(self.newest_epoch, core.leader_epoch)
@@ -83,15 +92,55 @@ class Deliveries:
             )
         self.accepted[offset], self.accepted_in[offset] = member, epoch
 
+    def check_order(self, core: SharePartition, key_of: Callable[[int], bytes | None]) -> None:
+        """Of each key nothing is held behind what is not done with, and nothing comes back behind that."""
+        first: dict[bytes, int] = {}
+        for batch in core:
+            offsets = range(batch.first, batch.last + 1)
+            if batch.state in TERMINAL:
+                self.done_with.update(offsets)
+                continue
+            is_held = batch.state is RecordState.ACQUIRED
+            for offset in offsets:
+                key = key_of(offset)
+                if key is not None:
+                    self._check_turn(core, offset, first.setdefault(key, offset), key, is_held=is_held)
+
+    def _check_turn(
+        self, core: SharePartition, offset: int, first: int, key: bytes, *, is_held: bool
+    ) -> None:
+        """`first` is the first of its key that is not done with."""
+        who = f"the leader of epoch {core.leader_epoch}"
+        if is_held and first < offset:
+            raise CheckFailedError(
+                f"{self.where}: {who} hands out {offset}, and {first} of its key is not done with"
+            )
+        furthest = self.furthest.setdefault(key, {})
+        if any(epoch <= core.leader_epoch and last > offset for epoch, last in furthest.items()):
+            raise CheckFailedError(
+                f"{self.where}: {who} has {offset}, and one behind it of its key was handed out: {furthest}"
+            )
+        if is_held:
+            furthest[core.leader_epoch] = offset
+
 
 class ShareRules:
     """The rules of one run."""
 
     def __init__(
-        self, cluster: NodeCluster, partitions: Iterable[TopicPartition], *, delivery_count_limit: int
+        self,
+        cluster: NodeCluster,
+        ledger: Mapping[TopicPartition, CommittedRecords],
+        *,
+        delivery_count_limit: int,
+        key_of: KeyOf | None = None,
     ) -> None:
         self.cluster = cluster
-        self.deliveries = {where: Deliveries(where) for where in partitions}
+        self._ledger = ledger
+        self._key_of = key_of
+        """Where order by key is kept."""
+        self._keys: dict[TopicPartition, dict[int, bytes | None]] = {where: {} for where in ledger}
+        self.deliveries = {where: Deliveries(where) for where in ledger}
         self._limit = delivery_count_limit
         self._ids = {f"node{node_id}": node_id for node_id in cluster.ids}
         self._late: dict[int, tuple[int, int]] = {}
@@ -104,7 +153,14 @@ class ShareRules:
             raise CheckFailedError(
                 f"{where}: {member} gets {offset} for the {delivery_count}th time, the limit is {self._limit}"
             )
-        self.deliveries[where].delivered.add(offset)
+        found = self.deliveries[where]
+        found.delivered.add(offset)
+        if self._key_of is not None and offset not in found.done_with:
+            for earlier in self._before(where, offset):
+                if earlier >= found.done_to and earlier not in found.done_with:
+                    raise CheckFailedError(
+                        f"{where}: {member} gets {offset}, and {earlier} of its key is not done with"
+                    )
 
     def accept(self, member: str, member_id: str, where: TopicPartition, offsets: Iterable[int]) -> None:
         """A member was told that its acknowledgements are taken."""
@@ -130,11 +186,28 @@ class ShareRules:
             if found is None:
                 continue
             found.note_window(led.core)
+            if self._key_of is not None:
+                found.check_order(led.core, partial(self._key, found.where))
             for batch in led.core:
                 self._check_batch(node_id, found, led.core, batch)
                 is_held = batch.state is RecordState.ACQUIRED and batch.next_state is None
                 is_late |= is_held and batch.deadline_ms + LATE_MS < now_ms
         self._check_locks(node_id, now_ms, is_late)
+
+    def _before(self, where: TopicPartition, offset: int) -> Iterator[int]:
+        """The records of the same key before this one."""
+        key = self._key(where, offset)
+        if key is not None:
+            yield from (each for each in range(offset) if self._key(where, each) == key)
+
+    def _key(self, where: TopicPartition, offset: int) -> bytes | None:
+        known = self._keys[where]
+        if offset not in known and self._key_of is not None:
+            value = self._ledger[where].committed.get(offset)
+            if value is None:
+                return None
+            known[offset] = self._key_of(value)
+        return known.get(offset)
 
     def _check_batch(
         self, node_id: int, found: Deliveries, core: SharePartition, batch: InFlightBatch
