@@ -1,4 +1,5 @@
-"""ShareFetch of groups with order by key: one record of each key at a time, whoever asks or leads."""
+"""ShareFetch of groups with order by key: one record of each key at a time, whoever asks or leads; and of
+groups with delivery times."""
 
 import asyncio
 
@@ -12,12 +13,17 @@ from tests.server.test_share_fetch import set_group
 
 
 async def produce_keys(
-    world: NodeWorld, *batches: str, value: bytes = b"", codec: Codec = Codec.NONE
+    world: NodeWorld, *batches: str, value: bytes = b"", codec: Codec = Codec.NONE, in_ms: int | None = None
 ) -> None:
-    """A record for each letter, of this key and with it as its value; a dot has none."""
+    """A record for each letter, of this key and with it as its value; a dot has none. They are to be
+    delivered in some milliseconds."""
     client = await world.connect()
     for keys in batches:
-        records = [Record(0, 1, None if key == "." else key.encode(), key.encode() + value) for key in keys]
+        at_ms = b"%d" % (world.node.parts.clock.now_ms() + (in_ms or 0))
+        headers = () if in_ms is None else (("headrace-deliver-at-ms", at_ms),)
+        records = [
+            Record(0, 1, None if key == "." else key.encode(), key.encode() + value, headers) for key in keys
+        ]
         batch = bytes(build_batch(records, codec=codec))
         data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
         reply = await client.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 9)
@@ -100,3 +106,41 @@ async def test_what_is_given_up_keeps_its_turn_until_that_is_written(world: Node
     assert acquired(await member.fetch(max_wait_ms=18_000)) == []
     persister.write = rightly
     assert acquired(await member.fetch(max_wait_ms=18_000)) == [(1, 1, 1)]
+
+
+@simulated()
+async def test_a_record_is_not_handed_out_before_its_time_and_keeps_nobody_waiting(world: NodeWorld) -> None:
+    topic = (await world.create_topic("t", configs={"retention.ms": "-1"}), 0)
+    await set_group(world, "share.auto.offset.reset", "earliest")
+    await set_group(world, "headrace.share.deliver.at", "true")
+    await produce_keys(world, "aa", in_ms=60_000)
+    await produce_keys(world, "b", in_ms=12_000)
+    await produce_keys(world, "a")
+    one = await ShareMember.connect(world)
+    await one.join("t")
+    assert acquired(await one.fetch(max_wait_ms=5_000)) == [(3, 3, 1)]
+    assert acquired(await one.fetch(max_wait_ms=4_000)) == []
+    assert acquired(await one.fetch(max_wait_ms=15_000)) == [(2, 2, 1)]
+    await one.acknowledge({topic: [(2, 3, [ACCEPT])]})
+    await world.stop()
+    await world.start()
+    two = await ShareMember.connect(world, member_id="m2")
+    await two.join("t")
+    for _ in range(2):
+        assert acquired(await two.fetch(max_wait_ms=10_000)) == []
+    await world.pass_time(15_000)
+    assert acquired(await two.fetch(max_wait_ms=15_000)) == [(0, 1, 1)]
+
+
+@simulated()
+async def test_a_key_waits_for_the_time_of_its_first_record(world: NodeWorld) -> None:
+    topic = await topic_in_order(world)
+    await set_group(world, "headrace.share.deliver.at", "true")
+    await produce_keys(world, "a", in_ms=10_000)
+    await produce_keys(world, "ab")
+    await produce_keys(world, "b", in_ms=14_000)
+    member = await ShareMember.connect(world)
+    await member.join("t")
+    for offset in (2, 0, 1, 3):
+        assert acquired(await member.fetch(max_wait_ms=15_000)) == [(offset, offset, 1)]
+        await member.acknowledge({topic: [(offset, offset, [ACCEPT])]})

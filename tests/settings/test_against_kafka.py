@@ -44,6 +44,7 @@ OURS_ALONE = {
 NEWER = {
     "headrace.share.breaker.pause.ms",
     "headrace.share.breaker.records",
+    "headrace.share.deliver.at",
     "headrace.share.key.order",
     "headrace.share.key.order.max.records",
     "headrace.share.retry.backoff.max.ms",

@@ -101,7 +101,7 @@ def test_a_group() -> None:
     assert places(entries["share.isolation.level"]) == [
         ("share.isolation.level", "read_uncommitted", "DEFAULT")
     ]
-    assert len(entries) == 25
+    assert len(entries) == 26
 
 
 def test_the_settings_of_all_brokers() -> None:

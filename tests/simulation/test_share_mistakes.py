@@ -90,14 +90,14 @@ def _rests_do_not_end(patch: Patch) -> None:
 
 def _keys_do_not_wait(patch: Patch) -> None:
     rightly = KeyOrder.add
-    patch.setattr(KeyOrder, "add", lambda order, offset, key: rightly(order, offset, key) or True)
+    patch.setattr(KeyOrder, "add", lambda order, *record: rightly(order, *record) * 0)
 
 
 def _a_new_leader_does_not_read_keys_again(patch: Patch) -> None:
     """It has what comes, and not what its window held before."""
 
-    def order_by_key(window: ShareWindow, records_max: int) -> None:
-        if window.order is None:
+    def order_by_key(window: ShareWindow, records_max: int, *looks: Any) -> None:
+        if records_max and window.order is None:
             window.order = KeyOrder(window.end_offset + 1, records_max)
 
     patch.setattr(ShareWindow, "order_by_key", order_by_key)

@@ -20,6 +20,8 @@ headrace.share.breaker.pause.ms  int 60000  1..
     Milliseconds without deliveries after headrace.share.breaker.records records were given up.
 headrace.share.breaker.records  int 0  0..
     Records of a partition given up in a row, none accepted, after which deliveries pause; 0 is no such limit.
+headrace.share.deliver.at  boolean false
+    Whether a record with the header headrace-deliver-at-ms (milliseconds since 1970) rests until then.
 headrace.share.key.order  boolean false
     Whether a record waits until those of its key before it in the partition are acknowledged or given up.
 headrace.share.key.order.max.records  int 5000  1..

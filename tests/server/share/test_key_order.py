@@ -1,5 +1,5 @@
-"""Order by key: whatever members, leaders and the log do, no record is handed out before those of its key
-that come before it are done with, and all are in the end."""
+"""Order by key and delivery times: whatever members, leaders and the log do, no record is handed out before
+its time, nor before those of its key that come before it are done with, and all are in the end."""
 
 import random
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from headrace.records.batch import Record, build_batch
 from headrace.records.codecs import Codec
 from headrace.server.share.acquiring import Limits, LogBatch
 from headrace.server.share.in_flight_batch import Acquired, RecordState
-from headrace.server.share.key_order import KeyedBatch, KeyOrder
-from headrace.server.share.log_batches import LogBatches
+from headrace.server.share.key_order import IN_ORDER, KeyedBatch, KeyOrder, LooksFor
+from headrace.server.share.log_batches import DELIVER_AT, LogBatches
 from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
 from headrace.server.share.window import ShareWindow
 from tests.server.share.test_share_partition import ACCEPT, KEY, REJECT, RELEASE, answer, limits, states_of
@@ -133,6 +133,16 @@ def test_keys_are_read_from_record_batches_and_only_those_that_are_needed_are_se
     assert (batches.cover_sparsely(acquired[1:]), fourth.offsets) == (parts[3], [6])
 
 
+def test_delivery_times_are_read_from_headers() -> None:
+    texts = [b"5000", b"4000", b"soon", None, b"\xb2", b"-7000", b"9" * 40, b"5001", b"4001"]
+    records = [Record(key=b"k", headers=(("x", b"1"), (DELIVER_AT, text))) for text in texts]
+    looks = LooksFor(keys=False, times=True)
+    batch = bytes(build_batch([*records, Record(headers=(("x", b"9000"),))], codec=Codec.GZIP))
+    (found,) = LogBatches(batch).with_keys(looks, now_ms=4000, monotonic_ms=1000)
+    assert found.times_ms == {0: 2000, 7: 2100, 8: 1100}, "at the next tick of this node's own clock"
+    assert set(found.keys) == {None}
+
+
 # --- random schedules ---
 
 
@@ -145,6 +155,8 @@ class Schedule:
         self.log = self._random_log()
         self.end = self.log[0].last_offset + 1
         self.keys = {at: key for each in self.log for at, key in zip(each.offsets, each.keys, strict=True)}
+        late = self.rng.choice([0.0, 0.2])
+        self.times = {at: self.rng.randrange(2 * STEPS) for at in self.keys if self.rng.random() < late}
         self.kept: list[StateBatch] = []
         self.kept_start = self.log_start = 0
         self.done: set[int] = set()
@@ -175,7 +187,7 @@ class Schedule:
         core, order = self.core, self.core.order
         assert order is not None
         unknown = [each for each in self.log if order.known_to <= each.last_offset < self.end]
-        learned = unknown[: self.rng.randrange(1, 4)]
+        learned = [self._with_times(each) for each in unknown[: self.rng.randrange(1, 4)]]
         core.learn_keys(learned, records=wish.records_max, locks_max=wish.locks_max)
         begin = core.next_fetch_offset()
         seen = [each for each in self.log if begin <= each.last_offset < self.end]
@@ -189,7 +201,12 @@ class Schedule:
         biggest = max(len(each.offsets) for each in self.log)
         assert len(order) < self.records_max + biggest, "bounded memory"
 
+    def _with_times(self, batch: KeyedBatch) -> KeyedBatch:
+        times = {at: self.times[at] for at in batch.offsets if self.times.get(at, 0) > self.now}
+        return batch._replace(times_ms=times)
+
     def _check(self, offset: int) -> None:
+        assert self.times.get(offset, 0) <= self.now, f"{offset} comes before its time"
         assert offset not in self.held, f"{offset} is handed out twice"
         assert offset not in self.done, f"{offset} comes back"
         key = self.keys[offset]
@@ -285,7 +302,7 @@ def test_order_is_kept_whatever_happens(begin: int) -> None:
 
 def _nobody_waits(patch: Patch) -> None:
     rightly = KeyOrder.add
-    patch.setattr(KeyOrder, "add", lambda order, offset, key: rightly(order, offset, key) or True)
+    patch.setattr(KeyOrder, "add", lambda order, *record: rightly(order, *record) * 0)
 
 
 def _what_comes_back_lets_the_next_go(patch: Patch) -> None:
@@ -309,10 +326,14 @@ def _an_answer_counts_before_it_is_written(patch: Patch) -> None:
 
 
 def _a_new_leader_knows_only_what_comes(patch: Patch) -> None:
-    def order_by_key(core: ShareWindow, records_max: int) -> None:
+    def order_by_key(core: ShareWindow, records_max: int, looks: LooksFor = IN_ORDER) -> None:
         core.order = KeyOrder(core.end_offset + 1, records_max)
 
     patch.setattr(ShareWindow, "order_by_key", order_by_key)
+
+
+def _a_turn_makes_a_time_forgotten(patch: Patch) -> None:
+    patch.setattr(KeyOrder, "time_of", lambda order, offset: 0)
 
 
 def _the_next_is_not_let_go(patch: Patch) -> None:
@@ -330,6 +351,7 @@ def _there_is_always_room(patch: Patch) -> None:
         (_what_comes_back_lets_the_next_go, "before others of its key"),
         (_an_answer_counts_before_it_is_written, "before others of its key"),
         (_a_new_leader_knows_only_what_comes, "before others of its key"),
+        (_a_turn_makes_a_time_forgotten, "before its time"),
         (_the_next_is_not_let_go, "never handed out"),
         (_there_is_always_room, "bounded memory"),
     ],

@@ -189,12 +189,13 @@ class DelayedShareFetch:
         batches = self._batches(led, log, begin, KEYS_BYTES, at_least_one=True)
         if batches is None:
             return
+        clock = self._context.parts.clock
+        keyed = batches.with_keys(order.looks, now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
         try:
-            led.core.learn_keys(
-                batches.with_keys(), records=self._records_left, locks_max=config.record_locks_max
-            )
+            led.core.learn_keys(keyed, records=self._records_left, locks_max=config.record_locks_max)
         except InvalidBytesError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        self._manager.watch_rests(led)
         if order.known_to > begin and not led.core.has_free:
             self._manager.look_again(led)
 

@@ -4,7 +4,8 @@ A record is handed out once all before it with the same key are done with, and t
 waits its turn in the window, like one that rests, and keeps nobody waiting but its key. A record without a
 key never waits. So the keys of all that is not done with must be known before anything behind it is handed
 out: the log is read from the window's start on, and what is beyond `known_to` waits. That is also how a new
-leader knows what the last one knew.
+leader knows what the last one knew. Records with a delivery time are found in the same way, and rest until
+then.
 
 Kept of each record with a key are its offset and the hash of its key. Two keys with the same hash wait for
 each other, which is no harm. Only so many are kept; then nothing new is looked at until some are done with.
@@ -13,33 +14,48 @@ each other, which is no harm. Only so many are kept; then nothing new is looked 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from enum import IntEnum
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.server.share.in_flight_batch import TERMINAL, UNTIL_ITS_TURN, InFlightBatch, RecordState
 
 if TYPE_CHECKING:
     from headrace.server.share.window import ShareWindow
 
+NO_TIMES: Final[Mapping[int, int]] = {}
+IS_GONE: Final = -1
+
 
 class KeyedBatch(NamedTuple):
-    """The records of a record batch that are there for the group: their offsets, and the hashes of their
-    keys; None where there is no key."""
+    """The records of a record batch that are there for the group: their offsets, the hashes of their keys,
+    None where there is no key, and before when those that have a delivery time must not be handed out."""
 
     base_offset: int
     last_offset: int
     offsets: list[int]
     keys: list[int | None]
+    times_ms: Mapping[int, int] = NO_TIMES
+
+
+class LooksFor(NamedTuple):
+    """What is looked for in a group's records before they are handed out."""
+
+    keys: bool = True
+    times: bool = False
+
+
+IN_ORDER: Final = LooksFor()
 
 
 class KeyOrder:
     """The records of each key that are not done with, in order: the first one's turn it is."""
 
-    __slots__ = ("_keys", "_queues", "known_to", "records_max")
+    __slots__ = ("_keys", "_queues", "_times_ms", "known_to", "looks", "records_max")
 
-    def __init__(self, start_offset: int, records_max: int) -> None:
+    def __init__(self, start_offset: int, records_max: int, looks: LooksFor = IN_ORDER) -> None:
+        self.looks = looks
+        self._times_ms: dict[int, int] = {}
         self.known_to = start_offset
         self.records_max = records_max
         self._keys: dict[int, int] = {}
@@ -52,14 +68,22 @@ class KeyOrder:
     def has_room(self) -> bool:
         return len(self._keys) < self.records_max
 
-    def add(self, offset: int, key: int | None) -> bool:
-        """Whether it is the record's turn. They are added in the log's order."""
+    def add(self, offset: int, key: int | None, not_before_ms: int = 0) -> int:
+        """Before when the record must not be handed out. They are added in the log's order."""
         if key is None:
-            return True
+            return not_before_ms
         self._keys[offset] = key
         queue = self._queues.setdefault(key, [])
         queue.append(offset)
-        return len(queue) == 1
+        if len(queue) == 1:
+            return not_before_ms
+        if not_before_ms:
+            self._times_ms[offset] = not_before_ms
+        return UNTIL_ITS_TURN
+
+    def time_of(self, offset: int) -> int:
+        """The same of one whose turn it is now."""
+        return self._times_ms.pop(offset, 0)
 
     def is_its_turn(self, offset: int) -> bool:
         key = self._keys.get(offset)
@@ -72,6 +96,7 @@ class KeyOrder:
             return None
         queue = self._queues[key]
         was_first = queue[0] == offset
+        self._times_ms.pop(offset, None)
         queue.remove(offset)
         if not queue:
             del self._queues[key]
@@ -83,13 +108,8 @@ class KeyOrder:
         return list(takewhile(lambda each: each < offset, self._keys))
 
 
-class _Verdict(IntEnum):
-    WAITS = 0
-    MAY_GO = 1
-    IS_GONE = 2
-
-
-_Run = tuple[int, int, _Verdict]
+_Run = tuple[int, int, int]
+"""Offsets, and before when they must not be handed out."""
 
 
 def learn_keys(
@@ -130,32 +150,32 @@ def _learn(window: ShareWindow, order: KeyOrder, batch: KeyedBatch) -> int:
 
 
 def _apply(window: ShareWindow, run: _Run) -> int:
-    first, last, verdict = run
-    if verdict is not _Verdict.WAITS:
+    first, last, not_before_ms = run
+    if not_before_ms != UNTIL_ITS_TURN:
         for each in window.cut(first, last):
-            each.not_before_ms = 0
-            if verdict is _Verdict.IS_GONE:
+            each.not_before_ms = max(not_before_ms, 0)
+            if not_before_ms == IS_GONE:
                 each.state = RecordState.ARCHIVED
-    return last - first + 1 if verdict is _Verdict.MAY_GO else 0
+    return last - first + 1 if not_before_ms == 0 else 0
 
 
 def _runs(order: KeyOrder, batch: KeyedBatch, first: int, last: int) -> list[_Run]:
     """What becomes of the offsets from first to last."""
     runs: list[_Run] = []
 
-    def put(begin: int, end: int, verdict: _Verdict) -> None:
-        if runs and runs[-1][2] is verdict:
-            runs[-1] = (runs[-1][0], end, verdict)
+    def put(begin: int, end: int, not_before_ms: int) -> None:
+        if runs and runs[-1][2] == not_before_ms:
+            runs[-1] = (runs[-1][0], end, not_before_ms)
         else:
-            runs.append((begin, end, verdict))
+            runs.append((begin, end, not_before_ms))
 
     begin, end = bisect_left(batch.offsets, first), bisect_right(batch.offsets, last)
     expected = first
     for offset, key in zip(batch.offsets[begin:end], batch.keys[begin:end], strict=True):
         if offset > expected:
-            put(expected, offset - 1, _Verdict.IS_GONE)
-        put(offset, offset, _Verdict.MAY_GO if order.add(offset, key) else _Verdict.WAITS)
+            put(expected, offset - 1, IS_GONE)
+        put(offset, offset, order.add(offset, key, batch.times_ms.get(offset, 0)))
         expected = offset + 1
     if expected <= last:
-        put(expected, last, _Verdict.IS_GONE)
+        put(expected, last, IS_GONE)
     return runs

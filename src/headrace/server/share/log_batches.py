@@ -16,15 +16,22 @@ from headrace.records.batch import (
     STORED_UNPACKED_BYTES_MAX,
     BatchHeader,
     read_header,
+    read_headers,
     records_section,
 )
 from headrace.records.kernels.choice import decode_spans
 from headrace.server.share.acquiring import LogBatch
 from headrace.server.share.in_flight_batch import Acquired
-from headrace.server.share.key_order import KeyedBatch
+from headrace.server.share.key_order import IN_ORDER, KeyedBatch, LooksFor
 
 # Some hundred small batches, or one large one: more is only read where more is handed out.
 WINDOW_BYTES: Final = 16 * 1024
+
+DELIVER_AT: Final = "headrace-deliver-at-ms"
+"""The header with a record's delivery time: milliseconds since 1970, in digits."""
+DIGITS_MAX: Final = 18
+TICK_MS: Final = 100
+"""A record may come later than it says by this much, so that many that come together are one range."""
 
 Piece = FileSlice | memoryview | bytes
 
@@ -52,14 +59,17 @@ class LogBatches:
             self._places.append(_Place(header.base_offset, header.last_offset, position, end))
             yield LogBatch(header.base_offset, header.last_offset, self._is_wanted(header))
 
-    def with_keys(self) -> Iterator[KeyedBatch]:
-        """The same with each record's key, for which the records are unpacked."""
+    def with_keys(
+        self, looks: LooksFor = IN_ORDER, *, now_ms: int = 0, monotonic_ms: int = 0
+    ) -> Iterator[KeyedBatch]:
+        """The same with each record's key and delivery time, for which the records are unpacked. Times that
+        are over by now are left out, and the others are by the monotonic clock."""
+        since_ms = now_ms - monotonic_ms
         for position, header in self._headers():
-            offsets: list[int] = []
-            keys: list[int | None] = []
             if self._is_wanted(header):
-                offsets, keys = _keys_of(self._read(position, header.size), header)
-            yield KeyedBatch(header.base_offset, header.last_offset, offsets, keys)
+                yield _look_into(self._read(position, header.size), header, looks, now_ms, since_ms)
+            else:
+                yield KeyedBatch(header.base_offset, header.last_offset, [], [])
 
     def cover(self, acquired: list[Acquired]) -> Piece:
         """The part of the piece that holds what was acquired."""
@@ -122,12 +132,31 @@ class LogBatches:
         return not (header.is_transactional and header.producer_id in self._open_aborted)
 
 
-def _keys_of(batch: bytes, header: BatchHeader) -> tuple[list[int], list[int | None]]:
-    """The offset of each record, and the hash of its key. InvalidBytesError where they cannot be read."""
+def _look_into(batch: bytes, header: BatchHeader, looks: LooksFor, now_ms: int, since_ms: int) -> KeyedBatch:
+    """InvalidBytesError where the records cannot be read."""
     body = records_section(batch, header, limit_bytes=STORED_UNPACKED_BYTES_MAX)
     spans = decode_spans(
         body, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp
     )
     data = body if isinstance(body, bytes) else bytes(body)
-    places = zip(spans.key_at, spans.key_size, strict=True)
-    return spans.offsets.tolist(), [hash(data[at : at + size]) if size >= 0 else None for at, size in places]
+    offsets: list[int] = spans.offsets.tolist()
+    keys: list[int | None] = [None] * len(offsets)
+    if looks.keys:
+        places = zip(spans.key_at, spans.key_size, strict=True)
+        keys = [hash(data[at : at + size]) if size >= 0 else None for at, size in places]
+    times_ms = {}
+    if looks.times:
+        for offset, at, count in zip(offsets, spans.headers_at, spans.header_count, strict=True):
+            time_ms = _delivery_time(data, at, count) if count else 0
+            if time_ms > now_ms:
+                times_ms[offset] = -((since_ms - time_ms) // TICK_MS) * TICK_MS
+    return KeyedBatch(header.base_offset, header.last_offset, offsets, keys, times_ms)
+
+
+def _delivery_time(data: bytes, at: int, count: int) -> int:
+    """0 where there is none, or one that makes no sense."""
+    for name, value in read_headers(data, at, count):
+        if name == DELIVER_AT:
+            text = value or b""
+            return int(text) if text.isdigit() and len(text) < DIGITS_MAX else 0
+    return 0

@@ -27,6 +27,7 @@ from headrace.server.share.acquisition_locks import AcquisitionLocks
 from headrace.server.share.circuit_breaker import CircuitBreaker
 from headrace.server.share.dead_letter_queue import DeadLetterQueue
 from headrace.server.share.in_flight_batch import Acquired, RecordState
+from headrace.server.share.key_order import LooksFor
 from headrace.server.share.share_partition import Acknowledgement, SharePartition, Transition, changes_of
 from headrace.server.share.share_sessions import ShareSessionCache
 from headrace.telemetry.metrics.share_group_metrics import ShareGroupMetrics
@@ -140,9 +141,12 @@ class SharePartitionManager:
         return self._led.get(key)
 
     def _follow_settings(self, led: LedSharePartition) -> None:
-        records_max = self.configs.of(led.core.key.group_id).key_order_records
-        if records_max or led.core.order is not None:
-            led.core.order_by_key(records_max)
+        config = self.configs.of(led.core.key.group_id)
+        if config.is_in_key_order or config.delivers_at:
+            looks = LooksFor(config.is_in_key_order, config.delivers_at)
+            led.core.order_by_key(config.key_order_records, looks)
+        elif led.core.order is not None:
+            led.core.order_by_key(0)
 
     def find_loaded(self, key: SharePartitionKey, partition: Partition) -> LedSharePartition:
         """The share partition of somebody who holds records of it, so that it must be loaded."""
@@ -246,6 +250,7 @@ class SharePartitionManager:
             if error is ErrorCode.NONE:
                 self._note_outcome(led, transition)
                 led.core.commit(transition)
+                self.watch_rests(led)
                 self._purgatory.notify(led.core.key)
                 done(ErrorCode.NONE, None)
                 self._dead_letters.look_at(self, led)
@@ -264,6 +269,13 @@ class SharePartitionManager:
         if led.breaker.is_closed(self._clock.monotonic_ms()):
             return False
         return led.core.may_acquire(self.configs.of(led.core.key.group_id).record_locks_max)
+
+    def watch_rests(self, led: LedSharePartition) -> None:
+        """Records of it may have begun to wait for their times."""
+        if led.core.order is not None and led.core.order.looks.times:
+            deadline_ms = led.core.next_deadline_ms()
+            if deadline_ms is not None:
+                self._locks.add(led, deadline_ms)
 
     def look_again(self, led: LedSharePartition) -> None:
         """Have whoever waits try once more, when he waits."""
@@ -352,6 +364,7 @@ class SharePartitionManager:
             changes = changes_of(transition)
             self._note_outcome(led, transition)
             led.core.commit(transition)
+            self.watch_rests(led)
             self._purgatory.notify(led.core.key)
             self._write(led, _Write(changes, lambda error: None))
             self._dead_letters.look_at(self, led)
@@ -363,6 +376,7 @@ class SharePartitionManager:
             if error is ErrorCode.NONE:
                 self._note_outcome(led, transition)
                 led.core.commit(transition)
+                self.watch_rests(led)
                 self._purgatory.notify(led.core.key)
             elif not led.is_fenced and not self._stopped:
                 self._call_at(self._clock.monotonic_ms() + RETRY_MS, write)
@@ -380,6 +394,7 @@ class SharePartitionManager:
         def written(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 led.core.commit(transition)
+                self.watch_rests(led)
                 self._purgatory.notify(led.core.key)
             else:
                 led.core.roll_back(transition)

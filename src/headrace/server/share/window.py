@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headrace.server.share.in_flight_batch import TERMINAL, UNTIL_ITS_TURN, InFlightBatch, RecordState
-from headrace.server.share.key_order import KeyOrder
+from headrace.server.share.key_order import IN_ORDER, KeyOrder, LooksFor
 
 RANGES_MAX: Final = 20_000
 """What a window may be cut into: records that rest do not count as handed out, and could be any number. It is
@@ -51,16 +51,16 @@ class ShareWindow:
 
     # --- order by key ---
 
-    def order_by_key(self, records_max: int) -> None:
-        """Begin to keep the order of so many records, or go on, or end it: 0. What somebody holds already
-        stays with him."""
+    def order_by_key(self, records_max: int, looks: LooksFor = IN_ORDER) -> None:
+        """Begin to keep the order of so many records and to wait for their times, or go on, or end it: 0.
+        What somebody holds already stays with him."""
         if not records_max:
             self.order = None
             for batch in self._batches:
-                if batch.waits_its_turn:
+                if batch.is_paused:
                     batch.not_before_ms = 0
-        elif self.order is None:
-            self.order = KeyOrder(self.start_offset, records_max)
+        elif self.order is None or self.order.looks != looks:
+            self.order = KeyOrder(self.start_offset, records_max, looks)
             for batch in self._batches:
                 if batch.state is RecordState.AVAILABLE:
                     batch.not_before_ms = UNTIL_ITS_TURN
@@ -83,7 +83,8 @@ class ShareWindow:
             if following is not None:
                 for batch in self.overlapping(following, following):
                     if batch.waits_its_turn:
-                        self.cut_one(batch, following, following).not_before_ms = 0
+                        first = self.cut_one(batch, following, following)
+                        first.not_before_ms = order.time_of(following)
 
     def keep_order(self, first: int, last: int) -> None:
         """What came back waits where it is not its turn: it was handed out before order was kept."""

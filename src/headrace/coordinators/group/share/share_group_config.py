@@ -36,8 +36,9 @@ class ShareGroupConfig:
     retry_backoff_max_ms: int = 60_000
     breaker_records: int = 0
     breaker_pause_ms: int = 60_000
-    key_order_records: int = 0
-    """Of which order by key is kept; 0 where it is not asked for."""
+    is_in_key_order: bool = False
+    key_order_records: int = 5_000
+    delivers_at: bool = False
 
 
 _HEARTBEAT: Final = OwnNumber(
@@ -98,7 +99,6 @@ class ShareGroupConfigManager:
 
     def _read(self, own: Mapping[str, str]) -> ShareGroupConfig:
         config = self._config
-        is_in_order = _text(own, "headrace.share.key.order").lower() == "true"
         broker_chose = config.source(_HEARTBEAT.brokers) is not ConfigSource.DEFAULT
         return ShareGroupConfig(
             session_timeout_ms=number_of(config, own, _SESSION),
@@ -118,7 +118,9 @@ class ShareGroupConfigManager:
             breaker_pause_ms=_number(own, "headrace.share.breaker.pause.ms"),
             retry_backoff_ms=_number(own, "headrace.share.retry.backoff.ms"),
             retry_backoff_max_ms=_number(own, "headrace.share.retry.backoff.max.ms"),
-            key_order_records=_number(own, "headrace.share.key.order.max.records") if is_in_order else 0,
+            delivers_at=_text(own, "headrace.share.deliver.at").lower() == "true",
+            is_in_key_order=_text(own, "headrace.share.key.order").lower() == "true",
+            key_order_records=_number(own, "headrace.share.key.order.max.records"),
             copies_dead_records=_text(own, "errors.deadletterqueue.copy.record.enable").lower() == "true",
         )
 
