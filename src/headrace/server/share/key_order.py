@@ -14,6 +14,7 @@ each other, which is no harm. Only so many are kept; then nothing new is looked 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -59,7 +60,7 @@ class KeyOrder:
         self.known_to = start_offset
         self.records_max = records_max
         self._keys: dict[int, int] = {}
-        self._queues: dict[int, list[int]] = {}
+        self._queues: dict[int, deque[int]] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -73,7 +74,7 @@ class KeyOrder:
         if key is None:
             return not_before_ms
         self._keys[offset] = key
-        queue = self._queues.setdefault(key, [])
+        queue = self._queues.setdefault(key, deque())
         queue.append(offset)
         if len(queue) == 1:
             return not_before_ms
@@ -97,7 +98,7 @@ class KeyOrder:
         queue = self._queues[key]
         was_first = queue[0] == offset
         self._times_ms.pop(offset, None)
-        queue.remove(offset)
+        queue.remove(offset)  # which begins with the first, and that is the one as a rule
         if not queue:
             del self._queues[key]
             return None
