@@ -63,6 +63,16 @@ UNITS = {
     "stop_s": "stopped in order, s",
     "cpu_s": "CPU, s",
     "seconds": "s",
+    "records_s": "records/s",
+    "cpu_s_per_million": "broker CPU s per million",
+    "again": "records that came again",
+    "held": "records held",
+    "held_rss_mb": "memory, MB",
+    "grown_mb": "memory grown meanwhile, MB",
+    "half_rss_mb": "memory when every second was accepted, MB",
+    "acquire_cpu_s": "broker CPU to hand them out, s",
+    "accept_cpu_s": "broker CPU to accept every second, s",
+    "state_mb": "share state then, MB",
 }
 
 
