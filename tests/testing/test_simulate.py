@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,13 +124,33 @@ def test_the_command_plays_many_and_lists_those_that_failed():
 
 
 def test_several_processes_play_the_same():
-    plays = [Play("echo", seed) for seed in range(6)]
-    assert list(play_all(plays, processes=2)) == [None] * 6
-    odd = [Play("odd", seed) for seed in range(20)]
-    alone, together = (
-        {failure.play.seed for failure in play_all(odd, processes=count) if failure} for count in (1, 2)
-    )
-    assert alone == together != set()
+    """In a process of its own, which has no other threads: it forks, so that its children know `odd` too."""
+    program = """
+from headrace.testing.scenarios import SCENARIOS
+from headrace.testing.simulate import Play, play_all
+from tests.testing.test_simulate import breaks_on_odd_luck
+
+SCENARIOS["odd"] = breaks_on_odd_luck
+assert list(play_all([Play("echo", seed) for seed in range(6)], processes=2)) == [None] * 6
+odd = [Play("odd", seed) for seed in range(20)]
+alone, together = (
+    {failure.play.seed for failure in play_all(odd, processes=count) if failure} for count in (1, 2)
+)
+assert alone == together != set()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_processes_are_not_forked_where_there_are_threads():
+    """Who held a lock in one of them would hold it for ever in a child."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert list(play_all([Play("echo", 0), Play("echo", 1)], processes=2)) == [None] * 2
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_the_command_plays_one():

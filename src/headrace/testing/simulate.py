@@ -6,9 +6,11 @@ alone, in any process, with its trace; several processes play different seeds. `
 
 import gc
 import logging
+import multiprocessing
 import os
 import shlex
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -190,7 +192,9 @@ def play_all(plays: Iterable[Play], *, processes: int | None = None) -> Iterator
             yield _try(each)
         return
     parts = _parts(iter(plays))
-    pool = ProcessPoolExecutor(processes, initializer=_begin_worker)
+    # A fork has all modules at once, but hangs where another thread of this process held a lock just then.
+    context = multiprocessing.get_context("fork" if threading.active_count() == 1 else "spawn")
+    pool = ProcessPoolExecutor(processes, context, _begin_worker)
     try:
         under_way: set[Future[list[Failure | None]]] = set()
         for part in islice(parts, 2 * processes):
@@ -201,6 +205,7 @@ def play_all(plays: Iterable[Play], *, processes: int | None = None) -> Iterator
                 under_way.add(pool.submit(_try_some, part))
             for future in done:
                 yield from future.result()
+        pool.shutdown()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
