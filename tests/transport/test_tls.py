@@ -5,6 +5,7 @@ import contextlib
 import logging
 import ssl
 import struct
+import threading
 
 import pytest
 
@@ -435,3 +436,37 @@ def test_connect_shakes_hands_and_plain_connections_stay_plain(real_place, tmp_p
         assert PLAINTEXT.principal_of(None) == "User:ANONYMOUS"
 
     real_place.run(run())
+
+
+class Coming:
+    """A socket to which these bytes have come; `meanwhile` happens when the kernel has handed them over."""
+
+    local = peer = ("127.0.0.1", 1)
+
+    def __init__(self, data, meanwhile=lambda: None):
+        self.data, self.meanwhile = data, meanwhile
+
+    def recv_into(self, buffer):
+        if not self.data:
+            raise BlockingIOError
+        count = len(self.data)
+        buffer[:count], self.data = self.data, b""
+        self.meanwhile()
+        return count
+
+
+def test_what_another_thread_receives_meanwhile_does_not_mix_in(tmp_path):
+    """The interpreter may go on with another thread, and its loop, once the kernel has filled the memory."""
+    context = server_context(tmp_path)
+
+    def receive_garbage():
+        with pytest.raises(TlsError):
+            TlsSocket(Coming(b"GET / HTTP/1.1\r\n\r\n"), context, server_side=True).shake_hands()
+
+    def meanwhile():
+        thread = threading.Thread(target=receive_garbage)
+        thread.start()
+        thread.join()
+
+    begun = struct.pack(">BHH", 0x16, 0x0301, 512)  # the header of a record whose rest is still to come
+    assert not TlsSocket(Coming(begun, meanwhile), context, server_side=True).shake_hands()

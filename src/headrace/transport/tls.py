@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
@@ -23,14 +24,24 @@ from headrace.transport.network import Socket
 
 # Encrypted at once, before the kernel is asked to take it: eight TLS records.
 PIECE_BYTES: Final = 128 * 1024
-# Received at once. One for all sockets: its bytes move on before anybody else reads.
-_RECEIVED: Final = memoryview(bytearray(128 * 1024))
+RECEIVED_BYTES_MAX: Final = 128 * 1024
 # A TLS record with all that may come around it. As much may lie in here unread, unfinished.
 RECORD_BYTES_MAX: Final = 18 * 1024
 # The first byte of whoever speaks TLS: a handshake's record.
 _HANDSHAKE_RECORD: Final = 0x16
 
 NOT_TLS: Final = "TLS: the other side does not speak it: is its security.protocol another one?"
+
+
+class _Received(threading.local):
+    """What came, for all sockets of a thread: it moves on before another one reads. Other threads have loops
+    of their own, and read while the kernel fills this."""
+
+    def __init__(self) -> None:
+        self.bytes = memoryview(bytearray(RECEIVED_BYTES_MAX))
+
+
+_received: Final = _Received()
 
 
 class TlsError(ConnectionError):
@@ -102,7 +113,7 @@ class TlsSocket:
             count = self._receive()
             if not count and not self._ended:
                 return False
-            if count and not self._heard and _RECEIVED[0] != _HANDSHAKE_RECORD:
+            if count and not self._heard and _received.bytes[0] != _HANDSHAKE_RECORD:
                 raise TlsError(NOT_TLS)
             self._heard = True
 
@@ -118,7 +129,7 @@ class TlsSocket:
             if not count and not self._ended:
                 break
             filled = self._decrypt(view, filled)
-            if count < len(_RECEIVED):
+            if count < RECEIVED_BYTES_MAX:
                 break  # the kernel had no more
         self.has_more = bool(
             self._ended or (filled == room and (self._incoming.pending or self._ssl.pending()))
@@ -152,12 +163,13 @@ class TlsSocket:
 
     def _receive(self) -> int:
         """Bytes from the kernel; 0 where it has none, or the other side has closed (`_ended`)."""
+        received = _received.bytes
         try:
-            count = self._socket.recv_into(_RECEIVED)
+            count = self._socket.recv_into(received)
         except (BlockingIOError, InterruptedError):
             return 0
         if count:
-            self._incoming.write(_RECEIVED[:count])
+            self._incoming.write(received[:count])
         else:
             self._ended = True
             self._incoming.write_eof()
